@@ -1,0 +1,1 @@
+"""Stretto: language models answer faster by writing the parts of an answer in parallel."""

@@ -1,0 +1,101 @@
+"""What a backend is: something that streams text for a prompt and says what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from stretto.answer import Usage
+from stretto.request import GenerationOptions, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do, known without loading a model or opening a connection.
+
+    Attributes:
+        context_window: tokens that prompt and answer may fill together.
+        json_schema: answers can be constrained to a JSON schema.
+        prefill: an answer can be continued from a started assistant turn.
+        logprobs: log-probabilities can be asked for.
+        reasoning: the model thinks before it answers and takes an effort.
+        parallel_slots: calls that run side by side without slowing each other.
+        prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
+        joins_running_batch: a call sent while others run starts at once. False: calls that belong
+            together are sent together, after what they wait for is complete.
+        prompt_family: family of prompt templates this model understands.
+        decodings: decoding methods of a local engine, best first.
+    """
+
+    context_window: int | None = None
+    json_schema: bool = False
+    prefill: bool = False
+    logprobs: bool = False
+    reasoning: bool = False
+    parallel_slots: int = 16
+    prompt_cache_minimum: int | None = None
+    joins_running_batch: bool = True
+    prompt_family: str = "general"
+    decodings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What one call sends.
+
+    Attributes:
+        messages: the conversation, system message first; the last one is the user's.
+        effort: reasoning effort for models that take one; ``None`` leaves the model's own.
+        response_schema: JSON schema of the answer, for backends with ``json_schema``.
+    """
+
+    messages: tuple[Message, ...]
+    effort: Literal["low"] | None = None
+    response_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a stream: text, an account of tokens to add up, or the reason it ended.
+
+    A stream that ends without a chunk that carries ``finish_reason`` was broken off.
+    """
+
+    text: str = ""
+    usage: Usage | None = None
+    finish_reason: Literal["stop", "length", "refusal"] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Generates text. Implemented by the providers, and by wrappers that add behaviour to one."""
+
+    @property
+    def name(self) -> str:
+        """The model name, ``provider:model``."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do; loads nothing, connects to nothing."""
+        ...
+
+    def stream(
+        self, prompt: Prompt, options: GenerationOptions
+    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        """Start one generation; leaving the context ends it and frees what it holds.
+
+        Raises `BackendError`, on entering or while iterating.
+        """
+        ...
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Tokens of the prompt; an estimate where the provider offers no count without a call."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free connections, threads and models. Idempotent."""
+        ...

@@ -1,0 +1,139 @@
+"""Every error a caller can meet: each names the thing, its value and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class StrettoError(Exception):
+    """The parent of all errors raised by Stretto."""
+
+
+class InvalidRequestError(StrettoError, ValueError):
+    """The request itself is wrong (empty prompt, unknown role, impossible option)."""
+
+
+class UnknownModelError(StrettoError, ValueError):
+    """A model name that no backend serves."""
+
+
+class UnknownStrategyError(StrettoError, ValueError):
+    """A strategy name that does not exist."""
+
+
+class UnknownPromptError(StrettoError, ValueError):
+    """A prompt template that the catalogue does not hold, or one that cannot be filled."""
+
+
+class SettingsError(StrettoError, ValueError):
+    """A setting from the arguments, the environment or the file that cannot be used."""
+
+
+class MissingDependencyError(StrettoError, ImportError):
+    """A package of an optional extra is not installed."""
+
+
+class DeadlineExceededError(StrettoError, TimeoutError):
+    """The deadline passed before a single word of the answer was there."""
+
+
+class BudgetExceededError(StrettoError):
+    """The budget of calls or tokens does not allow a call that the answer needs."""
+
+
+class BackendError(StrettoError):
+    """A backend could not generate.
+
+    Attributes:
+        backend: the model name, ``provider:model``.
+        status: the HTTP status, where there was one.
+        transient: whether the same call may succeed later; only such errors are retried.
+        retry_after_s: how long the server asked to wait, in seconds.
+        headers: response headers (rate limits, request id); never the request's.
+    """
+
+    transient = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        backend: str = "",
+        status: int | None = None,
+        transient: bool | None = None,
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.backend = backend
+        self.status = status
+        if transient is not None:
+            self.transient = transient
+        self.retry_after_s = retry_after_s
+        self.headers: Mapping[str, str] = headers or {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args[0], self.__dict__)
+
+
+def _rebuild(kind: type[BackendError], message: str, state: dict[str, Any]) -> BackendError:
+    error = kind(message)
+    error.__dict__.update(state)
+    return error
+
+
+class AuthenticationError(BackendError):
+    """The key is missing, wrong or not allowed to use this model (401, 403)."""
+
+
+class ModelNotFoundError(BackendError):
+    """The endpoint does not serve this model (404)."""
+
+
+class RequestRejectedError(BackendError):
+    """The endpoint refuses the call as it stands (400, 422).
+
+    Attributes:
+        parameter: the option the endpoint does not accept, where it said so.
+    """
+
+    parameter: str | None = None
+
+
+class ContextOverflowError(RequestRejectedError):
+    """The prompt does not fit into the model's context window."""
+
+
+class RateLimitedError(BackendError):
+    """Too many requests or tokens (429)."""
+
+    transient = True
+
+
+class ServerFailedError(BackendError):
+    """The endpoint failed or is overloaded (5xx, 529)."""
+
+    transient = True
+
+
+class ConnectionFailedError(BackendError):
+    """The endpoint could not be reached, or closed the connection before it answered."""
+
+    transient = True
+
+
+class StreamBrokenError(BackendError):
+    """The stream ended or became unreadable before its end."""
+
+    transient = True
+
+
+class StalledError(BackendError):
+    """Nothing arrived for longer than the stall limit."""
+
+    transient = True
+
+
+class BreakerOpenError(BackendError):
+    """The endpoint failed too often in a row; calls are refused at once until it has rested."""

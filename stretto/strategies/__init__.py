@@ -1,0 +1,1 @@
+"""How one request becomes one or many generations, and one merged answer."""
