@@ -1,0 +1,86 @@
+"""What each way of answering is expected to cost: a simple model with its assumptions written down.
+
+Seconds of one call are the time to the first token plus tokens through the rate. A skeleton is an outline and then
+waves of points, as many at once as the backend has slots; its end is that of the slowest point (Skeleton-of-Thought,
+arXiv 2307.15337). The figures are assumptions, good for ranking the candidates, not promises.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from stretto.backends.base import Capabilities
+from stretto.route import Forecast, Shape
+
+TOKENS_BY_SHAPE: dict[Shape, int] = {
+    "short": 40, "points": 550, "steps": 400, "prose": 450, "items": 350, "code": 400, "transform": 250,
+}  # fmt: skip
+TOKENS_PER_WORD = 1.35
+POINTS = 6
+OUTLINE_TOKENS = 70
+INSTRUCTION_TOKENS = 220
+SKELETON_LENGTH = 1.2  # answers by points are longer than straight ones
+SLOWEST_POINT = 1.5  # over the mean point
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Assumed speed of a backend: seconds to the first token, tokens per second of one call, slots that keep it."""
+
+    first_token_s: float
+    tokens_per_s: float
+    slots: int
+
+
+def speed_of(name: str, capabilities: Capabilities) -> Speed:
+    """The assumed speed of a backend by its name: models in this process are slower per call."""
+    slots = max(1, capabilities.parallel_slots)
+    return Speed(0.15, 25.0, slots) if name.startswith("local:") else Speed(0.6, 70.0, slots)
+
+
+def forecast(
+    shape: Shape,
+    speed: Speed,
+    *,
+    prompt_tokens: int,
+    items: int = 0,
+    words: int | None = None,
+    max_tokens: int | None = None,
+) -> dict[str, Forecast]:
+    """The expected cost of "direct", "skeleton" and, from two items on, "items".
+
+    ``words`` is a length that the prompt asked for, ``max_tokens`` the caller's bound on the answer. ``Forecast.tokens``
+    counts what is read and generated.
+    """
+    answer = round(words * TOKENS_PER_WORD) if words else TOKENS_BY_SHAPE[shape]
+    if max_tokens is not None:
+        answer = min(answer, max_tokens)
+    answer = max(answer, 1)
+    prospects = {
+        "direct": Forecast(seconds=_seconds(speed, answer), tokens=prompt_tokens + answer, calls=1),
+        "skeleton": _skeleton(speed, prompt_tokens, answer),
+    }
+    if items > 1:
+        prospects["items"] = _items(speed, prompt_tokens, answer, items)
+    return prospects
+
+
+def _seconds(speed: Speed, tokens: float) -> float:
+    return round(speed.first_token_s + tokens / speed.tokens_per_s, 2)
+
+
+def _skeleton(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
+    written = answer * SKELETON_LENGTH
+    point = written / POINTS * SLOWEST_POINT
+    waves = math.ceil(POINTS / speed.slots)
+    seconds = _seconds(speed, OUTLINE_TOKENS) + waves * _seconds(speed, point)
+    read = (POINTS + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + POINTS * OUTLINE_TOKENS
+    return Forecast(seconds=round(seconds, 2), tokens=round(read + OUTLINE_TOKENS + written), calls=POINTS + 1)
+
+
+def _items(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:
+    waves = math.ceil(items / speed.slots)
+    seconds = waves * _seconds(speed, answer / items * SLOWEST_POINT)
+    read = items * (prompt_tokens // items + INSTRUCTION_TOKENS)
+    return Forecast(seconds=round(seconds, 2), tokens=round(read + answer), calls=items)

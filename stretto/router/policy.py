@@ -1,0 +1,197 @@
+"""Which strategy on which backend: shape, what the backend can do, preference and budget become a `Route`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from stretto.backends.base import Backend
+from stretto.errors import InvalidRequestError
+from stretto.request import Request
+from stretto.route import Forecast, Route
+from stretto.router import obstacles
+from stretto.router.demands import items_wanted, words_wanted
+from stretto.router.forecast import forecast, speed_of
+from stretto.router.reading import question_in_context
+from stretto.router.second_opinion import SecondOpinion
+from stretto.router.shape import Judgement, ShapeModel
+
+ITEMS_THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
+PHRASES = {
+    "short": "fits in a line or two", "points": "is a list of points", "steps": "is a chain of steps that build on each other",
+    "prose": "is one continuous text", "items": "is a set of separate items", "code": "is mainly code",
+    "transform": "is mostly text from the prompt",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything one decision looks at."""
+
+    request: Request
+    backend: Backend
+    role: str
+    text: str
+    judgement: Judgement
+    threshold: float
+
+    @cached_property
+    def items(self) -> int:
+        """Items that the prompt supplies or asks for."""
+        return items_wanted(self.text)
+
+    @cached_property
+    def forecast(self) -> dict[str, Forecast]:
+        """The expected cost of each candidate."""
+        return forecast(
+            self.judgement.shape,
+            speed_of(self.backend.name, self.backend.capabilities),
+            prompt_tokens=_tokens(self.request),
+            items=self.items,
+            words=words_wanted(self.text),
+            max_tokens=self.request.options.max_tokens,
+        )
+
+
+class Router:
+    """Decides how a request is generated. Holds no connection and keeps nothing of the requests.
+
+    ``second_opinion`` asks the backend of the role "small" where the model is in doubt; without one, nothing is asked.
+    """
+
+    def __init__(self, *, second_opinion: SecondOpinion | None = None, model: ShapeModel | None = None) -> None:
+        self.second_opinion = second_opinion
+        self._model = model
+
+    @property
+    def model(self) -> ShapeModel:
+        """The shape model: the one given, else the one that comes with the library, loaded at first use."""
+        if self._model is None:
+            self._model = ShapeModel.committed()
+        return self._model
+
+    def decide(self, request: Request, backends: Mapping[str, Backend]) -> Route:
+        """Choose by what can be known without a call. Of the backends only name and capabilities are read.
+
+        Raises `InvalidRequestError` where no backend has the role "main".
+        """
+        started = time.perf_counter()
+        return _route(self._case(request, backends), started)
+
+    async def route(self, request: Request, backends: Mapping[str, Backend]) -> Route:
+        """Choose as `decide` does, and in the grey zone ask for a second opinion, if this router has one."""
+        started = time.perf_counter()
+        case = self._case(request, backends)
+        first = _route(case, started)
+        asked = self.second_opinion
+        if asked is None or "small" not in backends or not self._grey(case, asked):
+            return first
+        opinion = await asked.ask(case.text, backends["small"])
+        if opinion is None:
+            cause = f"{first.cause} A second opinion was asked for and did not come in time."
+            return first.model_copy(update={"cause": cause, "elapsed_ms": _since(started)})
+        judgement = replace(case.judgement, skeleton=asked.update(case.judgement.skeleton, opinion))
+        route = _route(replace(case, judgement=judgement), started)
+        said = "for" if opinion else "against"
+        return route.model_copy(
+            update={"cause": f"{route.cause} A second opinion was asked and spoke {said} a skeleton."}
+        )
+
+    def _case(self, request: Request, backends: Mapping[str, Backend]) -> Case:
+        if "main" not in backends:
+            raise InvalidRequestError(
+                f'No backend has the role "main" (roles: {", ".join(sorted(backends)) or "none"}). Give the router one.'
+            )
+        text = question_in_context(request)
+        return Case(
+            request=request,
+            backend=backends["main"],
+            role="main",
+            text=text,
+            judgement=self.model.judge(text),
+            threshold=self.model.thresholds[request.preference],
+        )
+
+    @staticmethod
+    def _grey(case: Case, asked: SecondOpinion) -> bool:
+        """Whether an answer could change the route: in doubt, and nothing else stands against a skeleton."""
+        return (
+            case.request.strategy == "auto"
+            and abs(case.judgement.skeleton - case.threshold) <= asked.zone
+            and obstacles.to_any(case.request, case.text) is None
+            and _obstacle(case, "skeleton") is None
+        )
+
+
+def _route(case: Case, started: float) -> Route:
+    strategy, confidence, cause = _choose(case)
+    judgement = case.judgement
+    return Route(
+        strategy=strategy,
+        role=case.role,
+        backend=case.backend.name,
+        shape=judgement.shape,
+        confidence=confidence,
+        probabilities={**judgement.shapes, "skeleton": judgement.skeleton},
+        cause=cause,
+        forecast=case.forecast,
+        elapsed_ms=_since(started),
+    )
+
+
+def _choose(case: Case) -> tuple[str, float, str]:
+    """Strategy, confidence and cause."""
+    request, judgement = case.request, case.judgement
+    skeleton, items = judgement.skeleton, judgement.shapes["items"]
+    if request.strategy != "auto":
+        serves = {"skeleton": skeleton, "items": items}.get(request.strategy, 1.0)
+        return request.strategy, serves, "Asked for by the caller."
+    if against := obstacles.to_any(request, case.text):
+        return "direct", 1.0, f"Written straight through: {against}."
+    if judgement.unsure:
+        return (
+            "direct",
+            1 - skeleton,
+            "Written straight through: nothing in the request tells what shape the answer has.",
+        )
+    if judgement.shape == "items" and items >= ITEMS_THRESHOLD[request.preference] and case.items > 1:
+        against = _obstacle(case, "items")
+        if against is None:
+            return (
+                "items",
+                items,
+                f"Written item by item in parallel: the answer {PHRASES['items']} ({items:.0%} sure).",
+            )
+        return "direct", 1.0, f"Written straight through although the answer {PHRASES['items']}: {against}."
+    if skeleton < case.threshold:
+        shape = judgement.shape
+        if shape == "points":
+            reason = f"an outline first would probably not serve ({skeleton:.0%} sure, {case.threshold:.0%} needed)"
+        else:
+            reason = f"the answer most likely {PHRASES[shape]} ({judgement.shapes[shape]:.0%} sure)"
+        return "direct", 1 - skeleton, f"Written straight through: {reason}."
+    if against := _obstacle(case, "skeleton"):
+        return "direct", 1.0, f"Written straight through although points in parallel would serve: {against}."
+    return (
+        "skeleton",
+        skeleton,
+        f"Outline first, then its points in parallel: they stand on their own ({skeleton:.0%} sure).",
+    )
+
+
+def _obstacle(case: Case, strategy: str) -> str | None:
+    return obstacles.to_parallel(case.request, case.backend, case.forecast["direct"], case.forecast[strategy])
+
+
+def _tokens(request: Request) -> int:
+    """Roughly how many tokens the messages have: four characters each, fewer beyond ASCII."""
+    total = 0.0
+    for message in request.messages:
+        total += len(message.content) / (4 if message.content.isascii() else 2.5)
+    return round(total) + sum(len(document.text) for document in request.documents) // 4
+
+
+def _since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

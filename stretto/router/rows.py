@@ -1,0 +1,47 @@
+"""The labelled prompts the model is trained on. Their fields and the guide of the labels: ``data/README.md``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import get_args
+
+from stretto.route import Shape
+
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+LABELLED = "labelled.jsonl"
+AUTHORED = "authored.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One labelled prompt.
+
+    Attributes:
+        origin: "collected" from public sets, nearer to real traffic, or "authored" for this project.
+        certainty: 1 (a coin toss between two shapes) to 3 (plain).
+        late: written after errors on the other rows were seen; trained on, never measured on.
+    """
+
+    prompt: str
+    shape: Shape
+    skeleton: bool
+    origin: str
+    certainty: int = 3
+    late: bool = False
+
+
+def read(name: str, *, late: bool = False) -> Iterator[Row]:
+    """The rows of one file of ``data/``, in its order."""
+    with files("stretto.router").joinpath("data", name).open(encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            yield Row(row["prompt"], row["shape"], row["skeleton"], row["origin"], row["certainty"], late)
+
+
+def load() -> list[Row]:
+    """All rows: first those to measure on, then those written later where the errors lay."""
+    late = files("stretto.router").joinpath("data", AUTHORED)
+    return [*read(LABELLED), *(read(AUTHORED, late=True) if late.is_file() else ())]

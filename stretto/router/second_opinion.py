@@ -1,0 +1,81 @@
+"""An optional second opinion where the model is in doubt: one short question to a small model, with its own deadline.
+
+Asked only when it could change the route, the idea of a cascade (FrugalGPT, arXiv 2305.05176). The answer moves the
+probability by Bayes' rule, with the hit and false-alarm rates that Skeleton-of-Thought (2307.15337) reports for its
+prompted GPT-4 router on WizardLM-218: a yes says little, a no says much.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import anyio
+
+from stretto.backends.base import Backend, Prompt
+from stretto.request import GenerationOptions, Message
+from stretto.router.reading import excerpt
+
+QUESTION = """\
+Somebody will answer the request below. Do not answer it. Say how a good answer is built:
+A - a list or sections that several people could each write without seeing the others' text
+B - parts where later ones need the exact content of earlier ones, or one flowing text
+C - something short, code, or text taken from the request
+Reply with the letter alone.
+
+<request>
+{request}
+</request>"""
+
+_LETTER = re.compile(r"\b([ABC])\b")
+
+
+@dataclass(frozen=True, slots=True)
+class SecondOpinion:
+    """How to ask.
+
+    Attributes:
+        deadline_s: seconds to wait; past it the first opinion stands.
+        zone: half width of the grey zone around the threshold, in probability.
+        hit_rate: share of suitable requests the small model says yes to.
+        false_alarm_rate: share of unsuitable requests it says yes to.
+    """
+
+    deadline_s: float = 1.0
+    zone: float = 0.15
+    hit_rate: float = 0.948
+    false_alarm_rate: float = 0.41
+
+    def __post_init__(self) -> None:
+        if self.deadline_s <= 0:
+            raise ValueError(
+                f"deadline_s={self.deadline_s} leaves no time to answer. Give a number of seconds above 0."
+            )
+        for name in ("hit_rate", "false_alarm_rate"):
+            rate = getattr(self, name)
+            if not 0 < rate < 1:
+                raise ValueError(f"{name}={rate} is no rate. Give a number between 0 and 1, both excluded.")
+
+    async def ask(self, text: str, backend: Backend) -> bool | None:
+        """Whether the backend thinks that parallel points serve; None if it failed, was late or said neither."""
+        reply = ""
+        prompt = Prompt(
+            messages=(Message(role="user", content=QUESTION.replace("{request}", excerpt(text))),),
+            effort="low" if backend.capabilities.reasoning else None,
+        )
+        options = GenerationOptions(max_tokens=None if backend.capabilities.reasoning else 8)
+        try:
+            with anyio.move_on_after(self.deadline_s):
+                async with backend.stream(prompt, options) as chunks:
+                    async for chunk in chunks:
+                        reply += chunk.text
+        except Exception:  # noqa: BLE001 - an opinion is a courtesy: whatever fails, the first one stands
+            return None
+        found = _LETTER.search(reply.upper())
+        return found[1] == "A" if found else None
+
+    def update(self, probability: float, opinion: bool) -> float:
+        """The probability after the opinion, by Bayes' rule."""
+        hit, alarm = self.hit_rate, self.false_alarm_rate
+        for_, against = (hit, alarm) if opinion else (1 - hit, 1 - alarm)
+        return probability * for_ / (probability * for_ + (1 - probability) * against)

@@ -1,0 +1,119 @@
+"""The shape of the answer a prompt asks for, and whether a skeleton serves: a linear model over named cues.
+
+One logistic head over the seven shapes and one for the skeleton decision share a bag of cues (`features`). The
+weights are 8-bit integers; a judgement is a few dictionary look-ups and one sum over the rows that fired. The
+probabilities are calibrated on predictions made out of fold. A learned router in front of a strategy: Skeleton-of-Thought with a router
+(arXiv 2307.15337, section 5), RouteLLM (2406.18665).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from stretto.route import Shape
+from stretto.router.features import cues
+from stretto.router.rows import SHAPES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FORMAT = 1
+MINIMUM_KNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the model makes of a prompt.
+
+    Attributes:
+        shapes: calibrated probability of each shape; they sum to 1.
+        skeleton: calibrated probability that an outline with parallel points serves.
+        known: cues that the model has met before, structure left aside. Few of them: judge nothing.
+    """
+
+    shapes: Mapping[Shape, float]
+    skeleton: float
+    known: int
+
+    @property
+    def shape(self) -> Shape:
+        """The most probable shape."""
+        return max(self.shapes, key=lambda shape: self.shapes[shape])
+
+    @property
+    def unsure(self) -> bool:
+        """Too little of the prompt was recognised for the probabilities to mean much."""
+        return self.known < MINIMUM_KNOWN
+
+
+class ShapeModel:
+    """A trained model, read from the arrays that ``python -m stretto.router.train`` writes."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        if int(arrays["format"]) != FORMAT:
+            raise ValueError(
+                f"The router model has format {int(arrays['format'])}, this version reads {FORMAT}. "
+                "Train it again: python -m stretto.router.train"
+            )
+        names = arrays["cues"].tobytes().decode().split("\n")
+        self._index: dict[str, int] = {name: row for row, name in enumerate(names)}
+        self._structural = sum(name.startswith("=") for name in names)  # they stand first
+        self._weights: NDArray[np.int8] = arrays["weights"]  # [cues, shapes + 1]
+        self._squares: NDArray[np.float32] = arrays["idf"].astype("float32") ** 2  # [cues]
+        self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [shapes + 1]
+        self._bias: list[float] = arrays["bias"].astype(float).tolist()  # [shapes + 1]
+        self._temperature = float(arrays["temperature"])
+        self._slope, self._offset = arrays["platt"].astype(float).tolist()
+        self.thresholds: dict[str, float] = dict(
+            zip(("fastest", "balanced", "careful"), arrays["thresholds"].astype(float).tolist(), strict=True)
+        )
+
+    @classmethod
+    @cache
+    def committed(cls) -> ShapeModel:
+        """The model that comes with the library, loaded once."""
+        import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
+
+        with np.load(BytesIO(files("stretto.router").joinpath("model.npz").read_bytes()), allow_pickle=False) as arrays:
+            return cls(dict(arrays))
+
+    def judge(self, prompt: str) -> Judgement:
+        """Judge a prompt. Any text is accepted; the empty one gives the prior and ``known`` 0."""
+        index = self._index
+        fired = [index[cue] for cue in cues(prompt) if cue in index]
+        if fired:
+            sums = self._weights[fired].sum(axis=0, dtype="int32").tolist()
+            norm = math.sqrt(float(self._squares[fired].sum()))
+        else:
+            sums, norm = [0] * len(self._bias), 1.0
+        scores = [total * scale / norm + bias for total, scale, bias in zip(sums, self._scale, self._bias, strict=True)]
+        known = sum(row >= self._structural for row in fired)
+        shapes = _softmax([score / self._temperature for score in scores[:-1]])
+        skeleton = _sigmoid(self._slope * scores[-1] + self._offset)
+        return Judgement(dict(zip(SHAPES, shapes, strict=True)), skeleton, known)
+
+    def explain(self, prompt: str, count: int = 8) -> list[tuple[str, float]]:
+        """The cues that moved the skeleton decision most, with their share of its log-odds, strongest first."""
+        fired = {cue: self._index[cue] for cue in cues(prompt) if cue in self._index}
+        norm = math.sqrt(float(self._squares[list(fired.values())].sum())) if fired else 1.0
+        unit = self._slope * self._scale[-1] / norm
+        shares = [(cue, float(self._weights[row, -1]) * unit) for cue, row in fired.items()]
+        return sorted(shares, key=lambda share: -abs(share[1]))[:count]
+
+
+def _softmax(scores: list[float]) -> list[float]:
+    top = max(scores)
+    powers = [math.exp(score - top) for score in scores]
+    total = sum(powers)
+    return [power / total for power in powers]
+
+
+def _sigmoid(score: float) -> float:
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))
