@@ -47,14 +47,6 @@ class BranchDelta(_Event):
     text: str
 
 
-class BranchRestarted(_Event):
-    """What the branch wrote so far is void; it is asked for again."""
-
-    type: Literal["branch_restarted"] = "branch_restarted"
-    branch_id: str
-    cause: str
-
-
 class BranchFinished(_Event):
     """A branch ended well."""
 
@@ -88,7 +80,6 @@ Event = Annotated[
     | OutlinePointReady
     | BranchStarted
     | BranchDelta
-    | BranchRestarted
     | BranchFinished
     | BranchFailed
     | TextDelta

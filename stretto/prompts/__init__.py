@@ -1,1 +1,5 @@
-"""TODO-docstring."""
+"""The templates of every prompt the library sends, as files, and the catalogue to list, show and override them."""
+
+from stretto.prompts.catalogue import Catalogue, Template
+
+__all__ = ["Catalogue", "Template"]

@@ -1,1 +1,9 @@
 """How one request becomes one or many generations, and one merged answer."""
+
+from stretto.strategies.base import Strategy
+from stretto.strategies.direct import Direct
+from stretto.strategies.skeleton import Skeleton
+
+STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (Direct(), Skeleton())}
+
+__all__ = ["STRATEGIES", "Strategy"]

@@ -1,0 +1,124 @@
+"""Templates by family, version and name; a folder of the user's overrides those of the package.
+
+A template is a text file: a line that says what it is for, then parts headed ``--- system ---`` or
+``--- user ---``. ``$name`` stands for a value (`string.Template`), so values are never read as
+templates themselves, and braces of JSON need no escape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from string import Template as _Text
+from typing import cast
+
+from stretto.errors import SettingsError, UnknownPromptError
+from stretto.request import Message, Role
+
+_PART = re.compile(r"^--- (system|user|assistant) ---\n", re.MULTILINE)
+GENERAL = "general"
+
+
+@dataclass(frozen=True)
+class Template:
+    """One prompt: family and version it belongs to, name, what it is for, and its text."""
+
+    family: str
+    version: str
+    name: str
+    purpose: str
+    text: str
+    source: str
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Role, _Text], ...]:
+        """Role and text of each message, in order."""
+        pieces = _PART.split(self.text)
+        roles = cast("list[Role]", pieces[1::2])
+        return tuple((role, _Text(body.strip("\n"))) for role, body in zip(roles, pieces[2::2], strict=True))
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Names of the values the template wants."""
+        return tuple(dict.fromkeys(name for _, text in self.parts for name in text.get_identifiers()))
+
+    def messages(self, **values: str) -> tuple[Message, ...]:
+        """Fill in the values. Parts that come out empty are left out. Raises `UnknownPromptError`."""
+        try:
+            filled = [(role, _squeeze(text.substitute(values))) for role, text in self.parts]
+        except (KeyError, ValueError) as error:
+            raise UnknownPromptError(
+                f"The prompt {self.family}/{self.version}/{self.name} ({self.source}) cannot be filled: {error}. "
+                f"It may use {', '.join('$' + name for name in sorted(values))}; a plain dollar sign is written $$."
+            ) from None
+        return tuple(Message(role=role, content=content) for role, content in filled if content)
+
+
+def _squeeze(text: str) -> str:
+    """Placeholders that were empty leave blank lines behind; more than one in a row says nothing."""
+    return re.sub(r"\n{3,}", "\n\n", text).strip("\n")
+
+
+class Catalogue:
+    """All templates, newest version of a family first in line; missing names come from ``general``."""
+
+    def __init__(self, overrides: Path | str | None = None) -> None:
+        self._folders: list[Path | Traversable] = [files("stretto.prompts").joinpath("templates")]
+        if overrides is not None:
+            folder = Path(overrides).expanduser()
+            if not folder.is_dir():
+                raise SettingsError(
+                    f"The prompts folder {str(folder)!r} does not exist. "
+                    "Make it, with files such as general/v1/skeleton.md in it."
+                )
+            self._folders.append(folder)
+
+    def __iter__(self) -> Iterator[Template]:
+        return iter(self._templates.values())
+
+    def get(self, name: str, family: str = GENERAL, version: str | None = None) -> Template:
+        """The template of that name for a family (else of ``general``), its newest version by default."""
+        for candidate in dict.fromkeys((family, GENERAL)):
+            versions = [
+                template
+                for (of, at, called), template in self._templates.items()
+                if of == candidate and called == name and version in (None, at)
+            ]
+            if versions:
+                return max(versions, key=lambda template: _age(template.version))
+        known = ", ".join(sorted({f"{t.family}/{t.version}/{t.name}" for t in self}))
+        raise UnknownPromptError(f"There is no prompt {name!r} for the family {family!r}. Known: {known}.")
+
+    @cached_property
+    def _templates(self) -> dict[tuple[str, str, str], Template]:
+        found = {}
+        for folder in self._folders:
+            for family in _folders(folder):
+                for version in _folders(family):
+                    for file in sorted(version.iterdir(), key=lambda entry: entry.name):
+                        if file.name.endswith(".md"):
+                            template = _read(family.name, version.name, file)
+                            found[template.family, template.version, template.name] = template
+        return dict(sorted(found.items()))
+
+
+def _folders(folder: Path | Traversable) -> list[Path | Traversable]:
+    return sorted((entry for entry in folder.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
+
+
+def _read(family: str, version: str, file: Path | Traversable) -> Template:
+    text = file.read_text(encoding="utf-8")
+    purpose = _PART.split(text)[0].strip()
+    if not _PART.search(text):
+        raise SettingsError(f"The prompt file {file} has no part. Add a line '--- user ---' above its text.")
+    return Template(family, version, file.name.removesuffix(".md"), purpose, text, str(file))
+
+
+def _age(version: str) -> tuple[int, str]:
+    digits = re.sub(r"\D", "", version)
+    return (int(digits or 0), version)

@@ -1,0 +1,79 @@
+"""One request from its route to its answer: runs the strategy and puts the answer together."""
+
+from __future__ import annotations
+
+import time
+
+from stretto.answer import Answer, FinishReason, Timeline, Usage
+from stretto.backends.base import Backend
+from stretto.errors import UnknownStrategyError
+from stretto.events import AnswerFinished, RouteChosen
+from stretto.prompts import Catalogue
+from stretto.request import Request
+from stretto.route import Route
+from stretto.strategies import STRATEGIES
+from stretto.strategies.fan_out import Emit, FanOut, Running, fan_out
+
+
+def check_strategy(name: str) -> None:
+    """Raise `UnknownStrategyError` for a name that is neither "auto" nor a strategy."""
+    if name != "auto" and name not in STRATEGIES:
+        known = ", ".join(("auto", *STRATEGIES))
+        raise UnknownStrategyError(f"There is no strategy {name!r}. Choose one of: {known}.")
+
+
+async def answer(
+    request: Request, route: Route, backend: Backend, emit: Emit, *, prompts: Catalogue, began: float
+) -> Answer:
+    """Generate as the route says, telling every event on the way; the last one carries the answer.
+
+    ``began``: `time.perf_counter` at the arrival of the request. Raises `StrettoError` where not a
+    word of an answer came about.
+    """
+    await emit(RouteChosen(route=route))
+    async with fan_out(
+        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.options.deadline_s
+    ) as runner:
+        await STRATEGIES[route.strategy].run(request, route, runner)
+        for running in runner.branches:
+            await running.ended()
+        result = _assemble(route, runner, time.perf_counter() - began)
+    await emit(AnswerFinished(answer=result))
+    return result
+
+
+def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
+    text = runner.merge.text
+    visible = [running for running in runner.branches if running.spec.kind not in ("outline", "plan")]
+    failures = [running.exception for running in visible if running.exception is not None and not running.discarded]
+    if failures and not any(running.text.strip() for running in visible):
+        raise failures[0]  # all failed, as a rule for one reason
+    branches = tuple(running.branch for running in runner.branches if running.branch is not None)
+    usage = Usage()
+    for branch in branches:
+        usage = usage + branch.usage
+    ends = [
+        span.needed_s + span.ended_s - span.started_s
+        for span in (branch.span for branch in branches)
+        if span.started_s is not None and span.ended_s is not None
+    ]
+    return Answer(
+        text=text,
+        route=route,
+        branches=branches,
+        usage=usage,
+        timeline=Timeline(
+            first_text_s=runner.merge.first_s,
+            total_s=total_s,
+            critical_path_s=max(ends, default=0.0),
+        ),
+        warnings=tuple(runner.warnings),
+        finish_reason=_finish_reason(visible),
+    )
+
+
+def _finish_reason(visible: list[Running]) -> FinishReason:
+    reasons = {running.finish_reason for running in visible if not running.discarded}
+    ranked: tuple[FinishReason, ...] = ("deadline", "budget", "error", "refusal", "length")
+    return next((reason for reason in ranked if reason in reasons), "stop")
+

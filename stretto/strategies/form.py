@@ -1,0 +1,152 @@
+"""The form and the depth of a merged answer: what the question asks for, else a numbered list."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from stretto.answer import Branch
+from stretto.request import Preference, Request
+from stretto.strategies.outline import Point
+
+FormName = Literal["numbered", "bulleted", "sections", "paragraphs"]
+
+_CUES: tuple[tuple[FormName, str], ...] = (
+    ("paragraphs", r"\b(?:essay|paragraphs?|flowing|continuous text|without (?:labels|lists?|bullets?|headings?)|no (?:lists?|bullets?|headings?)"
+                   r"|absätzen?|fließtext|párrafos?|paragraphes?)\b"),
+    ("bulleted", r"\b(?:bullets?|bullet[- ]points?|bulleted|stichpunkte?|viñetas?|puces)\b"),
+    ("numbered", r"\b(?:numbered|list|top (?:\d+|ten|five)|\d+ (?:ways|tips|reasons|steps|things|ideas)|nummerierte?|liste?|lista)\b"),
+    ("sections", r"\b(?:sections?|headings?|chapters?|report|guide|handbook|overview document|white ?paper|abschnitten?|secciones)\b"),
+)  # fmt: skip
+_NUMBER_OF_WORDS = re.compile(r"\b(\d{2,5})[- ]?(?:words?|wörter[n]?|palabras|mots)\b", re.IGNORECASE)
+_DEEP = re.compile(r"\b(?:in[- ]depth|detail(?:ed|s)?|thorough(?:ly)?|comprehensive|ausführlich|en detalle|en détail)\b", re.IGNORECASE)
+_BRIEF = re.compile(r"\b(?:brief(?:ly)?|short|concise|quick|kurz|breve|bref)\b", re.IGNORECASE)
+
+_LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
+_BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
+_DIVIDER = re.compile(r"[:：.–—\n]|\s-\s")
+
+WORDS: dict[Preference, int] = {"fastest": 40, "balanced": 60, "careful": 90}  # a point, where nothing is asked
+EXPECTED_POINTS = 6  # before the outline is complete; the paper's mean is 6.8
+TOKENS_PER_WORD = 2.0  # room for other languages and code words
+
+
+@dataclass(frozen=True)
+class Form:
+    """How points are put together: what stands before, between and in a failed one."""
+
+    name: FormName
+
+    def label(self, point: Point) -> str:
+        """What the reader sees before the text of a point; also what separates it from the one before."""
+        gap = "" if point.index == 1 else "\n\n" if self.name in ("sections", "paragraphs") else "\n"
+        labels: dict[FormName, str] = {
+            "numbered": f"{point.index}. **{point.title}**: ",
+            "bulleted": f"- **{point.title}**: ",
+            "sections": f"## {point.title}\n\n",
+            "paragraphs": "",
+        }
+        return gap + labels[self.name]
+
+    @property
+    def indent(self) -> str:
+        """What a new line inside a point starts with, so that it stays inside its list item."""
+        return {"numbered": "   ", "bulleted": "  "}.get(self.name, "")
+
+    @property
+    def instruction(self) -> str:
+        """What the writer of a point is told about the form."""
+        if self.name == "sections":
+            return "Paragraphs and lists are allowed, headings are not."
+        return "Write one paragraph without a list."
+
+    def ending(self, branch: Branch) -> str:
+        """What stands behind a point that could not be written, or not to its end."""
+        if branch.status == "finished":
+            return ""
+        name = f"{branch.title}: " if self.name == "paragraphs" else ""
+        return f" […broken off: {branch.error}]" if branch.text else f"[{name}could not be written: {branch.error}]"
+
+
+def form_of(request: Request) -> Form:
+    """The form a question asks for."""
+    for name, cue in _CUES:
+        if re.search(cue, request.question, re.IGNORECASE):
+            return Form(name)
+    return Form("numbered")
+
+
+def words_for(request: Request, points: int | None) -> int:
+    """Words a point should have; ``points`` is ``None`` while the outline is being written."""
+    share = points or EXPECTED_POINTS
+    words = WORDS[request.preference]
+    if asked := _NUMBER_OF_WORDS.search(request.question):
+        words = int(asked[1]) // share
+    elif _DEEP.search(request.question):
+        words *= 2
+    elif _BRIEF.search(request.question):
+        words //= 2
+    if request.options.max_tokens:
+        words = min(words, int(request.options.max_tokens / TOKENS_PER_WORD) // share)
+    return max(15, words)
+
+
+class PointText:
+    """Takes a repeated label off the head of a point and keeps its lines inside the list item.
+
+    Models put "3. **Title**:" before their text however often they are asked not to. Text is held
+    only as long as it may still turn out to be that label, so what this returns does not depend on
+    how the text was cut.
+    """
+
+    def __init__(self, point: Point, indent: str) -> None:
+        self._title = _plain(point.title)
+        self._indent = indent
+        self._head: str | None = ""
+        self._space = ""
+
+    def feed(self, text: str) -> str:
+        """Take new text, give back what can be shown already."""
+        if self._head is not None:
+            self._head += text
+            body = self._without_label(self._head)
+            if body is None:
+                return ""
+            self._head, text = None, body
+        return self._flow(text)
+
+    def finish(self) -> str:
+        """Give back what was held; white space at the end is dropped."""
+        if self._head is None:
+            return ""
+        head, self._head = self._head, None
+        return self._flow(head.lstrip())
+
+    def _without_label(self, head: str) -> str | None:
+        """The text behind a label, the whole text if it has none, ``None`` while that is open."""
+        body = head.lstrip()
+        lead = _LEAD.match(body)
+        at = lead.end() if lead else 0
+        seen = ""
+        while seen != self._title or not self._title:  # letter by letter: the title may carry markup
+            if not self._title.startswith(seen) or not self._title:
+                return body
+            if at == len(body):
+                return None
+            seen += _plain(body[at])
+            at += 1
+        behind = _BEHIND.match(body, at)
+        if behind is None or behind.end() == len(body):
+            return None  # what follows the title decides
+        return body[behind.end() :] if _DIVIDER.search(behind[0]) else body
+
+    def _flow(self, text: str) -> str:
+        text = self._space + text
+        shown = text.rstrip()
+        self._space = text[len(shown) :]
+        return shown.replace("\n", "\n" + self._indent)
+
+
+def _plain(text: str) -> str:
+    return "".join(c for c in text.casefold() if c.isalnum())

@@ -1,0 +1,104 @@
+"""Puts branches together into one text, in order, while they are being written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import anyio
+
+from stretto.answer import Branch
+
+
+class Source(Protocol):
+    """A branch as the merger sees it: text that comes in pieces, and an end."""
+
+    async def read(self) -> str:
+        """Text written since the last read; waits for some; empty once it has ended."""
+        ...
+
+    async def ended(self) -> Branch:
+        """Wait for the end."""
+        ...
+
+
+class Filter(Protocol):
+    """Shapes the text of one branch as it streams; what it returns does not depend on how the text was cut."""
+
+    def feed(self, text: str) -> str:
+        """Take new text, give back what can be shown already."""
+        ...
+
+    def finish(self) -> str:
+        """Give back what was held."""
+        ...
+
+
+Ending = Callable[[Branch], str]
+
+
+class Merge:
+    """One text out of fixed pieces and branches, strictly in the order in which they were added.
+
+    The first branch that has not ended streams live; later ones wait in their own bounded buffers.
+    """
+
+    def __init__(self, emit: Callable[[str], Awaitable[None]], now_s: Callable[[], float]) -> None:
+        self._emit = emit
+        self._now_s = now_s
+        self.first_s: float | None = None
+        # Holds one closure a segment, no text: strategies bound the number of segments.
+        self._send, self._receive = anyio.create_memory_object_stream[Callable[[], Awaitable[None]]](math.inf)
+        self._done = anyio.Event()
+        self._text: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """What has been handed to the reader so far."""
+        return "".join(self._text)
+
+    def add(self, text: str) -> None:
+        """Add a fixed piece: a label, a space between points."""
+
+        async def segment() -> None:
+            await self._write(text)
+
+        self._send.send_nowait(segment)
+
+    def add_branch(self, source: Source, *, filter_: Filter | None = None, ending: Ending | None = None) -> None:
+        """Add a branch. ``ending`` gives the text to put behind it, once it is known how it ended."""
+
+        async def segment() -> None:
+            while text := await source.read():
+                await self._write(filter_.feed(text) if filter_ else text)
+            if filter_:
+                await self._write(filter_.finish())
+            if ending:
+                await self._write(ending(await source.ended()))
+
+        self._send.send_nowait(segment)
+
+    async def finish(self) -> None:
+        """Nothing more will be added; wait until the reader has everything."""
+        self._send.close()
+        await self._done.wait()
+
+    async def run(self) -> None:
+        """Write segments until `finish`; runs beside the strategy."""
+        with self._receive:
+            async for segment in self._receive:
+                await segment()
+        self._done.set()
+
+    def close(self) -> None:
+        """Free the stream of segments, finished or not."""
+        self._send.close()
+        self._receive.close()
+
+    async def _write(self, text: str) -> None:
+        if text:
+            if self.first_s is None:
+                self.first_s = self._now_s()
+            self._text.append(text)
+            await self._emit(text)

@@ -1,0 +1,194 @@
+"""``skeleton``: an outline first, then all its points at the same time.
+
+After Skeleton-of-Thought (Ning et al., 2307.15337), with what came later at the level of prompts:
+dependencies between points (Skeleton Graph Decoding, 2402.12280) and a length for each part
+(PASTA, 2502.11517). New here: a point starts the moment its outline line is complete, while the
+outline is still being written, and the straight answer may run against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from stretto.backends.base import Prompt
+from stretto.events import OutlinePointReady
+from stretto.request import Message, Request
+from stretto.route import Route
+from stretto.strategies.direct import Direct, asked, straight_spec
+from stretto.strategies.fan_out import BranchSpec, FanOut, Running
+from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
+from stretto.strategies.outline import OutlineParser, Point
+
+FEWEST_POINTS = 2
+OUTLINE_TOKENS = 400  # ten titles and a closing sentence
+ROOM = 3  # a point may run to this many times its budget before it is cut
+THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens
+
+
+class Skeleton:
+    """Outline, then points in parallel; turns into `Direct` where there is nothing to write in parallel."""
+
+    name = "skeleton"
+
+    async def run(self, request: Request, route: Route, runner: FanOut) -> None:
+        """Write the outline, start points as they become known, merge them in order."""
+        await _Skeleton(request, route, runner).run()
+
+
+class _Skeleton:
+    """One run: the request, and what is known of its outline so far."""
+
+    def __init__(self, request: Request, route: Route, runner: FanOut) -> None:
+        self.request = request
+        self.route = route
+        self.runner = runner
+        self.form: Form = form_of(request)
+        self.careful = request.preference == "careful"
+        # Points wait for the whole outline when all are to know all, or when the backend runs them as one batch.
+        self.waits = self.careful or not runner.capabilities.joins_running_batch
+        self.effort: Literal["low"] | None = None if self.careful else "low"
+        self.thinking = THINKING if runner.capabilities.reasoning else 0
+        self.parser = OutlineParser()
+        self.points: list[Point] = []
+        self.written: dict[int, Running] = {}
+
+    async def run(self) -> None:
+        straight = self.runner.start(straight_spec(self.request, self.runner)) if self.request.race else None
+        outline = self.runner.start(self._outline_spec())
+        while (piece := await outline.read()) and not self._lost(straight):
+            await self._know(self.parser.feed(piece), straight)
+            if self.parser.cut:
+                outline.cancel("it has more points than an answer can hold")
+                self.runner.warn(f"The outline had more than {self.parser.most} points; the first {self.parser.most} are written.")
+                break
+        if self._lost(straight):
+            outline.cancel("the straight answer was there first")
+        else:
+            await self._know(self.parser.finish(), straight)
+        if len(self.points) < FEWEST_POINTS:
+            await self._go_on_straight(outline, straight)
+            return
+        if straight:
+            straight.cancel("the outline was there first")
+        if self.waits:
+            for point in self.points:
+                self._expand(point)
+        broken = outline.branch is not None and outline.exception is not None and not self.parser.cut
+        if broken:
+            self.runner.warn(f"The outline broke off after {len(self.points)} points: {outline.exception}")
+        if self.parser.closing:
+            self.runner.merge.add("\n\n" + self.parser.closing)
+        await self.runner.merge.finish()
+        for point in self.points:
+            if (failure := self.written[point.index].exception) is not None:
+                self.runner.warn(f"Point {point.index}, {point.title!r}, is incomplete: {failure}")
+
+    def _lost(self, straight: Running | None) -> bool:
+        """Whether the straight answer ended well before the outline had two points."""
+        ended = straight is not None and straight.branch is not None and straight.exception is None
+        return ended and len(self.points) < FEWEST_POINTS
+
+    async def _know(self, points: Sequence[Point], straight: Running | None) -> None:
+        """Points became known: tell the reader, and start them unless they wait for the others."""
+        for point in points:
+            self.points.append(point)
+            await self.runner.announce(
+                OutlinePointReady(branch_id=f"point-{point.index}", index=point.index, title=point.title)
+            )
+            if self.waits:
+                continue
+            if straight is None:
+                self._expand(point)
+            elif len(self.points) >= FEWEST_POINTS:  # a race is decided by the second point
+                straight.cancel("the outline was there first")
+                for known in self.points:
+                    if known.index not in self.written:
+                        self._expand(known)
+
+    async def _go_on_straight(self, outline: Running, straight: Running | None) -> None:
+        """The request is not one for an outline after all."""
+        if outline.finish_reason == "refusal":
+            cause = "the model refused to write an outline"
+        elif outline.exception is not None:
+            cause = str(outline.exception).rstrip(".")
+        else:
+            cause = f"the outline had {len(self.points)} points"
+        for running in self.written.values():
+            running.cancel("its outline had no other point")
+        self.runner.warn(f"Answered straight on instead of by points: {cause}.")
+        if straight is None or (straight.branch is not None and straight.exception is not None):
+            await Direct().run(self.request, self.route, self.runner)
+            return
+        self.runner.merge.add_branch(straight)
+        await self.runner.merge.finish()
+
+    def _expand(self, point: Point) -> None:
+        """Start a point and give it its place in the answer."""
+        running = self.runner.start(self._point_spec(point))
+        self.written[point.index] = running
+        self.runner.merge.add(self.form.label(point))
+        self.runner.merge.add_branch(
+            running, filter_=PointText(point, self.form.indent), ending=self.form.ending
+        )
+
+    def _outline_spec(self) -> BranchSpec:
+        template = "skeleton_careful" if self.careful else "skeleton"
+        prompt = Prompt(asked(self.request, self.runner, template), effort=self.effort)
+        options = self.request.options.model_copy(update={"max_tokens": OUTLINE_TOKENS + self.thinking, "stop": ()})
+
+        def another_way(received: str) -> Prompt:
+            if not received.strip():
+                return prompt
+            return Prompt(asked(self.request, self.runner, "continue_outline", received=received), effort=self.effort)
+
+        return BranchSpec(
+            id="outline",
+            kind="outline",
+            prompt=lambda: prompt,
+            options=options,
+            another_way=another_way,
+            accepts_refusal=True,
+        )
+
+    def _point_spec(self, point: Point) -> BranchSpec:
+        known = tuple(self.points)
+        words = point.words or words_for(self.request, len(known) if self.waits else None)
+        parents = [self.written[index] for index in point.needs if index in self.written]
+
+        def prompt() -> Prompt:
+            return Prompt(self._point_messages(point, known, words, parents), effort=self.effort)
+
+        def another_way(received: str) -> Prompt:
+            if received.strip():
+                messages = asked(self.request, self.runner, "continue_point", title=point.title, received=received)
+            else:
+                messages = asked(self.request, self.runner, "point_alone", title=point.title, words=str(words))
+            return Prompt(messages, effort=self.effort)
+
+        room = int(words * TOKENS_PER_WORD * ROOM)
+        return BranchSpec(
+            id=f"point-{point.index}",
+            kind="point",
+            title=point.title,
+            prompt=prompt,
+            options=self.request.options.model_copy(update={"max_tokens": room + self.thinking, "stop": ()}),
+            after=parents,
+            another_way=another_way,
+        )
+
+    def _point_messages(self, point: Point, known: Sequence[Point], words: int, parents: Sequence[Running]) -> tuple[Message, ...]:
+        others = [other.title for other in known if other.index != point.index]
+        built_on = "\n\n".join(f"{parent.spec.title}:\n{parent.text}" for parent in parents if parent.text)
+        return asked(
+            self.request,
+            self.runner,
+            "point",
+            outline="\n".join(f"{known_point.index}. {known_point.title}" for known_point in known),
+            index=str(point.index),
+            title=point.title,
+            words=str(words),
+            others="Leave out what belongs to the other points: " + "; ".join(others) + "." if others else "",
+            parents=f"It builds on these parts, which the reader has already read:\n\n{built_on}" if built_on else "",
+            form=self.form.instruction,
+        )

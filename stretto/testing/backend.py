@@ -1,0 +1,142 @@
+"""A backend that answers from a script: delays, chunks and faults per prompt, no network, no model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import anyio
+
+from stretto.answer import Usage
+from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.errors import InvalidRequestError, StrettoError
+from stretto.request import GenerationOptions
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one call does.
+
+    Attributes:
+        text: what it writes; cut into ``chunks`` if given, else word by word.
+        delay_s: seconds before the first chunk.
+        chunk_delay_s: seconds before each further chunk.
+        fault: raised after ``fault_after`` chunks instead of going on.
+        hold: an event to wait for before the first chunk, for tests that decide the order.
+        finish_reason: how it ends.
+        reasoning_tokens: tokens spent on thinking, counted in the usage.
+    """
+
+    text: str = ""
+    chunks: Sequence[str] | None = None
+    delay_s: float = 0.0
+    chunk_delay_s: float = 0.0
+    fault: StrettoError | None = None
+    fault_after: int = 0
+    hold: anyio.Event | None = None
+    finish_reason: Literal["stop", "length", "refusal"] | None = "stop"
+    reasoning_tokens: int = 0
+
+    def pieces(self) -> Sequence[str]:
+        """The chunks in order."""
+        return self.chunks if self.chunks is not None else re.findall(r"\s*\S+\s*?(?=\s|$)|\s+$", self.text)
+
+
+Answering = str | Reply | Sequence["str | Reply"]
+
+
+@dataclass
+class ScriptedBackend:
+    """Answers each prompt by the first rule whose pattern is found in the prompt's text.
+
+    ``script`` maps regular expressions to what to answer: a string, a `Reply`, or a list of those,
+    one for each further call (the last one stays); or it is a function from prompt to reply. The
+    text searched is that of all messages, joined by newlines.
+
+    Attributes:
+        calls: every prompt and its options, in the order of arrival.
+        running: calls under way now; ``most_running``: the most there were at a time.
+
+    >>> backend = ScriptedBackend({"Write only the outline": "1. Tea\\n2. Milk", "Tea": "Hot.", "": "Yes."})
+    """
+
+    script: Mapping[str, Answering] | Callable[[Prompt], str | Reply]
+    name: str = "scripted:model"
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    calls: list[tuple[Prompt, GenerationOptions]] = field(default_factory=list)
+    running: int = 0
+    most_running: int = 0
+    closed: bool = False
+    _used: dict[str, int] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk]]:
+        """One scripted generation."""
+        self.calls.append((prompt, options))
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            async with aclosing(self._chunks(prompt, options, self._reply(prompt))) as chunks:
+                yield chunks
+        finally:
+            self.running -= 1
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Four characters are one token here."""
+        return _tokens(message.content for message in prompt.messages)
+
+    async def aclose(self) -> None:
+        """Remember that it was closed."""
+        self.closed = True
+
+    async def _chunks(self, prompt: Prompt, options: GenerationOptions, reply: Reply) -> AsyncGenerator[Chunk]:
+        if reply.hold is not None:
+            await reply.hold.wait()
+        await anyio.sleep(reply.delay_s)
+        written: list[str] = []
+        reason = reply.finish_reason
+        spent = Usage(prompt_tokens=_tokens(message.content for message in prompt.messages), calls=1)
+        for number, piece in enumerate(reply.pieces()):
+            if reply.fault is not None and number == reply.fault_after:
+                yield Chunk(usage=spent)
+                raise reply.fault
+            if options.max_tokens is not None and _tokens([*written, piece]) > options.max_tokens:
+                reason = "length"
+                break
+            if number:
+                await anyio.sleep(reply.chunk_delay_s)
+            written.append(piece)
+            yield Chunk(piece)
+        if reply.fault is not None and len(written) <= reply.fault_after:
+            yield Chunk(usage=spent)
+            raise reply.fault
+        thought = reply.reasoning_tokens
+        total = Usage(completion_tokens=_tokens(written) + thought, reasoning_tokens=thought)
+        yield Chunk(usage=spent + total, finish_reason=reason)
+
+    def _reply(self, prompt: Prompt) -> Reply:
+        if callable(self.script):
+            return _as_reply(self.script(prompt))
+        text = "\n".join(message.content for message in prompt.messages)
+        for pattern, answering in self.script.items():
+            if re.search(pattern, text, re.DOTALL):
+                if isinstance(answering, (str, Reply)):
+                    return _as_reply(answering)
+                turn = self._used.get(pattern, 0)
+                self._used[pattern] = turn + 1
+                return _as_reply(answering[min(turn, len(answering) - 1)])
+        raise InvalidRequestError(
+            f"The script has no rule for the prompt {text[:80]!r}. Add one; the pattern '' answers everything."
+        )
+
+
+def _as_reply(answering: str | Reply) -> Reply:
+    return answering if isinstance(answering, Reply) else Reply(answering)
+
+
+def _tokens(texts: Iterable[str]) -> int:
+    return math.ceil(sum(len(text) for text in texts) / 4)
