@@ -24,6 +24,7 @@ _DEEP = re.compile(r"\b(?:in[- ]depth|detail(?:ed|s)?|thorough(?:ly)?|comprehens
 _BRIEF = re.compile(r"\b(?:brief(?:ly)?|short|concise|quick|kurz|breve|bref)\b", re.IGNORECASE)
 
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
+_ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
 _BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
 _DIVIDER = re.compile(r"[:：.–—\n]|\s-\s")
 
@@ -126,6 +127,8 @@ class PointText:
     def _without_label(self, head: str) -> str | None:
         """The text behind a label, the whole text if it has none, ``None`` while that is open."""
         body = head.lstrip()
+        if _ONLY_LEAD.match(body):
+            return None
         lead = _LEAD.match(body)
         at = lead.end() if lead else 0
         seen = ""
@@ -145,7 +148,7 @@ class PointText:
         text = self._space + text
         shown = text.rstrip()
         self._space = text[len(shown) :]
-        return shown.replace("\n", "\n" + self._indent)
+        return re.sub(r"\n(?=[^\n])", "\n" + self._indent, shown)
 
 
 def _plain(text: str) -> str:
