@@ -1,0 +1,249 @@
+"""What the SDKs raise, as our errors: one clear sentence each, and never a key in it.
+
+The SDKs' exceptions are read by their shape (``status_code``, ``response``, ``body``), so that
+none of the SDKs has to be imported, and so that the models of LangChain, which raise the same
+exceptions, are understood as well.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from stretto.answer import Usage
+from stretto.backends.http_clients import transport_errors
+from stretto.errors import (
+    AuthenticationError,
+    BackendError,
+    ConnectionFailedError,
+    ContextOverflowError,
+    ModelNotFoundError,
+    RateLimitedError,
+    RequestRejectedError,
+    ServerFailedError,
+    StreamBrokenError,
+)
+
+_KEY_LIKE = re.compile(
+    r"\b(?:sk|pk|rk|key|gsk|xai|hf|AIza)[-_][\w*.-]{6,}|(?i:\bbearer\s+)[^\s\"',]+|(?<=://)[^/\s@]+@"
+)
+_KEPT_HEADERS = re.compile(r"(x-|anthropic-)?ratelimit-|retry-after|(x-)?request-id$|x-should-retry$")
+_OVERFLOW = re.compile(
+    r"context.{0,10}(length|window|size)|prompt is too long|too many (input )?tokens|maximum.{0,20}tokens",
+    re.IGNORECASE,
+)
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def redact(text: str, *secrets: str) -> str:
+    """Take keys out of a text: the secrets given, and whatever looks like one."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "[key]")
+    return _KEY_LIKE.sub("[key]", text)
+
+
+def kept_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Keep the rate limits and the request id of a response, names in lower case."""
+    return {name.lower(): value for name, value in (headers or {}).items() if _KEPT_HEADERS.match(name.lower())}
+
+
+def usage_of(error: BaseException) -> Usage:
+    """Give the calls, retries and tokens that were spent before the error."""
+    usage = getattr(error, "usage", None)
+    return usage if isinstance(usage, Usage) else Usage()
+
+
+def charge(error: BackendError, usage: Usage) -> None:
+    """Add to what was spent before the error (its attribute ``usage``)."""
+    error.usage = usage_of(error) + usage  # type: ignore[attr-defined]  # errors know nothing of answers
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Give the wait that a server asks for, in seconds: milliseconds, seconds or a date (RFC 9110)."""
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    if (seconds := _number(value)) is not None:
+        return seconds
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def translate(error: Exception, backend: str, *secrets: str, started: bool = False) -> BackendError:
+    """Give our error for what an SDK raised.
+
+    ``started``: the stream had begun. Raise the result outside of the ``except`` block: the SDK's
+    exception holds the request, and with it the key, and must not become its context.
+    """
+    if isinstance(error, BackendError):
+        return error
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
+        return StreamBrokenError(
+            f"{backend} sent an event that cannot be read. Try again; if it stays, the server or a proxy "
+            "between is at fault.",
+            backend=backend,
+        )
+    if "APIConnectionError" in names or isinstance(error, (*transport_errors(), OSError)):
+        return _unconnected(error, backend, secrets, started)
+    body = getattr(error, "body", None)
+    status = _status(error, body)
+    if status is None:
+        return BackendError(
+            f"{backend} failed: {type(error).__name__}: {redact(str(error), *secrets)[:300]}", backend=backend
+        )
+    response = getattr(error, "response", None)
+    return _answered(
+        status, body, _said(error, body, secrets), kept_headers(getattr(response, "headers", None)), backend
+    )
+
+
+def _unconnected(error: Exception, backend: str, secrets: tuple[str, ...], started: bool) -> BackendError:
+    cause = error.__cause__ or error
+    why = f"{type(cause).__name__}: {redact(str(cause), *secrets)}".rstrip(": ")
+    if started:
+        return StreamBrokenError(
+            f"{backend} broke off in the middle of the answer ({why}). Ask again.", backend=backend
+        )
+    return ConnectionFailedError(
+        f"{backend} cannot be reached ({why}). Check base_url, the network and whether the server runs.",
+        backend=backend,
+    )
+
+
+def _status(error: Exception, body: Any) -> int | None:
+    """Give the HTTP status, or the one that an error in the middle of a stream stands for."""
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int) and status >= 300:
+        return status
+    detail = _detail(body)
+    for value in (detail.get("type"), detail.get("code")):
+        if value in _STATUS_OF_TYPE:
+            return _STATUS_OF_TYPE[value]
+        if re.fullmatch("[345][0-9][0-9]", str(value)):
+            return int(str(value))
+    return 500 if isinstance(body, (Mapping, str)) else None
+
+
+def _detail(body: Any) -> Mapping[str, Any]:
+    """Give the error object of a body, wherever the API puts it."""
+    if not isinstance(body, Mapping):
+        return {}
+    inner = body.get("error", body)
+    return inner if isinstance(inner, Mapping) else {"message": inner}
+
+
+def _said(error: Exception, body: Any, secrets: tuple[str, ...]) -> str:
+    detail = _detail(body)
+    said = detail.get("message") or detail.get("detail") or getattr(error, "message", None) or str(error)
+    return redact(str(said), *secrets).strip().rstrip(".")[:500]
+
+
+def _answered(status: int, body: Any, said: str, headers: dict[str, str], backend: str) -> BackendError:
+    """Choose the error for a status, and the sentence that says what to do."""
+    kind, what, remedy, transient = _kind_of(status, _detail(body), said)
+    asked = headers.get("x-should-retry")
+    if asked is not None and kind is not AuthenticationError:
+        transient = asked == "true"
+    error = kind(
+        f"{backend} {what} (status {status}): {said}. {remedy}",
+        backend=backend,
+        status=status,
+        transient=transient,
+        retry_after_s=retry_after_s(headers),
+        headers=headers,
+    )
+    if isinstance(error, RequestRejectedError):
+        error.parameter = rejected_parameter(body, said)
+    return error
+
+
+def _kind_of(status: int, detail: Mapping[str, Any], said: str) -> tuple[type[BackendError], str, str, bool]:
+    """Give the error's class, what happened, what to do, and whether it may pass by itself."""
+    code = detail.get("code") or detail.get("type")
+    if status == 402 or code in {"insufficient_quota", "billing_error"}:
+        return RateLimitedError, "has no credit left", "Check the plan and billing of the account.", False
+    if status == 413 or code == "context_length_exceeded" or (status == 400 and _OVERFLOW.search(said)):
+        return ContextOverflowError, "cannot hold this prompt", "Shorten it, or use a larger model.", False
+    if status < 400:
+        return RequestRejectedError, "points elsewhere", "Give the final address as base_url.", False
+    if status >= 500:
+        passing = status not in {501, 505}
+        return ServerFailedError, "failed", "Ask again later, or use another model.", passing
+    return _KINDS.get(status, _REJECTED)
+
+
+_REJECTED = (RequestRejectedError, "refuses the request", "Change what it names.", False)
+_KEY_REFUSED = (AuthenticationError, "does not accept the key", "Check the key and what it may use.", False)
+_NOT_READY = (ServerFailedError, "was not ready", "Ask again.", True)
+_KINDS: Mapping[int, tuple[type[BackendError], str, str, bool]] = {
+    401: _KEY_REFUSED,
+    403: _KEY_REFUSED,
+    404: (ModelNotFoundError, "was not found", "Check the model's name and base_url.", False),
+    408: _NOT_READY,
+    409: _NOT_READY,
+    425: _NOT_READY,
+    429: (RateLimitedError, "limits the rate", "Wait, send less at once, or raise the limit.", True),
+}
+
+
+_UNWANTED = re.compile(
+    r"unsupported|not support|n't support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|deprecated|"
+    r"cannot (both )?be (used|specified)|extra (inputs|fields)|no longer|use '?max_",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    r"\b(max_completion_tokens|max_tokens|temperature|top_p|stop_sequences|reasoning_effort|effort|stream_options|"
+    r"response_format)\b|[`'\"](stop|seed)[`'\"]|^(stop|seed):"
+)
+
+
+def rejected_parameter(body: Any, said: str) -> str | None:
+    """Name the parameter that a 400 or 422 objects to as such; ``None`` if it objects to a value."""
+    detail = _detail(body)
+    if isinstance(detail.get("detail"), list):  # FastAPI's form: [{"loc": ["body", name], "type": "extra_forbidden"}]
+        first = next((item for item in detail["detail"] if isinstance(item, Mapping)), {})
+        if "extra" in str(first.get("type")):
+            return str(first.get("loc", ("",))[-1]) or None
+    unwanted = detail.get("code") in {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
+    if not unwanted and not _UNWANTED.search(said):
+        return None
+    if isinstance(detail.get("param"), str):
+        return str(detail["param"])
+    found = _NAMED.search(said)
+    return next(filter(None, found.groups()), None) if found else None
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -1,0 +1,42 @@
+"""The only place that knows which HTTP library the SDKs run on: httpx2, or httpx before it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_CONNECTIONS = 128
+"""Connections of one client; the limit of calls under way must stay below it."""
+
+_CONNECT_S = 10.0
+_READ_S = 900.0
+
+
+def async_client() -> httpx2.AsyncClient:
+    """Open a connection pool for one SDK client.
+
+    The read limit is only a last resort: silence is noticed earlier, by ``StallGuard``. Redirects
+    are not followed, because a key must not travel to a host the user did not name.
+    """
+    import httpx2  # noqa: PLC0415 - imported on first use
+
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S, pool=_READ_S),
+        limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
+        follow_redirects=False,
+    )
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """Give what the loaded HTTP libraries raise when a connection fails; LangChain models may use either."""
+    return tuple(sys.modules[name].TransportError for name in ("httpx2", "httpx") if name in sys.modules)
+
+
+def host_of(base_url: str) -> str:
+    """Give host and port of an address, without the user and password that it may hold."""
+    parts = urlsplit(base_url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or base_url

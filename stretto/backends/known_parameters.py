@@ -1,0 +1,65 @@
+"""Which optional parameters a model takes: known for some families, learned from 400s for all.
+
+A parameter that the model refuses is left out and the call repeated, once for each. What was
+learned stays with the backend, so it is paid for once. What the caller's meaning hangs on (the
+messages, the schema of the answer) is never left out: then the refusal is the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from stretto.errors import RequestRejectedError
+
+_log = logging.getLogger(__name__)
+
+_SAMPLING = frozenset({"temperature", "top_p"})
+
+# Longest prefix wins. OpenAI's reasoning models take no sampling parameters and no stop sequences.
+_REFUSED_BY: dict[str, frozenset[str]] = {
+    "gpt-5": _SAMPLING | {"stop"},
+    "gpt-6": _SAMPLING | {"stop"},
+    "o1": _SAMPLING | {"stop"},
+    "o3": _SAMPLING | {"stop"},
+    "o4": _SAMPLING | {"stop"},
+    "gpt-5-chat": frozenset(),
+    "claude-": _SAMPLING,
+    "claude-haiku-4": frozenset(),
+    "claude-sonnet-4": frozenset(),
+    "claude-opus-4": frozenset(),
+    "claude-opus-4-7": _SAMPLING,
+    "claude-opus-4-8": _SAMPLING,
+}
+
+_OPTIONAL = _SAMPLING | {"stop", "stop_sequences", "seed", "reasoning_effort", "stream_options", "effort"}
+_TWINS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+
+
+class ParameterMemory:
+    """What one model refuses, as far as it is known."""
+
+    def __init__(self, model: str) -> None:
+        known = max((prefix for prefix in _REFUSED_BY if model.startswith(prefix)), key=len, default="")
+        self._refused = set(_REFUSED_BY.get(known, ()))
+        self._renamed: dict[str, str] = {}
+
+    def fit(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Give the parameters without those that the model refuses."""
+        return {self._renamed.get(name, name): value for name, value in parameters.items() if name not in self._refused}
+
+    def learn(self, error: RequestRejectedError, sent: dict[str, Any]) -> bool:
+        """Take in a refusal; whether the call is worth repeating without what it names."""
+        name = (error.parameter or "").split(".")[-1]
+        if name not in sent:
+            name = (error.parameter or "").split(".")[0]
+        if name not in sent:
+            return False
+        if name in _TWINS and name not in self._renamed.values():
+            self._renamed[name] = _TWINS[name]
+        elif name in _OPTIONAL:
+            self._refused.add(name)
+        else:
+            return False
+        _log.info("%s does not take %s; it is left out from now on", error.backend, name)
+        return True

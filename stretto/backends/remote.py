@@ -1,0 +1,163 @@
+"""What the backends that talk to an API through an SDK have in common: clients, keys, closing, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import anyio
+from pydantic import SecretStr
+
+from stretto.answer import Usage
+from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.backends.failures import charge, kept_headers, translate
+from stretto.backends.http_clients import host_of
+from stretto.backends.known_models import capabilities_of, estimate_tokens
+from stretto.backends.known_parameters import ParameterMemory
+from stretto.errors import AuthenticationError, BackendError, RequestRejectedError, StreamBrokenError
+from stretto.request import GenerationOptions
+
+_CLOSING_S = 5.0
+
+
+class RemoteBackend(ABC):
+    """One model behind an API. Sends each call once: retries and limits are for ``resilient``.
+
+    ``base_url`` is the address of a compatible server. The key of the environment goes to the
+    provider, or to the address that the environment names, never to a ``base_url`` given here:
+    for that one, pass ``api_key``.
+    """
+
+    provider: ClassVar[str]
+    default_url: ClassVar[str]
+    key_variable: ClassVar[str]
+    url_variable: ClassVar[str]
+
+    def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
+        self.model = model
+        self.compatible = base_url is not None
+        key = api_key or (None if self.compatible else os.environ.get(self.key_variable, "").strip())
+        self._key = SecretStr(key or "")
+        self._url = base_url or os.environ.get(self.url_variable) or self.default_url
+        self._capabilities = capabilities_of(self.provider, model)
+        self._memory = ParameterMemory(model)
+        # Connections belong to the event loop that opened them.
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} at {self.endpoint}>"
+
+    @property
+    def name(self) -> str:
+        """The model name, ``provider:model``."""
+        return f"{self.provider}:{self.model}"
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port that calls go to."""
+        return host_of(self._url)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What is known of the model by its name."""
+        return self._capabilities
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
+        """Send one call; the first chunk carries the headers, the last one usage and finish reason."""
+        response, calls = await self._open(prompt, options)
+        chunks = self._chunks(response, calls)
+        try:
+            yield chunks
+        finally:
+            with anyio.move_on_after(_CLOSING_S, shield=True):
+                await chunks.aclose()
+                await response.close()
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Estimate the tokens of the prompt; a true count would be a call."""
+        return estimate_tokens(prompt)
+
+    async def aclose(self) -> None:
+        """Close the connections; answers still under way end with a `BackendError`."""
+        self._closed = True
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            with anyio.move_on_after(_CLOSING_S, shield=True):
+                await client.close()
+
+    @abstractmethod
+    def _connect(self, key: str, url: str) -> Any:
+        """Make an SDK client that does not retry."""
+
+    @abstractmethod
+    def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
+        """Give everything the call should send, by the API's names."""
+
+    @abstractmethod
+    async def _send(self, client: Any, parameters: dict[str, Any]) -> Any:
+        """Begin a stream; the result is the SDK's."""
+
+    @abstractmethod
+    def _read(self, event: Any) -> Chunk:
+        """Read one event of the SDK's stream; an empty chunk where it says nothing to us."""
+
+    def _client(self) -> Any:
+        if self._closed:
+            raise BackendError(f"{self.name} is closed. Open a new one.", backend=self.name)
+        key = self._key.get_secret_value()
+        if not key and not self.compatible:
+            raise AuthenticationError(
+                f"{self.name} needs a key. Set {self.key_variable}, or pass api_key=.", backend=self.name
+            )
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = self._connect(key or "none", self._url)
+        return self._clients[loop]
+
+    async def _open(self, prompt: Prompt, options: GenerationOptions) -> tuple[Any, int]:
+        client = self._client()
+        wanted = self._parameters(prompt, options)
+        calls = 0
+        while True:
+            parameters = self._memory.fit(wanted)
+            calls += 1
+            try:
+                return await self._send(client, parameters), calls
+            except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
+                failure = self._failure(error, started=False)
+            if not (isinstance(failure, RequestRejectedError) and self._memory.learn(failure, parameters)):
+                charge(failure, Usage(calls=calls))
+                raise failure
+
+    async def _chunks(self, response: Any, calls: int) -> AsyncGenerator[Chunk, None]:
+        usage, finish, failure = Usage(calls=calls), None, None
+        try:
+            yield Chunk(headers=kept_headers(response.response.headers))
+            async for event in response:
+                chunk = self._read(event)
+                usage += chunk.usage or Usage()
+                finish = chunk.finish_reason or finish
+                yield Chunk(text=chunk.text)  # without text, a sign of life
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
+            failure = self._failure(error, started=True)
+        if failure is None and finish is None:
+            failure = StreamBrokenError(
+                f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
+                backend=self.name,
+            )
+        if failure is not None:
+            charge(failure, usage)
+            raise failure
+        yield Chunk(usage=usage, finish_reason=finish)
+
+    def _failure(self, error: Exception, *, started: bool) -> BackendError:
+        if self._closed:
+            return BackendError(f"{self.name} was closed while it was answering.", backend=self.name)
+        return translate(error, self.name, self._key.get_secret_value(), started=started)

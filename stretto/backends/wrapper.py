@@ -1,0 +1,83 @@
+"""What all wrappers share: a backend inside, whose name and abilities they pass on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
+
+from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+from stretto.request import GenerationOptions
+
+
+class Wrapper:
+    """A backend that adds behaviour to another one: subclasses change ``stream``.
+
+    No wrapper but the outermost may hold a cancel scope open while its stream is read: a hedged
+    call is begun in one task and read in another, and scopes do not move between tasks.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.inner = backend
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"
+
+    def __getattr__(self, name: str) -> Any:
+        # What a provider offers beyond the protocol (its endpoint, say) stays within reach.
+        if name.startswith("_") or name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    @property
+    def name(self) -> str:
+        """The model name, ``provider:model``."""
+        return self.inner.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend inside can do."""
+        return self.inner.capabilities
+
+    def stream(self, prompt: Prompt, options: GenerationOptions) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        """Start one generation."""
+        return self.inner.stream(prompt, options)
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Count or estimate the tokens of the prompt."""
+        return await self.inner.count_tokens(prompt)
+
+    async def aclose(self) -> None:
+        """Free what the backend inside holds."""
+        await self.inner.aclose()
+
+
+class Replay:
+    """The chunks already read, then the rest of the stream."""
+
+    # A class and not a generator: there is nothing to close when a reader leaves early.
+
+    def __init__(self, head: list[Chunk], rest: AsyncIterator[Chunk]) -> None:
+        self._head = head[::-1]
+        self._rest = rest
+
+    def __aiter__(self) -> Replay:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if self._head:
+            return self._head.pop()
+        return await anext(self._rest)
+
+
+async def open_to_first_text(
+    stack: AsyncExitStack, backend: Backend, prompt: Prompt, options: GenerationOptions
+) -> Replay:
+    """Begin a stream on the stack and read up to its first text, or its end if it has none."""
+    chunks = await stack.enter_async_context(backend.stream(prompt, options))
+    head: list[Chunk] = []
+    async for chunk in chunks:
+        head.append(chunk)
+        if chunk.text or chunk.finish_reason:
+            break
+    return Replay(head, chunks)

@@ -1,0 +1,265 @@
+"""How a scripted reply looks on the wire: OpenAI's chat completions and Anthropic's messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong.
+
+    Attributes:
+        kind: ``status`` answers with an HTTP error; ``reset`` tears the connection down; ``stall``
+            goes silent until the client leaves; ``broken`` sends an event that is not JSON;
+            ``error`` sends an error event; ``cut`` ends the stream without a finish reason.
+        after: tokens sent before it happens; ``None``: before the response's headers (``status``,
+            ``reset``, ``stall``) or after the last token (the others).
+        status: HTTP status of ``status``; of ``error``, the status it stands for.
+        headers: response headers of ``status``, for instance ``{"retry-after": "1"}``.
+        message: what the error says; empty: a plain sentence.
+    """
+
+    kind: Literal["status", "reset", "stall", "broken", "error", "cut"]
+    after: int | None = None
+    status: int = 500
+    headers: Mapping[str, str] = field(default_factory=dict)
+    message: str = ""
+
+    @property
+    def early(self) -> bool:
+        """Whether it happens before the response's headers."""
+        return self.kind == "status" or (self.after is None and self.kind in {"reset", "stall"})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """What the model says. Token counts that are ``None`` are worked out from the texts.
+
+    Attributes:
+        finish: the reason the answer ends; ``refusal`` is sent the way each API sends it.
+        time_to_first_token_s: for this reply only; ``None``: the server's own.
+        fault: what goes wrong while it is sent.
+    """
+
+    text: str
+    finish: Literal["stop", "length", "refusal"] = "stop"
+    prompt_tokens: int | None = None
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    time_to_first_token_s: float | None = None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A reply made ready for one request: its tokens and its numbers."""
+
+    reply: HttpReply
+    tokens: Sequence[str]
+    finish: Literal["stop", "length", "refusal"]
+    prompt_tokens: int
+    model: str
+    number: int
+    usage_wanted: bool
+
+    @property
+    def text(self) -> str:
+        """All tokens, joined."""
+        return "".join(self.tokens)
+
+    @property
+    def completion_tokens(self) -> int:
+        """What the answer is billed for, reasoning included."""
+        return len(self.tokens) + self.reply.reasoning_tokens
+
+
+class Dialect(Protocol):
+    """One API's wire format. Every method returns the bytes of a body or of one event."""
+
+    def whole(self, turn: Turn) -> dict[str, Any]:
+        """Give the body of an answer that is not streamed."""
+        ...
+
+    def opening(self, turn: Turn) -> bytes:
+        """Send what comes before the first token."""
+        ...
+
+    def token(self, turn: Turn, text: str) -> bytes:
+        """Say one token."""
+        ...
+
+    def closing(self, turn: Turn) -> bytes:
+        """Send what comes after the last token."""
+        ...
+
+    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, Any]:
+        """Give the body of an error."""
+        ...
+
+    def error_event(self, status: int, message: str) -> bytes:
+        """Break off a stream with an error."""
+        ...
+
+    def rejection(self, parameter: str) -> str:
+        """Say, in the words of the real API, that the model does not take a parameter."""
+        ...
+
+
+def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int) -> Turn:
+    """Cut a reply into tokens and bound it as the request asks (``max_tokens``, stop sequences)."""
+    text, finish = reply.text, reply.finish
+    stops = body.get("stop") or body.get("stop_sequences") or ()
+    for stop in (stops,) if isinstance(stops, str) else stops:
+        text = text.split(stop, 1)[0]
+    tokens: Sequence[str] = re.findall(r"\s*\S+|\s+$", text)
+    limit = body.get("max_completion_tokens") or body.get("max_tokens")
+    if limit and len(tokens) > limit:
+        tokens, finish = tokens[:limit], "length"
+    counted = max(1, len(prompt_of(body)) // 4)
+    return Turn(
+        reply=reply,
+        tokens=tokens,
+        finish=finish,
+        prompt_tokens=counted if reply.prompt_tokens is None else reply.prompt_tokens,
+        model=str(body.get("model", "")),
+        number=number,
+        usage_wanted=bool((body.get("stream_options") or {}).get("include_usage")),
+    )
+
+
+def prompt_of(body: Mapping[str, Any]) -> str:
+    """All text of a request, system prompt first, one message per line."""
+    parts = [_flat(body.get("system", ""))]
+    parts += [_flat(message.get("content", "")) for message in body.get("messages", ())]
+    return "\n".join(part for part in parts if part)
+
+
+def _flat(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(block.get("text", "") for block in content or ())
+
+
+def _event(data: Any, name: str = "") -> bytes:
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
+
+
+class OpenAIDialect:
+    """Chat Completions: role chunk, content chunks, finish chunk, usage chunk, ``[DONE]``."""
+
+    _finish: ClassVar[Mapping[str, str]] = {"stop": "stop", "length": "length", "refusal": "content_filter"}
+
+    def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
+        message = {"role": "assistant", "content": turn.text, "refusal": None}
+        choice = {"index": 0, "message": message, "finish_reason": self._finish[turn.finish], "logprobs": None}
+        return self._frame(turn, "chat.completion") | {"choices": [choice], "usage": self._usage(turn)}
+
+    def opening(self, turn: Turn) -> bytes:  # noqa: D102
+        return self._delta(turn, {"role": "assistant", "content": ""})
+
+    def token(self, turn: Turn, text: str) -> bytes:  # noqa: D102
+        return self._delta(turn, {"content": text})
+
+    def closing(self, turn: Turn) -> bytes:  # noqa: D102
+        end = self._delta(turn, {}, self._finish[turn.finish])
+        if turn.usage_wanted:
+            end += _event(self._frame(turn, "chat.completion.chunk") | {"choices": [], "usage": self._usage(turn)})
+        return end + _event("[DONE]")
+
+    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, Any]:  # noqa: D102
+        kind = {401: "authentication_error", 429: "rate_limit_error"}.get(
+            status, "invalid_request_error" if status < 500 else "server_error"
+        )
+        code = "unsupported_parameter" if parameter else None
+        return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
+
+    def error_event(self, status: int, message: str) -> bytes:  # noqa: D102
+        return _event(self.error(status, message))
+
+    def rejection(self, parameter: str) -> str:  # noqa: D102
+        return f"Unsupported parameter: '{parameter}' is not supported with this model."
+
+    def _frame(self, turn: Turn, kind: str) -> dict[str, Any]:
+        return {"id": f"chatcmpl-{turn.number}", "object": kind, "created": 0, "model": turn.model}
+
+    def _delta(self, turn: Turn, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return _event(self._frame(turn, "chat.completion.chunk") | {"choices": [choice]})
+
+    def _usage(self, turn: Turn) -> dict[str, Any]:
+        return {
+            "prompt_tokens": turn.prompt_tokens,
+            "completion_tokens": turn.completion_tokens,
+            "total_tokens": turn.prompt_tokens + turn.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": turn.reply.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": turn.reply.reasoning_tokens},
+        }
+
+
+class AnthropicDialect:
+    """Messages: message start, one text block, message delta with the stop reason, message stop."""
+
+    _finish: ClassVar[Mapping[str, str]] = {"stop": "end_turn", "length": "max_tokens", "refusal": "refusal"}
+
+    def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
+        content = [{"type": "text", "text": turn.text}]
+        return self._message(turn, content) | {"stop_reason": self._finish[turn.finish], "usage": self._usage(turn)}
+
+    def opening(self, turn: Turn) -> bytes:  # noqa: D102
+        start = self._message(turn, []) | {"usage": self._usage(turn) | {"output_tokens": 1}}
+        block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+        events: list[dict[str, Any]] = [{"type": "message_start", "message": start}, block, {"type": "ping"}]
+        return b"".join(self._named(event) for event in events)
+
+    def token(self, turn: Turn, text: str) -> bytes:  # noqa: D102, ARG002
+        delta = {"type": "text_delta", "text": text}
+        return self._named({"type": "content_block_delta", "index": 0, "delta": delta})
+
+    def closing(self, turn: Turn) -> bytes:  # noqa: D102
+        delta = {"stop_reason": self._finish[turn.finish], "stop_sequence": None}
+        usage = {
+            "output_tokens": turn.completion_tokens,
+            "output_tokens_details": {"thinking_tokens": turn.reply.reasoning_tokens},
+        }
+        end = self._named({"type": "content_block_stop", "index": 0})
+        end += self._named({"type": "message_delta", "delta": delta, "usage": usage})
+        return end + self._named({"type": "message_stop"})
+
+    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, Any]:  # noqa: D102, ARG002
+        names = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 529: "overloaded_error"}
+        kind = names.get(status, "invalid_request_error" if status < 500 else "api_error")
+        return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_scripted"}
+
+    def error_event(self, status: int, message: str) -> bytes:  # noqa: D102
+        return self._named(self.error(status, message))
+
+    def rejection(self, parameter: str) -> str:  # noqa: D102
+        return f"`{parameter}` is not supported for this model."
+
+    def _message(self, turn: Turn, content: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": f"msg_{turn.number}",
+            "type": "message",
+            "role": "assistant",
+            "model": turn.model,
+            "content": content,
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
+
+    def _usage(self, turn: Turn) -> dict[str, Any]:
+        return {
+            "input_tokens": turn.prompt_tokens - turn.reply.cached_tokens,
+            "cache_read_input_tokens": turn.reply.cached_tokens,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": turn.completion_tokens,
+        }
+
+    def _named(self, data: dict[str, Any]) -> bytes:
+        return _event(data, data["type"])

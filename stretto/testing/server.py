@@ -1,0 +1,295 @@
+"""A real HTTP server on loopback that answers like OpenAI and Anthropic, as scripted, faults included.
+
+In a test: ``async with ScriptedServer("Hello.") as server`` and point a client at
+``server.openai_url`` or ``server.url``. In a process of its own, for benchmarks:
+``python -m stretto.testing.server --time-to-first-token 0.3 --tokens-per-second 60``.
+
+It speaks HTTP/1.1 over plain asyncio streams, because a web framework would smooth over the very
+things a test needs to be real: resets, silence, half an event.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from stretto.testing.protocols import AnthropicDialect, Dialect, Fault, HttpReply, OpenAIDialect, Turn, turn_of
+from stretto.testing.wire import ClientLeft, Connection, ReceivedRequest
+
+__all__ = ["Fault", "HttpReply", "ReceivedRequest", "Rule", "ScriptedServer"]
+
+_DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": OpenAIDialect(), "/v1/messages": AnthropicDialect()}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A reply for the prompts in which the pattern (a regular expression) is found."""
+
+    pattern: str
+    reply: HttpReply | str
+
+
+Answering = str | HttpReply | Sequence[Rule] | Callable[[ReceivedRequest], "HttpReply | str"]
+
+
+class ScriptedServer:
+    """Answers ``/v1/chat/completions``, ``/v1/messages``, ``/v1/models`` and ``/health`` as scripted.
+
+    Args:
+        replies: one text, an `HttpReply`, rules tried in order (the last resort is ``OK.``), or a
+            callable that is given the `ReceivedRequest`.
+        time_to_first_token_s: seconds between a request and its first token.
+        tokens_per_second: of each stream; ``None``: at once. Due times are absolute, so they do not drift.
+        key: the only key that is let in; ``None``: every key.
+        rejects: parameters answered with 400, in the words of the real APIs.
+        headers: added to every answer, for instance rate limits; may be a callable.
+        models: names listed by ``/v1/models``.
+        port: 0 for a free one.
+
+    Attributes:
+        requests: every request that arrived, in order, keys removed.
+        open_connections: connections that clients hold now.
+        active_streams: answers being sent now.
+    """
+
+    def __init__(
+        self,
+        replies: Answering = "OK.",
+        *,
+        time_to_first_token_s: float = 0.0,
+        tokens_per_second: float | None = None,
+        key: str | None = None,
+        rejects: Iterable[str] = (),
+        headers: Mapping[str, str] | Callable[[ReceivedRequest], Mapping[str, str]] | None = None,
+        models: Sequence[str] = ("scripted",),
+        port: int = 0,
+    ) -> None:
+        self.requests: list[ReceivedRequest] = []
+        self.open_connections = 0
+        self.active_streams = 0
+        self.port = port
+        self._replies = replies
+        self._first_s = time_to_first_token_s
+        self._rate = tokens_per_second
+        self._key = key
+        self._rejects = tuple(rejects)
+        self._headers = headers or {}
+        self._models = tuple(models)
+        self._faults: deque[Fault | None] = deque()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changed = asyncio.Condition()
+
+    @property
+    def url(self) -> str:
+        """Root of the server; the base URL of Anthropic clients."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def openai_url(self) -> str:
+        """The base URL of OpenAI clients."""
+        return f"{self.url}/v1"
+
+    def script(self, *faults: Fault | None) -> None:
+        """Give the next requests these faults, one each, in order; ``None`` lets one pass."""
+        self._faults.extend(faults)
+
+    async def wait_until(self, condition: Callable[[ScriptedServer], bool]) -> None:
+        """Return as soon as the condition holds; it is looked at whenever something happens here."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: condition(self))
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._converse, "127.0.0.1", self.port, backlog=1024)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._server.close()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._server.wait_closed()
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - asyncio runs this callback in a task
+        self._tasks.add(task)
+        self.open_connections += 1
+        connection = Connection(reader, writer)
+        try:
+            while (request := await connection.read_request()) is not None:
+                received, key = request
+                self.requests.append(received)
+                await self._notify()
+                try:
+                    await self._answer(connection, received, key)
+                finally:
+                    received.ended_s = asyncio.get_running_loop().time()
+                    await connection.stop_watching()
+                    await self._notify()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ClientLeft):
+            pass  # the client is gone, or the server is closing: either way this conversation is over
+        finally:
+            writer.close()
+            self.open_connections -= 1
+            self._tasks.discard(task)
+            await self._notify()
+
+    async def _answer(self, connection: Connection, received: ReceivedRequest, key: str) -> None:
+        always = self._headers(received) if callable(self._headers) else self._headers
+        number = f"req-{len(self.requests)}"
+        connection.headers = {"x-request-id": number, "request-id": number, **always}
+        dialect = _DIALECTS.get(received.path)
+        try:
+            if dialect is None:
+                await self._inform(connection, received)
+            elif (refusal := self._refusal(received, key, dialect)) is not None:
+                received.outcome = "status"
+                await connection.send_json(*refusal)
+            else:
+                await self._generate(connection, received, dialect)
+        except (ClientLeft, ConnectionError):
+            received.outcome = "left" if received.outcome == "open" else received.outcome
+            raise
+        if received.outcome == "open":
+            received.outcome = "finished"
+
+    async def _inform(self, connection: Connection, received: ReceivedRequest) -> None:
+        if received.path == "/health":
+            await connection.send_json(200, {"status": "ok"})
+        elif received.path == "/v1/models":
+            models = [{"id": name, "object": "model", "created": 0, "owned_by": "scripted"} for name in self._models]
+            await connection.send_json(200, {"object": "list", "data": models})
+        else:
+            received.outcome = "status"
+            await connection.send_json(404, OpenAIDialect().error(404, f"There is no {received.path} here."))
+
+    def _refusal(self, received: ReceivedRequest, key: str, dialect: Dialect) -> tuple[int, dict[str, Any]] | None:
+        if self._key is not None and key != self._key:
+            # The whole key is repeated, as careless servers do: clients must not pass it on.
+            return 401, dialect.error(401, f"Incorrect API key provided: {key}.")
+        for parameter in self._rejects:
+            if parameter in received.body:
+                return 400, dialect.error(400, dialect.rejection(parameter), parameter)
+        return None
+
+    async def _generate(self, connection: Connection, received: ReceivedRequest, dialect: Dialect) -> None:
+        reply = self._reply(received)
+        fault = (self._faults.popleft() if self._faults else None) or reply.fault
+        if fault is not None and fault.early:
+            await self._fail(connection, received, dialect, fault)
+            return
+        turn = turn_of(reply, received.body, len(self.requests))
+        self.active_streams += 1
+        try:
+            if received.body.get("stream"):
+                await self._stream(connection, received, dialect, turn, fault)
+            else:
+                await self._pace(connection, received, turn, len(turn.tokens))
+                await connection.send_json(200, dialect.whole(turn))
+        finally:
+            self.active_streams -= 1
+
+    async def _stream(
+        self, connection: Connection, received: ReceivedRequest, dialect: Dialect, turn: Turn, fault: Fault | None
+    ) -> None:
+        await connection.start_events()
+        await connection.send_events(dialect.opening(turn))
+        for index, token in enumerate(turn.tokens[: fault.after if fault else None]):
+            await self._pace(connection, received, turn, index)
+            await connection.send_events(dialect.token(turn, token))
+        if fault is not None:
+            await self._fail(connection, received, dialect, fault)
+        else:
+            await connection.send_events(dialect.closing(turn))
+        await connection.end_events()
+
+    async def _fail(self, connection: Connection, received: ReceivedRequest, dialect: Dialect, fault: Fault) -> None:
+        received.outcome = fault.kind
+        await self._notify()
+        match fault.kind:
+            case "status":
+                message = fault.message or f"Scripted failure with status {fault.status}."
+                await connection.send_json(fault.status, dialect.error(fault.status, message), fault.headers)
+            case "stall":
+                await connection.pause(None)
+            case "reset":
+                connection.reset()
+                raise ClientLeft
+            case "broken":
+                await connection.send_events(b'event: content_block_delta\ndata: {"choices": [{"del\n\n')
+            case "error":
+                await connection.send_events(dialect.error_event(fault.status, fault.message or "Scripted failure."))
+            case "cut":
+                pass  # the stream ends here, in good order but for its finish reason
+
+    async def _pace(self, connection: Connection, received: ReceivedRequest, turn: Turn, index: int) -> None:
+        """Wait until the token with this index is due."""
+        first_s = self._first_s if turn.reply.time_to_first_token_s is None else turn.reply.time_to_first_token_s
+        loop = asyncio.get_running_loop()
+        due = received.arrived_s + first_s + (index / self._rate if self._rate else 0.0)
+        await connection.pause(due - loop.time())
+        if received.first_token_s is None:
+            received.first_token_s = loop.time()
+
+    def _reply(self, received: ReceivedRequest) -> HttpReply:
+        if callable(self._replies):
+            found = self._replies(received)
+        elif isinstance(self._replies, (str, HttpReply)):
+            found = self._replies
+        else:
+            prompt = received.prompt
+            found = next((rule.reply for rule in self._replies if re.search(rule.pattern, prompt)), "OK.")
+        return HttpReply(found) if isinstance(found, str) else found
+
+
+def main() -> None:
+    """Serve until interrupted; the first line of output is the base URL."""
+    parser = argparse.ArgumentParser(
+        prog="python -m stretto.testing.server", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--port", type=int, default=0, help="0: a free one")
+    parser.add_argument("--time-to-first-token", type=float, default=0.3, metavar="SECONDS")
+    parser.add_argument("--tokens-per-second", type=float, default=60.0, metavar="RATE")
+    parser.add_argument("--reply", default="OK.", help="what every request is answered")
+    parser.add_argument("--replies", type=Path, metavar="FILE", help='JSON list of {"pattern": ..., "reply": ...}')
+    options = parser.parse_args()
+    replies: str | list[Rule] = options.reply
+    if options.replies:
+        rules = json.loads(options.replies.read_text(encoding="utf-8"))
+        replies = [Rule(rule["pattern"], rule["reply"]) for rule in rules]
+    server = ScriptedServer(
+        replies,
+        time_to_first_token_s=options.time_to_first_token,
+        tokens_per_second=options.tokens_per_second,
+        port=options.port,
+    )
+    try:
+        asyncio.run(_serve(server))
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+async def _serve(server: ScriptedServer) -> None:
+    async with server:
+        sys.stdout.write(f"{server.openai_url}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""One HTTP/1.1 connection of the scripted server, down to the resets and the silences."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stretto.testing.protocols import prompt_of
+
+_SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
+
+
+@dataclass(slots=True)
+class ReceivedRequest:
+    """What arrived, without its key, and what became of it.
+
+    Times are seconds of the event loop's clock. ``outcome`` is ``open`` while it is being answered,
+    then ``finished``, ``left`` (the client went away first), or the kind of the fault.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+    arrived_s: float
+    first_token_s: float | None = None
+    ended_s: float | None = None
+    outcome: str = "open"
+
+    @property
+    def prompt(self) -> str:
+        """All text of the request."""
+        return prompt_of(self.body)
+
+
+class ClientLeft(Exception):  # noqa: N818 - an event of the conversation, not an error
+    """The client closed the connection before its answer was complete."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """Reads requests and writes responses; ``headers`` go with the next response."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    headers: Mapping[str, str] = field(default_factory=dict)
+    _gone: asyncio.Task[bytes] | None = None
+
+    async def read_request(self) -> tuple[ReceivedRequest, str] | None:
+        """Read the next request and its key; ``None``: the client has no more."""
+        try:
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except asyncio.IncompleteReadError:
+            return None
+        first, *lines = head.strip().split("\r\n")
+        method, path, _ = first.split(" ", 2)
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        raw = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        shown = {name: value for name, value in headers.items() if name not in _SECRET_HEADERS}
+        now = asyncio.get_running_loop().time()
+        return ReceivedRequest(method, path.split("?")[0], shown, json.loads(raw) if raw else {}, now), key
+
+    async def send_json(self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        """Send a whole response."""
+        data = json.dumps(body).encode()
+        extra = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
+        await self._send(self._head(status, extra) + data)
+
+    async def start_events(self) -> None:
+        """Send the headers of an event stream."""
+        await self._send(self._head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
+
+    async def send_events(self, data: bytes) -> None:
+        """Send a piece of an event stream at once."""
+        await self._send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def end_events(self) -> None:
+        """End an event stream; the connection stays open."""
+        await self._send(b"0\r\n\r\n")
+
+    async def pause(self, seconds: float | None) -> None:
+        """Wait, but no longer than the client does; ``None``: until it leaves. Raises `ClientLeft`."""
+        if seconds is not None and seconds <= 0:
+            return
+        if self._gone is None:
+            # Clients do not pipeline, so a byte or an end of file during an answer means: gone.
+            self._gone = asyncio.create_task(self.reader.read(1))
+        done, _ = await asyncio.wait({self._gone}, timeout=seconds)
+        if done:
+            raise ClientLeft
+
+    async def stop_watching(self) -> None:
+        """End what `pause` began, so that the next request can be read."""
+        if self._gone is not None:
+            self._gone.cancel()
+            await asyncio.wait({self._gone})
+            self._gone = None
+
+    def reset(self) -> None:
+        """Send RST instead of FIN: what a crashed server or a firewall does."""
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
+        lines = "".join(f"{name}: {value}\r\n" for name, value in {**self.headers, **headers}.items())
+        return f"HTTP/1.1 {status} Scripted\r\n{lines}\r\n".encode("latin-1")
+
+    async def _send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()

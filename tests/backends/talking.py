@@ -1,0 +1,58 @@
+"""What the tests of the backends share: asking, listening, and counting what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stretto.answer import Usage
+from stretto.backends.base import Backend, Prompt
+from stretto.request import GenerationOptions, Message
+
+KEY = "sk-test-0123456789abcdefghijkl"
+
+
+def open_sockets():
+    links = []
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            links.append(os.readlink(entry))
+        except OSError:
+            continue  # the folder's own descriptor is gone by now
+    return sum(link.startswith("socket:") for link in links)
+
+
+@dataclass
+class Left:
+    """What runs in this process: tasks, threads, open sockets."""
+
+    tasks: int = field(default_factory=lambda: len(asyncio.all_tasks()))
+    threads: int = field(default_factory=threading.active_count)
+    sockets: int = field(default_factory=open_sockets)
+
+
+def asking(text="Say hello.", **changes):
+    return Prompt(messages=(Message(role="user", content=text),), **changes)
+
+
+@dataclass
+class Heard:
+    text: str = ""
+    usage: Usage = field(default_factory=Usage)
+    finish: str | None = None
+    headers: dict = field(default_factory=dict)
+
+
+async def hear(backend: Backend, prompt=None, options=None, heard=None) -> Heard:
+    """Read one answer to its end; pass ``heard`` to keep what was read before an error."""
+    heard = heard or Heard()
+    async with backend.stream(prompt or asking(), options or GenerationOptions()) as chunks:
+        async for chunk in chunks:
+            heard.text += chunk.text
+            heard.usage += chunk.usage or Usage()
+            heard.finish = chunk.finish_reason or heard.finish
+            heard.headers |= chunk.headers
+    return heard
