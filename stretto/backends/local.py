@@ -1,0 +1,260 @@
+"""A model in this process, behind the protocol of a backend."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from stretto.answer import Usage
+from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.errors import BackendError, MissingDependencyError, RequestRejectedError
+from stretto.local_engine.generation import Finished, Generation, Piece
+from stretto.local_engine.source import find_source
+from stretto.request import GenerationOptions
+
+if TYPE_CHECKING:
+    from stretto.local_engine.engine import Engine
+    from stretto.local_engine.load import LoadedModel
+
+__all__ = ["LocalBackend"]
+
+_SLOTS = 16
+_DEFAULT_NEW_TOKENS = 1024
+_LONG_TEXT = 20_000  # characters; tokenizing more would hold up the event loop for more than some milliseconds
+
+
+class LocalBackend:
+    """Generates with a model in this process.
+
+    The model is loaded when it is first needed, in a thread; the engine runs it in another. `aclose` ends both.
+
+    Args:
+        model: ``local:pocket``, ``local:./folder`` or ``local:`` and a hub name.
+        dtype: ``float32``, ``bfloat16``, ...; by default bfloat16 where the machine computes in it, else float32.
+        device: ``cpu``, ``cuda``, ...; by default the GPU where there is one.
+        trust_remote_code: run Python code that came with the model.
+
+    Raises `UnknownModelError`, and `ModelNotFoundError` for a folder that holds no model.
+    """
+
+    def __init__(
+        self, model: str, *, dtype: str | None = None, device: str | None = None, trust_remote_code: bool = False
+    ) -> None:
+        self._source = find_source(model)
+        self._options: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        self._capabilities = Capabilities(
+            context_window=self._source.context_window(),
+            parallel_slots=_SLOTS,
+            joins_running_batch=False,
+            prompt_family="pocket" if self._source.name == "local:pocket" else "general",
+            decodings=("autoregressive",),
+        )
+        self._lock = threading.Lock()
+        # One thread for what takes long and is no generation: loading the model, reading long texts into tokens.
+        self._worker: ThreadPoolExecutor | None = None
+        self._loading: Future[Engine] | None = None
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """The model name, ``local:model``."""
+        return self._source.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do; the context window of a hub name is known once the model is loaded."""
+        return self._capabilities
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
+        """Start one generation. Leaving the context returns when the engine has let go of it.
+
+        Text that became ready together comes as one chunk. Raises `BackendError` and its children.
+        """
+        engine = await self._ready()
+        chunks = _Chunks(self.name, asyncio.get_running_loop())
+        with engine.announced():
+            ids = await self._tokens(engine.model, prompt)
+            handle = engine.submit(_generation(engine.model, ids, options), chunks.put)
+        try:
+            yield chunks
+        finally:
+            handle.cancel()
+            with anyio.CancelScope(shield=True):  # at most one forward long
+                await chunks.ended()
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""
+        engine = await self._ready()
+        return len(await self._tokens(engine.model, prompt))
+
+    async def aclose(self) -> None:
+        """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded."""
+        with self._lock:
+            self._closed = True
+            worker, self._worker = self._worker, None
+            loading, self._loading = self._loading, None
+        if worker is None:
+            return
+        try:
+            # In the worker, after the loading: joining the engine's thread here would hold up the event loop.
+            await asyncio.shield(asyncio.wrap_future(worker.submit(_close, loading)))
+        finally:
+            worker.shutdown(wait=False)
+        worker.shutdown(wait=True)
+
+    async def _ready(self) -> Engine:
+        """Wait for the engine with its model loaded."""
+        with self._lock:
+            if self._closed:
+                raise BackendError(f"The backend {self.name} is closed. Make a new one.", backend=self.name)
+            self._worker = self._worker or ThreadPoolExecutor(1, thread_name_prefix=f"stretto worker {self.name}")
+            if self._loading is None or (self._loading.done() and self._loading.exception()):
+                self._loading = self._worker.submit(self._load)  # after a failure again: the hub may be reachable now
+            loading = self._loading
+        if loading.done():
+            return loading.result()
+        waiting = asyncio.wrap_future(loading)
+        waiting.add_done_callback(lambda future: future.cancelled() or future.exception())  # seen, even if nobody waits
+        # Shielded, because a caller that gives up must not cancel what the others wait for.
+        return await asyncio.shield(waiting)
+
+    def _load(self) -> Engine:
+        try:
+            from stretto.local_engine.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
+            from stretto.local_engine.load import load_model  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"{self.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
+                "Run: pip install 'stretto[local]'"
+            ) from error
+        model = load_model(self._source, **self._options)
+        self._capabilities = replace(self._capabilities, context_window=model.context_window)
+        return Engine(model, max_batch=_SLOTS)
+
+    async def _tokens(self, model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
+        worker = self._worker
+        if worker is None or sum(len(message.content) for message in prompt.messages) < _LONG_TEXT:
+            return _tokenize(model, prompt)
+        return await asyncio.wrap_future(worker.submit(_tokenize, model, prompt))
+
+
+class _Chunks:
+    """What the engine's thread puts in, as chunks in the event loop; all that lies ready becomes one chunk."""
+
+    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._backend = backend
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._events: list[Piece | Finished] = []
+        self._filled = asyncio.Event()
+        self._finished = asyncio.Event()
+        self._over = False
+
+    def put(self, event: Piece | Finished) -> None:
+        """Add an event; from any thread."""
+        with self._lock:
+            self._events.append(event)
+            first = len(self._events) == 1
+        if first or isinstance(event, Finished):  # otherwise the event loop has been told already
+            self._loop.call_soon_threadsafe(self._wake, event)
+
+    def _wake(self, event: Piece | Finished) -> None:
+        self._filled.set()
+        if isinstance(event, Finished):
+            self._finished.set()
+
+    async def ended(self) -> None:
+        """Wait until the engine has let go of the request."""
+        await self._finished.wait()
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if self._over:
+            raise StopAsyncIteration
+        await self._filled.wait()
+        with self._lock:
+            events, self._events = self._events, []
+            self._filled.clear()
+        text = "".join(event.text for event in events if isinstance(event, Piece))
+        last = events[-1] if events else None
+        if not isinstance(last, Finished):
+            return Chunk(text=text)
+        self._over = True
+        if last.error is not None:
+            raise last.error
+        if last.reason not in ("stop", "length"):
+            raise BackendError(f"{self._backend} was closed while it generated.", backend=self._backend)
+        usage = Usage(
+            prompt_tokens=last.prompt_tokens,
+            completion_tokens=last.completion_tokens,
+            cached_tokens=last.cached_tokens,
+            calls=1,
+        )
+        return Chunk(text=text, usage=usage, finish_reason=last.reason)
+
+
+def _close(loading: Future[Engine] | None) -> None:
+    if loading is not None and not loading.cancelled() and loading.exception() is None:
+        loading.result().close()
+
+
+def _tokenize(model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
+    """Put the prompt into the model's chat template; without one, the texts one after the other."""
+    tokenizer = model.tokenizer
+    turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    if getattr(tokenizer, "chat_template", None) is None:
+        return tuple(tokenizer("\n\n".join(turn["content"] for turn in turns) + "\n\n")["input_ids"])
+    try:
+        return _apply_template(tokenizer, turns)
+    except Exception as error:
+        # Some templates refuse a system message; its text then stands before the first user message.
+        folded = _fold_system(turns)
+        if folded != turns:
+            with suppress(Exception):
+                return _apply_template(tokenizer, folded)
+        raise RequestRejectedError(
+            f"The chat template of {model.name} refuses these messages: {error}.", backend=model.name
+        ) from error
+
+
+def _apply_template(tokenizer: Any, turns: list[dict[str, str]]) -> tuple[int, ...]:
+    # enable_thinking: models that can think before they answer are asked not to; other templates ignore it.
+    ids = tokenizer.apply_chat_template(
+        turns, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False
+    )
+    return tuple(ids)
+
+
+def _fold_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
+    system = "\n\n".join(turn["content"] for turn in turns if turn["role"] == "system")
+    rest = [turn for turn in turns if turn["role"] != "system"]
+    if not system or not rest:
+        return turns
+    return [{"role": rest[0]["role"], "content": f"{system}\n\n{rest[0]['content']}"}, *rest[1:]]
+
+
+def _generation(model: LoadedModel, ids: tuple[int, ...], options: GenerationOptions) -> Generation:
+    own = model.sampling  # what the model recommends; what the caller says goes before it
+    room = min(model.context_window, model.cache_tokens) - len(ids)
+    wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
+    return Generation(
+        prompt=ids,
+        max_new_tokens=max(1, min(wanted, room)),
+        end_ids=model.end_ids,
+        stop=options.stop,
+        temperature=own.get("temperature", 0.0) if options.temperature is None else options.temperature,
+        top_p=own.get("top_p", 1.0) if options.top_p is None else options.top_p,
+        top_k=int(own.get("top_k", 0)),
+        min_p=own.get("min_p", 0.0),
+        seed=options.seed,
+    )

@@ -1,0 +1,118 @@
+"""The key-value cache: slots that rows write by index, and the mask that says which slots a row sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["KeyValueCache", "Rows"]
+
+_BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What one forward reads: tokens, where they stand, and where their keys and values go.
+
+    Attributes:
+        tokens: token ids # [batch, rows]
+        positions: in their own sequence, from 0 # [batch, rows]
+        extent: slots in use once these rows are written; a row sees none beyond.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    extent: int
+
+    def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
+        """Say what each row sees, as numbers added to the attention scores: 0, or minus infinity.
+
+        A slot holds the token of the same position, so a row sees the slots up to its own position; with a
+        sliding ``window``, only the last so many of them. Floats, because eager attention in transformers
+        reads a boolean mask wrongly without a word.
+
+        Returns:
+            # [batch, 1, rows, extent]
+        """
+        slots = torch.arange(self.extent, device=self.positions.device)
+        own = self.positions[:, None, :, None]
+        hidden = slots > own
+        if window is not None:
+            hidden |= slots <= own - window
+        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
+
+
+class KeyValueCache:
+    """Keys and values of a batch of sequences, one slot per position.
+
+    Every sequence starts at slot 0 whatever its length: nothing is padded on the left, going back is
+    forgetting a number, and slots beyond a sequence's end hold leftovers that no mask lets through. Layers are
+    allocated when they are first written, so their shapes may differ from layer to layer.
+    """
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+        self.capacity = 0
+        self.extent = 0
+        self._keys: list[Tensor] = []  # per layer # [batch, slots, key_value_heads, head_dim]
+        self._values: list[Tensor] = []
+        self._targets = torch.empty(0, dtype=torch.long)  # [batch * rows], into batch and slots as one axis
+
+    def begin(self, rows: Rows) -> None:
+        """Make room for ``rows`` and aim the writes of the coming forward at their slots."""
+        if rows.extent > self.capacity:
+            # Half as much again: the copies add up to about as many slots as are written.
+            self._resize(-(-max(rows.extent, self.capacity * 3 // 2) // _BLOCK) * _BLOCK)
+        self.extent = rows.extent
+        if self.batch == 1:
+            self._targets = rows.positions.view(-1)
+        else:
+            starts = torch.arange(self.batch, device=rows.positions.device) * self.capacity
+            self._targets = (rows.positions + starts[:, None]).view(-1)
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the keys and values of the current rows; give back all of this layer up to the extent.
+
+        Args:
+            layer: number of the layer; layers are first written in order.
+            keys: # [batch, rows, key_value_heads, head_dim]
+            values: like ``keys``; its head_dim may differ.
+
+        Returns:
+            views # [batch, extent, key_value_heads, head_dim]
+        """
+        if layer == len(self._keys):
+            # Zeros, not whatever memory held: a masked slot has weight 0, and 0 times NaN is NaN.
+            self._keys.append(keys.new_zeros(self.batch, self.capacity, *keys.shape[2:]))
+            self._values.append(values.new_zeros(self.batch, self.capacity, *values.shape[2:]))
+        stored_keys, stored_values = self._keys[layer], self._values[layer]
+        stored_keys.flatten(0, 1).index_copy_(0, self._targets, keys.flatten(0, 1))
+        stored_values.flatten(0, 1).index_copy_(0, self._targets, values.flatten(0, 1))
+        return stored_keys[:, : self.extent], stored_values[:, : self.extent]
+
+    def spread(self, batch: int) -> None:
+        """Give the one sequence held to each of ``batch`` sequences."""
+        for held in (self._keys, self._values):
+            for layer, old in enumerate(held):
+                new = old.new_zeros(batch, *old.shape[1:])
+                new[:, : self.extent] = old[:, : self.extent]
+                held[layer] = new
+        self.batch = batch
+
+    def keep(self, sequences: Sequence[int]) -> None:
+        """Keep only these sequences of the batch, in this order."""
+        for held in (self._keys, self._values):
+            for layer, old in enumerate(held):
+                held[layer] = old[torch.tensor(sequences, device=old.device)]
+        self.batch = len(sequences)
+
+    def _resize(self, capacity: int) -> None:
+        for held in (self._keys, self._values):
+            for layer, old in enumerate(held):
+                new = old.new_zeros(self.batch, capacity, *old.shape[2:])
+                new[:, : self.capacity] = old
+                held[layer] = new
+        self.capacity = capacity

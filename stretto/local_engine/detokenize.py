@@ -1,0 +1,80 @@
+"""From token ids to text, piece by piece: no broken characters, and stop texts found across pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["StopTexts", "TextStream"]
+
+_BROKEN = "\ufffd"
+_PATIENCE = 16
+
+
+class TextStream:
+    """Turns a growing sequence of tokens into text that only ever grows.
+
+    A token can end inside a character, and a decoder may treat the first token of what it is given
+    differently (it drops a leading space, say). So the tokens of the piece before stay in front of the
+    new ones as context, and text is withheld while its last character is incomplete.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+        self._context: list[int] = []
+        self._context_text = ""
+        self._pending: list[int] = []
+
+    def push(self, tokens: Iterable[int]) -> str:
+        """Add tokens and return the text they made certain; empty while a character is incomplete."""
+        self._pending.extend(tokens)
+        text = self._decode(self._context + self._pending)
+        # Bytes that are no text at all end in the same sign as an incomplete character; no character
+        # takes more than four tokens, so after a few more it is the former and is shown as it is.
+        if text.endswith(_BROKEN) and len(self._pending) < _PATIENCE:
+            return ""
+        return self._advance(text)
+
+    def flush(self) -> str:
+        """Return what is left at the end, without an incomplete last character."""
+        return self._advance(self._decode(self._context + self._pending)).rstrip(_BROKEN) if self._pending else ""
+
+    def _advance(self, text: str) -> str:
+        new = text[len(self._context_text) :]
+        if new:
+            self._context, self._pending = self._pending, []
+            self._context_text = self._decode(self._context)
+        return new
+
+
+class StopTexts:
+    """Finds the first of some texts in a stream, and withholds what may be the beginning of one."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = tuple(text for text in texts if text)
+        self._held = ""
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """Return the text that is certain, and whether a stop text was found, which ends the stream."""
+        if not self._texts:
+            return text, False
+        held = self._held + text
+        found = [place for stop in self._texts if (place := held.find(stop)) >= 0]
+        if found:
+            self._held = ""
+            return held[: min(found)], True
+        keep = max(_overlap(held, stop) for stop in self._texts)
+        self._held = held[len(held) - keep :]
+        return held[: len(held) - keep], False
+
+    def flush(self) -> str:
+        """Return what was withheld and turned out to be no stop text."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of ``text`` that ``stop`` begins with."""
+    for length in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:length]):
+            return length
+    return 0

@@ -1,0 +1,206 @@
+"""From a model's name to a model that the engine can run, with its tokenizer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import transformers
+
+from stretto.errors import BackendError, ModelNotFoundError, SettingsError
+from stretto.local_engine.forward import Forward, TransformersForward, disagreement
+from stretto.local_engine.source import Source
+
+__all__ = ["LoadedModel", "load_model", "prepare"]
+
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
+_LONGEST_WINDOW = 2**20
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory.
+
+    Attributes:
+        name: as the user wrote it, with ``local:``.
+        forward: runs it.
+        tokenizer: transformers' tokenizer.
+        decode: token ids to text, without special tokens.
+        device: where the weights are.
+        dtype: of the weights.
+        context_window: tokens that prompt and answer may fill together.
+        end_ids: tokens that end an answer.
+        cache_tokens: tokens of all requests together whose keys and values fit into memory.
+        sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
+    """
+
+    name: str
+    forward: Forward
+    tokenizer: Any
+    decode: Callable[[Sequence[int]], str]
+    device: torch.device
+    dtype: torch.dtype
+    context_window: int
+    end_ids: frozenset[int]
+    cache_tokens: int = 2**62
+    sampling: dict[str, float] = field(default_factory=dict)
+
+
+def load_model(
+    source: Source, *, dtype: str | None = None, device: str | None = None, trust_remote_code: bool = False
+) -> LoadedModel:
+    """Load a causal language model; from safetensors files only.
+
+    Args:
+        source: which one.
+        dtype: a name torch knows, such as ``float32``; by default bfloat16 where the machine
+            computes in it, else float32.
+        device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
+        trust_remote_code: run Python code that came with the model.
+
+    Raises `ModelNotFoundError`, `BackendError` and `SettingsError`.
+    """
+    place = _device(device)
+    number = _dtype(dtype, place)
+    options = {"trust_remote_code": trust_remote_code}
+    try:
+        with _no_progress_bars():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
+            model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+                source.where, dtype=number, use_safetensors=True, **options
+            )
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise _not_loaded(source, error) from error
+    return prepare(source.name, model.to(place), tokenizer)
+
+
+def prepare(name: str, model: Any, tokenizer: Any) -> LoadedModel:
+    """Make a transformers model and tokenizer ready for the engine. Raises `BackendError` if it cannot run it."""
+    model.eval().requires_grad_(False)
+    config = model.config.get_text_config(decoder=True)
+    try:
+        forward = TransformersForward(model)
+        with torch.inference_mode():
+            gap = disagreement(model, forward)
+    except (ValueError, TypeError, AttributeError, RuntimeError, IndexError) as error:
+        raise BackendError(f"{name} cannot be run by the local engine: {error}.", backend=name) from error
+    if not gap < _TOLERANCE.get(model.dtype, 0.5):
+        raise BackendError(
+            f"{name} cannot be run by the local engine: with a cache and a mask {type(model).__name__} gives other "
+            f"logits than without (off by {gap:.2g} standard deviations). Choose a model of plain attention layers.",
+            backend=name,
+        )
+    return LoadedModel(
+        name=name,
+        forward=forward,
+        tokenizer=tokenizer,
+        decode=_decoder(tokenizer),
+        device=model.device,
+        dtype=model.dtype,
+        context_window=_context_window(config),
+        end_ids=_end_ids(model, tokenizer),
+        cache_tokens=_free_bytes(model.device) // _bytes_per_token(config, model.dtype),
+        sampling=_sampling(model),
+    )
+
+
+def _device(name: str | None) -> torch.device:
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise SettingsError(f"device={name!r} is no device torch knows. Use cpu, cuda or cuda:0.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError(f"device={name!r} cannot be used: torch sees no CUDA device. Use cpu.")
+    return device
+
+
+def _dtype(name: str | None, device: torch.device) -> torch.dtype:
+    if name is not None:
+        dtype = getattr(torch, name, None)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise SettingsError(f"dtype={name!r} is no floating-point type of torch. Use float32, bfloat16 or float16.")
+        return dtype
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    # Without such instructions bfloat16 is emulated on a CPU, several times slower than float32.
+    able = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if able else torch.float32
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    shown = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
+    try:
+        yield
+    finally:
+        if shown:
+            transformers.utils.logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
+
+
+def _not_loaded(source: Source, error: Exception) -> BackendError:
+    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__).strip()
+    if source.folder is not None:
+        return ModelNotFoundError(
+            f"The folder {str(source.folder)!r} could not be loaded as a causal language model with safetensors "
+            f"weights and a tokenizer: {first}",
+            backend=source.name,
+        )
+    return ModelNotFoundError(
+        f"{source.hub_name!r} could not be loaded from the hub: {first} Check the name and the connection, "
+        "or give a folder: local:./folder.",
+        backend=source.name,
+    )
+
+
+def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
+    """Find the shortest way from ids to text: transformers' own wrapper costs more than a step of a small model."""
+    # The first call may switch truncation off inside the tokenizer, which another thread must not be reading then.
+    tokenizer("")
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    if inner is None or not hasattr(inner, "decode"):
+        return lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True))
+    return lambda ids: str(inner.decode(ids, skip_special_tokens=True))
+
+
+def _context_window(config: Any) -> int:
+    for key in ("max_position_embeddings", "n_positions", "n_ctx"):
+        if isinstance(window := getattr(config, key, None), int):
+            return window
+    return _LONGEST_WINDOW
+
+
+def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    found: set[int] = set()
+    for ids in (model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id):
+        found.update(ids if isinstance(ids, list | tuple) else () if ids is None else (ids,))
+    return frozenset(found)
+
+
+def _sampling(model: Any) -> dict[str, float]:
+    own = model.generation_config
+    if not own.do_sample:
+        return {}
+    given = {key: getattr(own, key, None) for key in ("temperature", "top_p", "top_k", "min_p")}
+    return {"temperature": 1.0} | {key: value for key, value in given.items() if value is not None}
+
+
+def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    stored = getattr(config, "num_key_value_heads", None) or heads
+    return int(2 * config.num_hidden_layers * stored * width * dtype.itemsize)
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Memory the cache may take; half of what is free, because growing it holds the old and the new for a moment."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] // 2
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (ValueError, OSError, AttributeError):
+        return 2**33

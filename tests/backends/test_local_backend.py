@@ -1,0 +1,313 @@
+import os
+import subprocess
+import sys
+import threading
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from stretto.answer import Usage
+from stretto.backends.base import Backend, Prompt
+from stretto.backends.local import LocalBackend
+from stretto.errors import BackendError, ContextOverflowError, ModelNotFoundError, SettingsError, UnknownModelError
+from stretto.request import GenerationOptions, Message
+
+pytestmark = pytest.mark.anyio
+
+TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+def save(folder, *, template=None, **generation):
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(["<end>", *alphabet])}, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>")  # noqa: S106 - no password
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(2)
+    config = LlamaConfig(
+        vocab_size=257, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, initializer_range=0.3, eos_token_id=0, bos_token_id=None,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    model.generation_config = GenerationConfig(eos_token_id=0, **generation)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("model"))
+
+
+@asynccontextmanager
+async def opened(folder, **options):
+    backend = LocalBackend(f"local:{folder}", dtype="float32", device="cpu", **options)
+    try:
+        yield backend
+    finally:
+        await backend.aclose()
+
+
+def prompt(*contents, role="user"):
+    return Prompt(tuple(Message(role=role, content=content) for content in contents))
+
+
+async def collect(backend, question="How do I oil a chain?", **options):
+    async with backend.stream(prompt(question), GenerationOptions(**options)) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def text_of(chunks):
+    return "".join(chunk.text for chunk in chunks)
+
+
+async def test_it_streams_text_and_ends_with_the_account(folder):
+    async with opened(folder) as backend:
+        assert isinstance(backend, Backend)
+        chunks = await collect(backend, max_tokens=40)
+        count = await backend.count_tokens(prompt("How do I oil a chain?"))
+    assert len(chunks) > 1
+    assert text_of(chunks)
+    assert all(chunk.finish_reason is None for chunk in chunks[:-1])
+    assert chunks[-1].finish_reason == "length"
+    assert chunks[-1].usage == Usage(prompt_tokens=count, completion_tokens=40, calls=1)
+    assert count == len(b"How do I oil a chain?\n\n")
+
+
+async def test_calls_sent_together_share_their_beginning_and_get_what_each_gets_alone(folder):
+    questions = [f"{'A long introduction. ' * 8}Point {letter}" for letter in "abcdefg"]
+    async with opened(folder) as backend:
+        alone = [text_of(await collect(backend, question, max_tokens=20)) for question in questions]
+        together = [[] for _ in questions]
+
+        async def ask(place):
+            together[place] = await collect(backend, questions[place], max_tokens=20)
+
+        async with anyio.create_task_group() as group:
+            for place in range(len(questions)):
+                group.start_soon(ask, place)
+    assert [text_of(chunks) for chunks in together] == alone
+    assert len(set(alone)) > 1
+    cached = [chunks[-1].usage.cached_tokens for chunks in together]
+    assert sorted(cached) == [0] + [len("A long introduction. " * 8 + "Point ")] * 6
+
+
+async def test_a_seed_repeats_a_sampled_answer(folder):
+    async with opened(folder) as backend:
+        first, again, other = [
+            text_of(await collect(backend, max_tokens=30, temperature=1.0, top_p=0.9, seed=seed)) for seed in (1, 1, 2)
+        ]
+    assert first == again != other
+
+
+async def test_a_stop_text_ends_the_answer_before_itself(folder):
+    async with opened(folder) as backend:
+        whole = text_of(await collect(backend, max_tokens=60, temperature=1.0, seed=1))
+        stop = whole[12:15]
+        chunks = await collect(backend, max_tokens=60, temperature=1.0, seed=1, stop=stop)
+    assert text_of(chunks) == whole[: whole.index(stop)]
+    assert chunks[-1].finish_reason == "stop"
+
+
+async def test_leaving_early_frees_the_engine_for_the_next_call(folder):
+    async with opened(folder) as backend:
+        expected = text_of(await collect(backend, max_tokens=20))
+        async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=400)) as chunks:
+            async for _ in chunks:
+                break
+        assert text_of(await collect(backend, max_tokens=20)) == expected
+
+
+async def test_a_cancelled_caller_leaves_and_the_others_go_on(folder):
+    async with opened(folder) as backend:
+        expected = text_of(await collect(backend, max_tokens=60))
+        finished = []
+
+        async def other():
+            finished.append(text_of(await collect(backend, max_tokens=60)))
+
+        async with anyio.create_task_group() as outer:
+            outer.start_soon(other)
+            with anyio.CancelScope() as scope:
+                async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=400)) as chunks:
+                    async for _ in chunks:
+                        scope.cancel()
+            assert scope.cancelled_caught
+    assert finished == [expected]
+
+
+async def test_closing_leaves_no_thread_and_ends_running_calls(folder):
+    before = set(threading.enumerate())
+    backend = LocalBackend(f"local:{folder}", dtype="float32", device="cpu")
+    async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=450)) as chunks:
+        await anext(chunks)
+        await backend.aclose()
+        with pytest.raises(BackendError, match="closed while it generated"):
+            async for _ in chunks:
+                pass
+    await backend.aclose()
+    assert set(threading.enumerate()) == before
+    with pytest.raises(BackendError, match="is closed"):
+        await collect(backend)
+
+
+async def test_closing_while_the_model_is_loading_leaves_no_thread(folder):
+    before = set(threading.enumerate())
+    backend = LocalBackend(f"local:{folder}")
+    with anyio.move_on_after(0):
+        await backend.count_tokens(prompt("one"))
+    await backend.aclose()
+    assert set(threading.enumerate()) == before
+
+
+async def test_loading_does_not_hold_up_the_event_loop(folder):
+    async with opened(folder) as backend:
+        turns = 0
+
+        async def turn(scope):
+            nonlocal turns
+            with scope:
+                while True:
+                    await anyio.lowlevel.checkpoint()
+                    turns += 1
+
+        async with anyio.create_task_group() as group:
+            scope = anyio.CancelScope()
+            group.start_soon(turn, scope)
+            await backend.count_tokens(prompt("one"))
+            scope.cancel()
+    assert turns > 10
+
+
+async def test_a_long_prompt_is_counted_exactly(folder):
+    async with opened(folder) as backend:
+        assert await backend.count_tokens(prompt("x" * 30_000)) == 30_002
+
+
+async def test_a_prompt_over_the_window_is_refused_and_the_next_call_works(folder):
+    async with opened(folder) as backend:
+        with pytest.raises(ContextOverflowError, match=r"602 tokens.*holds 512"):
+            await collect(backend, "x" * 600)
+        assert text_of(await collect(backend, max_tokens=10))
+
+
+async def test_without_a_limit_an_answer_stays_inside_the_window(folder):
+    async with opened(folder) as backend:
+        chunks = await collect(backend, "x" * 480, temperature=0.0)
+        also = await collect(backend, "x" * 480, max_tokens=10_000)
+    usage = chunks[-1].usage
+    assert usage.prompt_tokens + usage.completion_tokens <= 512
+    assert text_of(also) == text_of(chunks)
+
+
+async def test_the_chat_template_is_used_and_a_refused_system_message_stands_before_the_question(tmp_path):
+    folder = save(tmp_path, template=TEMPLATE)
+    both = Prompt((Message(role="system", content="Be brief."), Message(role="user", content="Why?")))
+    async with opened(folder) as backend:
+        assert await backend.count_tokens(prompt("Why?")) == len("<user>Why?\n<assistant>")
+        assert await backend.count_tokens(both) == len("<user>Be brief.\n\nWhy?\n<assistant>")
+
+
+async def test_messages_the_template_refuses_are_an_error_that_says_why(tmp_path):
+    folder = save(tmp_path, template="{{ raise_exception('only poems') }}")
+    async with opened(folder) as backend:
+        with pytest.raises(BackendError, match="only poems"):
+            await backend.count_tokens(prompt("Why?"))
+
+
+async def test_the_models_own_sampling_is_the_default_and_the_caller_goes_before_it(tmp_path, folder):
+    own = save(tmp_path, do_sample=True, temperature=0.9, top_k=50)
+    async with opened(own) as sampling, opened(folder) as greedy:
+        answers = {text_of(await collect(sampling, max_tokens=30, seed=seed)) for seed in range(4)}
+        assert len(answers) > 1
+        first = text_of(await collect(greedy, max_tokens=30))
+        assert text_of(await collect(sampling, max_tokens=30, temperature=0.0)) == first
+
+
+def test_what_it_can_do_is_known_without_torch():
+    code = (
+        "import sys; from stretto.backends.local import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
+        "b.name, b.capabilities; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'tokenizers')))"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)  # noqa: S603 - our own interpreter
+
+
+def test_the_capabilities_come_from_the_folder(folder):
+    backend = LocalBackend(str(folder))
+    assert backend.name == f"local:{folder}"
+    assert backend.capabilities.context_window == 512
+    assert backend.capabilities.prompt_family == "general"
+    assert backend.capabilities.decodings == ("autoregressive",)
+    assert not backend.capabilities.joins_running_batch
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("local:./nowhere", ModelNotFoundError, "There is no folder 'nowhere'"),
+        ("local:", UnknownModelError, "is no name of a local model"),
+        ("local:what is this?", UnknownModelError, "local:pocket"),
+    ],
+)
+def test_a_name_that_is_no_model_is_refused_at_once(name, error, words):
+    with pytest.raises(error, match=words):
+        LocalBackend(name)
+
+
+def test_a_folder_without_a_model_is_refused_at_once(tmp_path):
+    with pytest.raises(ModelNotFoundError, match=r"config\.json is missing"):
+        LocalBackend(f"local:{tmp_path}")
+
+
+async def test_a_folder_that_cannot_be_loaded_says_so_and_leaves_no_thread(tmp_path, folder):
+    before = set(threading.enumerate())
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    backend = LocalBackend(f"local:{tmp_path}")
+    for _ in range(2):
+        with pytest.raises(ModelNotFoundError, match="could not be loaded"):
+            await collect(backend)
+    await backend.aclose()
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize("options", [{"dtype": "int8"}, {"dtype": "floaty"}, {"device": "toaster"}])
+async def test_an_impossible_dtype_or_device_is_an_error_of_settings(folder, options):
+    backend = LocalBackend(f"local:{folder}", **options)
+    with pytest.raises(SettingsError, match=next(iter(options.values()))):
+        await collect(backend)
+    await backend.aclose()
+
+
+def test_a_hub_name_that_cannot_be_reached_says_what_to_do(tmp_path):
+    code = """
+import asyncio
+from stretto.backends.local import LocalBackend
+from stretto.backends.base import Prompt
+async def main():
+    backend = LocalBackend("local:nobody/no-such-model")
+    try:
+        await backend.count_tokens(Prompt(()))
+    except Exception as error:
+        print(type(error).__name__, error)
+    await backend.aclose()
+asyncio.run(main())
+"""
+    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", code], check=True, env=offline, capture_output=True, text=True)  # noqa: S603 - our own interpreter
+    assert run.stdout.startswith("ModelNotFoundError 'nobody/no-such-model' could not be loaded from the hub")
+    assert "local:./folder" in run.stdout

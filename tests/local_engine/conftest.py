@@ -1,0 +1,54 @@
+"""The tiny models made ready, a byte-level tokenizer trained on the spot, and engines that are closed again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tiny_models import VOCABULARY, WINDOW, build
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from stretto.local_engine.engine import Engine
+from stretto.local_engine.load import LoadedModel, prepare
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=["<pad>", "<begin>", "<end>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(["The bicycle needs oil, air and a dry place.", "Grüße aus 東京 🚲"] * 20, trainer)
+    special = {"bos_token": "<begin>", "eos_token": "<end>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=WINDOW, **special)
+
+
+@pytest.fixture(scope="session")
+def loaded(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], LoadedModel]:
+    made: dict[str, LoadedModel] = {}
+
+    def get(architecture: str) -> LoadedModel:
+        if architecture not in made:
+            made[architecture] = prepare(f"local:{architecture}", build(architecture), tokenizer)
+        return made[architecture]
+
+    return get
+
+
+@pytest.fixture
+def start():
+    """Starts engines and closes them at the end of the test."""
+    engines: list[Engine] = []
+
+    def start(model: LoadedModel, **options: Any) -> Engine:
+        engines.append(Engine(model, threads=1, **options))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.close()

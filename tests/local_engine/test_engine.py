@@ -1,0 +1,302 @@
+import threading
+
+import pytest
+import torch
+from tiny_models import WINDOW, build
+from transformers import LlamaForCausalLM
+
+from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
+from stretto.local_engine.generation import Finished, Generation, Piece
+from stretto.local_engine.load import prepare
+from stretto.local_engine.loop import common_prefix
+
+ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3", "gpt2"]
+SHARED = tuple((7 * i + 3) % 390 + 5 for i in range(30))
+PROMPTS = [SHARED + tail for tail in ((11, 12), (13,), (14, 15, 16, 17, 18, 19, 20), SHARED[:15], (11, 12, 21))]
+
+
+def submit_together(engine, requests):
+    """Submits so that all run in one batch: the engine waits for those announced."""
+    with engine.announced():
+        return [engine.submit(request) for request in requests]
+
+
+def outcome(handle):
+    events = list(handle)
+    return "".join(event.text for event in events[:-1]), events[-1]
+
+
+def tokens(handle):
+    outcome(handle)
+    return handle.sequence.generated
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_alone_it_generates_what_transformers_generates(architecture, loaded, start):
+    model, prompt = build(architecture).eval(), PROMPTS[2]
+    with torch.inference_mode():
+        expected = model.generate(
+            torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0,
+        )  # fmt: skip
+    engine = start(loaded(architecture))
+    assert tokens(engine.submit(Generation(prompt, 24))) == expected[0, len(prompt) :].tolist()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_batch_gives_each_request_what_it_gets_alone(architecture, loaded, start):
+    engine = start(loaded(architecture))
+    requests = [Generation(prompt, 12 + 7 * i) for i, prompt in enumerate(PROMPTS)]
+    alone = [tokens(engine.submit(request)) for request in requests]
+    handles = submit_together(engine, requests)
+    assert [tokens(handle) for handle in handles] == alone
+    assert len({tuple(ids) for ids in alone}) > 1
+    assert handles[1].sequence.cached == common_prefix(PROMPTS) > 0
+
+
+def test_a_sampled_request_gets_the_same_whoever_shares_the_batch(loaded, start):
+    engine = start(loaded("llama"))
+    ours = Generation(PROMPTS[0], 30, temperature=0.8, top_p=0.95, seed=42)
+    alone = tokens(engine.submit(ours))
+    others = [Generation(PROMPTS[1], 10, temperature=1.0, seed=1), Generation(PROMPTS[2], 20)]
+    assert tokens(submit_together(engine, [*others, ours])[2]) == alone
+    other_seed = Generation(PROMPTS[0], 30, temperature=0.8, top_p=0.95, seed=43)
+    assert tokens(engine.submit(other_seed)) != alone
+
+
+def test_prompts_without_a_common_beginning_run_together(loaded, start):
+    engine = start(loaded("llama"))
+    requests = [Generation((5 + i, 6, 7)[: i + 1], 10) for i in range(3)]
+    alone = [tokens(engine.submit(request)) for request in requests]
+    assert [tokens(handle) for handle in submit_together(engine, requests)] == alone
+
+
+def test_a_long_prompt_is_read_in_several_forwards(loaded, start):
+    engine = start(loaded("mistral"))
+    requests = [Generation(PROMPTS[0] * 6, 10), Generation(PROMPTS[0] * 5 + (9,), 10), Generation((8, 9), 10)]
+    whole = [tokens(engine.submit(request)) for request in requests]
+    engine = start(loaded("mistral"), prefill_rows=16)
+    assert [tokens(engine.submit(request)) for request in requests] == whole
+    assert [tokens(handle) for handle in submit_together(engine, requests)] == whole
+    assert [tokens(handle) for handle in submit_together(engine, requests[:2])] == whole[:2]
+
+
+def test_the_pieces_are_the_text_of_the_tokens(loaded, start, tokenizer):
+    engine = start(loaded("llama"))
+    for seed in range(5):
+        handle = engine.submit(Generation(PROMPTS[0], 60, temperature=1.5, seed=seed))
+        events = list(handle)
+        text = "".join(event.text for event in events[:-1])
+        assert text.rstrip("\ufffd") == tokenizer.decode(handle.sequence.generated).rstrip("\ufffd")
+        assert all(isinstance(event, Piece) and event.text for event in events[:-1])
+
+
+def test_the_account_counts_prompt_shared_and_new_tokens(loaded, start):
+    engine = start(loaded("llama"))
+    first, second = submit_together(engine, [Generation(PROMPTS[0], 5), Generation(PROMPTS[1], 6)])
+    assert outcome(first)[1] == Finished("length", len(PROMPTS[0]), 0, 5)
+    assert outcome(second)[1] == Finished("length", len(PROMPTS[1]), 30, 6)
+
+
+def test_an_end_token_ends_it_and_is_no_part_of_the_text(loaded, start, tokenizer):
+    engine = start(loaded("llama"))
+    free = tokens(engine.submit(Generation(PROMPTS[0], 20)))
+    end = free[7]
+    length = free.index(end)
+    text, finished = outcome(engine.submit(Generation(PROMPTS[0], 20, end_ids=frozenset({end, 2}))))
+    assert finished.reason == "stop"
+    assert finished.completion_tokens == length + 1
+    assert text.rstrip("\ufffd") == tokenizer.decode(free[:length]).rstrip("\ufffd")
+
+
+def test_a_stop_text_ends_it_and_is_no_part_of_the_text(loaded, start):
+    engine = start(loaded("llama"))
+    request = Generation(PROMPTS[0], 60, temperature=1.0, seed=5)
+    text, _ = outcome(engine.submit(request))
+    stop = text[20:24]
+    cut, finished = outcome(engine.submit(Generation(PROMPTS[0], 60, temperature=1.0, seed=5, stop=(stop,))))
+    assert cut == text[: text.index(stop)]
+    assert finished.reason == "stop"
+    assert finished.completion_tokens < 60
+
+
+def test_cancelling_a_running_request_leaves_its_batch_mates_alone(loaded, start):
+    engine = start(loaded("llama"))
+    expected = tokens(engine.submit(Generation(PROMPTS[1], 60)))
+    with engine.announced():
+        handle = engine.submit(Generation(PROMPTS[0], 200), ended := Collected())
+        ended.on_piece = handle.cancel  # its first text cancels it, from the engine's own thread
+        other = engine.submit(Generation(PROMPTS[1], 60))
+    assert tokens(other) == expected
+    assert ended.wait().reason == "cancelled"
+    assert len(handle.sequence.generated) < 200
+
+
+def test_cancelling_a_waiting_request_ends_it_at_once(loaded, start):
+    engine = start(loaded("llama"))
+    with engine.announced():
+        handle = engine.submit(Generation(PROMPTS[0], 10))
+        handle.cancel()
+        assert [event.reason for event in handle] == ["cancelled"]
+    handle.cancel()
+    assert tokens(engine.submit(Generation(PROMPTS[0], 10)))
+
+
+def test_more_requests_than_a_batch_holds_run_one_batch_after_the_other(loaded, start):
+    engine = start(loaded("llama"), max_batch=2)
+    handles = submit_together(engine, [Generation(PROMPTS[0], 6)] * 5)
+    assert len({tuple(tokens(handle)) for handle in handles}) == 1
+    assert [handle.sequence.cached for handle in handles] == [0, 31, 0, 31, 0]
+
+
+def test_requests_that_do_not_fit_into_memory_together_run_one_after_the_other(loaded, start, tokenizer):
+    model = loaded("llama")
+    small = type(model)(**(vars(model) | {"cache_tokens": 100}))
+    engine = start(small)
+    handles = submit_together(engine, [Generation(PROMPTS[0], 20)] * 3)
+    assert [outcome(handle)[1].cached_tokens for handle in handles] == [0, 0, 0]
+    with pytest.raises(RequestRejectedError, match="it can hold 100 tokens"):
+        engine.submit(Generation(PROMPTS[0], 90))
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "words"),
+    [
+        (Generation((1,) * WINDOW, 1), ContextOverflowError, f"{WINDOW} tokens.*holds {WINDOW}"),
+        (Generation((1,) * 200, 100), RequestRejectedError, "Ask for at most 56"),
+        (Generation((), 5), InvalidRequestError, "no tokens"),
+        (Generation((1,), 0), InvalidRequestError, "max_new_tokens=0"),
+    ],
+)
+def test_a_request_that_cannot_run_is_refused_with_the_reason(loaded, start, request_, error, words):
+    engine = start(loaded("llama"))
+    with pytest.raises(error, match=words):
+        engine.submit(request_)
+
+
+def test_the_whole_context_window_can_be_filled(loaded, start):
+    for architecture in ("llama", "gpt2"):
+        engine = start(loaded(architecture))
+        assert len(tokens(engine.submit(Generation((9,) * 250, 6)))) == 6
+        pair = submit_together(engine, [Generation((9,) * 250, 6), Generation((9, 8), 254)])
+        assert [len(tokens(handle)) for handle in pair] == [6, 254]
+
+
+class FailsOnce(LlamaForCausalLM):
+    """Raises in the forward that is counted down to."""
+
+    failure: BaseException = RuntimeError("a wire came loose")
+    countdown = -1
+
+    def forward(self, *args, **kwargs):
+        self.countdown -= 1
+        if self.countdown == 0:
+            raise self.failure
+        return super().forward(*args, **kwargs)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 9])
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (RuntimeError("a wire came loose"), "a wire came loose"),
+        (torch.OutOfMemoryError("no"), "ran out of memory on cpu"),
+    ],
+)
+def test_a_failing_forward_ends_its_batch_with_one_error_each_and_the_engine_serves_on(
+    step, failure, words, start, tokenizer
+):
+    model = FailsOnce(build("llama").config)
+    model.load_state_dict(build("llama").state_dict())
+    model.failure = failure
+    engine = start(prepare("local:frail", model, tokenizer))
+    expected = tokens(engine.submit(Generation(PROMPTS[0], 20)))
+    model.countdown = step
+    for handle in submit_together(engine, [Generation(PROMPTS[0], 20), Generation(PROMPTS[1], 20)]):
+        ends = [event for event in handle if isinstance(event, Finished)]
+        assert len(ends) == 1
+        assert isinstance(ends[0].error, BackendError)
+        assert words in str(ends[0].error)
+    assert tokens(engine.submit(Generation(PROMPTS[0], 20))) == expected
+
+
+def test_a_text_that_cannot_be_decoded_ends_its_request_only(loaded, start):
+    model = loaded("llama")
+    engine = start(model)
+    expected = tokens(engine.submit(Generation(PROMPTS[1], 20)))
+    first = tokens(engine.submit(Generation(PROMPTS[0], 20)))
+
+    def decode(ids):
+        if list(ids)[:1] == first[:1]:
+            raise ValueError("not in my code page")
+        return model.decode(ids)
+
+    picky = start(type(model)(**(vars(model) | {"decode": decode})))
+    bad, good = submit_together(picky, [Generation(PROMPTS[0], 20), Generation(PROMPTS[1], 20)])
+    assert expected[0] != first[0]
+    assert "not in my code page" in str(outcome(bad)[1].error)
+    assert tokens(good) == expected
+
+
+class Collected:
+    """A listener that keeps what it hears."""
+
+    def __init__(self, on_piece=lambda: None):
+        self.on_piece = on_piece
+        self._ended = threading.Event()
+        self.events = []
+
+    def __call__(self, event):
+        self.events.append(event)
+        if isinstance(event, Finished):
+            self._ended.set()
+        else:
+            self.on_piece()
+
+    def wait(self):
+        assert self._ended.wait(30)
+        return self.events[-1]
+
+
+def test_a_listener_that_raises_ends_its_own_request_only(loaded, start):
+    engine = start(loaded("llama"))
+    expected = tokens(engine.submit(Generation(PROMPTS[1], 40)))
+
+    def broken():
+        raise RuntimeError("the event loop is closed")
+
+    with engine.announced():
+        engine.submit(Generation(PROMPTS[0], 200), ended := Collected(on_piece=broken))
+        other = engine.submit(Generation(PROMPTS[1], 40))
+    assert tokens(other) == expected
+    assert ended.wait().reason == "cancelled"
+
+
+def test_closing_ends_running_and_waiting_requests_and_the_thread(loaded, start):
+    before = threading.active_count()
+    engine = start(loaded("llama"), max_batch=1)
+    started = threading.Event()
+    with engine.announced():
+        engine.submit(Generation(PROMPTS[0], 220), running := Collected(on_piece=started.set))
+        engine.submit(Generation(PROMPTS[1], 220), waiting := Collected())
+    assert started.wait(30)
+    engine.close()
+    engine.close()
+    assert threading.active_count() == before
+    assert running.wait().reason == waiting.wait().reason == "cancelled"
+    with pytest.raises(BackendError, match="closed"):
+        engine.submit(Generation(PROMPTS[0], 5))
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ([(1, 2, 3), (1, 2, 4)], 2),
+        ([(1, 2), (1, 2)], 1),
+        ([(1,), (1, 2)], 0),
+        ([(1, 2), (3,)], 0),
+        ([(1, 2, 3, 4), (1, 2)], 1),
+    ],
+)
+def test_the_common_prefix_leaves_every_prompt_a_token(prompts, expected):
+    assert common_prefix(prompts) == expected

@@ -1,0 +1,85 @@
+from collections import Counter
+
+import torch
+
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.sampling import Sampler, distribution
+
+CPU = torch.device("cpu")
+LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, 3.0])
+
+
+def request(**settings):
+    return Generation(prompt=(1,), max_new_tokens=1, **settings)
+
+
+def kept(logits=LOGITS, temperature=1.0, top_p=1.0, top_k=0, min_p=0.0):
+    settings = [torch.tensor([value], dtype=torch.float64) for value in (temperature, top_p, top_k, min_p)]
+    probabilities, ids = distribution(logits[None], *settings)
+    total = probabilities.sum()
+    return {int(i): float(p / total) for i, p in zip(ids[0], probabilities[0], strict=True) if p > 0}
+
+
+def test_temperature_zero_takes_the_most_probable_token():
+    assert Sampler([request()], CPU).choose(LOGITS[None]).tolist() == [4]
+
+
+def test_without_limits_the_distribution_is_the_softmax():
+    expected = torch.softmax(LOGITS.double() / 0.7, dim=-1)
+    got = kept(temperature=0.7)
+    assert all(abs(got[token] - float(expected[token])) < 1e-12 for token in range(5))
+
+
+def test_top_k_keeps_so_many_tokens():
+    assert set(kept(top_k=2)) == {4, 0}
+
+
+def test_top_p_keeps_the_smallest_set_with_that_mass():
+    # Probabilities in order: 0.636, 0.234, 0.086, 0.032, 0.012
+    assert set(kept(top_p=0.8)) == {4, 0}
+    assert set(kept(top_p=0.6)) == {4}
+    assert set(kept(top_p=0.88)) == {4, 0, 1}
+
+
+def test_top_p_counts_the_mass_that_top_k_left():
+    # Of two tokens the first has 0.731 of the mass.
+    assert set(kept(top_k=2, top_p=0.7)) == {4}
+
+
+def test_min_p_keeps_tokens_near_the_most_probable_one():
+    assert set(kept(min_p=0.3)) == {4, 0}
+
+
+def test_the_most_probable_token_always_stays():
+    assert set(kept(top_p=1e-9, min_p=1.0)) == {4}
+
+
+def test_what_is_drawn_follows_the_distribution():
+    sampler, draws = Sampler([request(temperature=1.0, top_k=4, seed=3)], CPU), 4000
+    counts = Counter(sampler.choose(LOGITS[None]).item() for _ in range(draws))
+    expected = kept(top_k=4)
+    assert set(counts) == set(expected)
+    chi_square = sum((counts[t] - draws * p) ** 2 / (draws * p) for t, p in expected.items())
+    assert chi_square < 16.3  # three degrees of freedom, one in a thousand
+
+
+def test_one_seed_gives_one_sequence_whoever_shares_the_batch():
+    logits = torch.randn(40, 3, 50, generator=torch.Generator().manual_seed(1))
+    ours, others = request(temperature=0.9, seed=7), [request(temperature=1.3, seed=8), request()]
+    alone, together = Sampler([ours], CPU), Sampler([others[0], ours, others[1]], CPU)
+    first = [alone.choose(step[1:2]).item() for step in logits]
+    second = [together.choose(step)[1].item() for step in logits[:20]]
+    together.keep([1])
+    second += [together.choose(step[1:2])[0].item() for step in logits[20:]]
+    assert first == second
+
+
+def test_without_a_seed_two_requests_differ():
+    logits = torch.zeros(1, 1000)
+    drawn = {tuple(Sampler([request(temperature=1.0)], CPU).choose(logits).tolist() * 1) for _ in range(8)}
+    assert len(drawn) > 1
+
+
+def test_any_integer_is_a_seed():
+    for seed in (-1, 0, 2**80):
+        Sampler([request(temperature=1.0, seed=seed)], CPU).choose(LOGITS[None])
