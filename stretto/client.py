@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stretto.router import Router
 
 Prompting = str | Message | Request | Sequence[Message | Mapping[str, Any] | str]
+T = TypeVar("T")
 
 EVENTS_AHEAD = 1024  # events a slow reader may fall behind before the branches wait for it
 
@@ -157,9 +159,7 @@ class AsyncStretto:
         async with send:
             try:
                 route = await self._decide(request)
-                await answer(
-                    request, route, self.backends[route.role], send.send, prompts=self.prompts, began=began
-                )
+                await answer(request, route, self.backends[route.role], send.send, prompts=self.prompts, began=began)
             except Exception as error:  # noqa: BLE001 - handed to the reader of the stream
                 failure.append(error)
 
@@ -191,7 +191,9 @@ class AsyncStretto:
         try:
             request = Request.of(prompt, **(usual | arguments))
         except TypeError as error:
-            raise InvalidRequestError(f"The request cannot be made: {error}. See Request.of for its arguments.") from None
+            raise InvalidRequestError(
+                f"The request cannot be made: {error}. See Request.of for its arguments."
+            ) from None
         check_strategy(request.strategy)
         return request
 
@@ -238,11 +240,11 @@ class Stretto:
 
     def ask(self, prompt: Prompting, **request: Any) -> Answer:
         """The whole answer. Arguments as in `Request.of`; raises `StrettoError`."""
-        return self._call(self._stretto.ask, prompt, request)
+        return self._call(partial(self._stretto.ask, prompt, **request))
 
     def route(self, prompt: Prompting, **request: Any) -> Route:
         """How the request would be generated, and why. Loads no model, opens no connection."""
-        return self._call(self._stretto.route, prompt, request)
+        return self._call(partial(self._stretto.route, prompt, **request))
 
     @contextmanager
     def stream(self, prompt: Prompting, **request: Any) -> Iterator[Iterator[Event]]:
@@ -256,10 +258,7 @@ class Stretto:
 
             yield each()
 
-    def _call(self, function: Any, prompt: Prompting, request: dict[str, Any]) -> Any:
-        async def run() -> Any:
-            return await function(prompt, **request)
-
+    def _call(self, run: Callable[[], Awaitable[T]]) -> T:
         future = self._running().start_task_soon(run)
         try:
             return future.result()

@@ -94,21 +94,17 @@ class Request(BaseModel):
         of `GenerationOptions`. Raises `InvalidRequestError`.
         """
         base = prompt if isinstance(prompt, Request) else None
+        changes: dict[str, Any] = dict(base) if base else {}
+        named = {"preference": preference, "strategy": strategy, "race": race, "budget": budget}
+        changes |= {name: value for name, value in named.items() if value is not None}
         try:
-            messages = base.messages if base else _messages(prompt)  # type: ignore[arg-type]  # not a Request here
-            if system is not None:
-                messages = (Message(role="system", content=system), *messages)
-            changes: dict[str, Any] = {"messages": messages}
+            messages = prompt.messages if isinstance(prompt, Request) else _messages(prompt)
+            changes["messages"] = (Message(role="system", content=system), *messages) if system else messages
             if documents:
                 changes["documents"] = tuple(Document(text=d) if isinstance(d, str) else d for d in documents)
-            for name, value in (("preference", preference), ("strategy", strategy), ("race", race), ("budget", budget)):
-                if value is not None:
-                    changes[name] = value
             given = {name: value for name, value in options.items() if value is not None}
-            old = base.options.model_dump() if base else {}
-            changes["options"] = GenerationOptions(**(old | given))
-            whole = ({name: getattr(base, name) for name in cls.model_fields} if base else {}) | changes
-            request = cls(**whole)
+            changes["options"] = GenerationOptions(**((base.options.model_dump() if base else {}) | given))
+            request = cls(**changes)
         except ValidationError as error:
             raise InvalidRequestError(_explain(error)) from None
         _check(request)
@@ -142,7 +138,11 @@ def _messages(prompt: str | Message | Sequence[Message | Mapping[str, Any] | str
             f"A prompt is a string or a list of messages, not {type(prompt).__name__}. Pass the text of the question."
         )
     return tuple(
-        turn if isinstance(turn, Message) else Message(role="user", content=turn) if isinstance(turn, str) else Message(**turn)
+        turn
+        if isinstance(turn, Message)
+        else Message(role="user", content=turn)
+        if isinstance(turn, str)
+        else Message(**turn)
         for turn in prompt
     )
 
@@ -153,7 +153,8 @@ def _check(request: Request) -> None:
         raise InvalidRequestError("The request has no user message. Add one with the question.")
     if spoken[-1].role != "user":
         raise InvalidRequestError(
-            "The last message is from the assistant. End with a user message: continuing a started answer is not supported."
+            "The last message is from the assistant. End with a user message: "
+            "continuing a started answer is not supported."
         )
     if not request.question.strip():
         raise InvalidRequestError(f"The prompt is empty ({request.question!r}). Ask a question.")

@@ -70,7 +70,9 @@ class Settings(BaseSettings):
                 f"It comes from an argument, from STRETTO_{name.upper()}, or from {settings_file()}."
             ) from None
         except ValueError as error:  # the file is no TOML
-            raise SettingsError(f"The settings file {settings_file()} cannot be read: {error}. Mend or remove it.") from None
+            raise SettingsError(
+                f"The settings file {settings_file()} cannot be read: {error}. Mend or remove it."
+            ) from None
 
 
 def settings_file() -> Path:

@@ -76,4 +76,3 @@ def _finish_reason(visible: list[Running]) -> FinishReason:
     reasons = {running.finish_reason for running in visible if not running.discarded}
     ranked: tuple[FinishReason, ...] = ("deadline", "budget", "error", "refusal", "length")
     return next((reason for reason in ranked if reason in reasons), "stop")
-

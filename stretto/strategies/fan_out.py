@@ -67,7 +67,7 @@ class Running:
     needed_s: float
     started_s: float | None = None
     first_s: float | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason = "stop"
     exception: StrettoError | None = None
     branch: Branch | None = None
@@ -149,7 +149,15 @@ class FanOut:
     """
 
     def __init__(
-        self, tasks: TaskGroup, backend: Backend, emit: Emit, prompts: Catalogue, budget: Budget, began: float, until: float
+        self,
+        tasks: TaskGroup,
+        backend: Backend,
+        emit: Emit,
+        *,
+        prompts: Catalogue,
+        budget: Budget,
+        began: float,
+        until: float,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
@@ -206,9 +214,7 @@ class FanOut:
             if running.discarded:
                 running.usage = _discarded(running.usage, running.text)
             branch = running.end(self.now_s())
-        await self.announce(
-            BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch)
-        )
+        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
 
     async def _generate(self, running: Running) -> None:
         """Ask, and once more in another way if that fails."""
@@ -232,7 +238,9 @@ class FanOut:
                     return
             else:
                 if running.finish_reason == "refusal" and not spec.accepts_refusal:
-                    running.exception = BackendError("The model refused to write this part.", backend=self._backend.name)
+                    running.exception = BackendError(
+                        "The model refused to write this part.", backend=self._backend.name
+                    )
                 elif not running.text.strip() and running.finish_reason != "refusal":
                     running.exception = BackendError(
                         f"{self._backend.name} returned no text. Ask again, or try another model.",
@@ -295,7 +303,7 @@ async def fan_out(
     until = math.inf if deadline_s is None else anyio.current_time() + began + deadline_s - time.perf_counter()
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        runner = FanOut(tasks, backend, emit, prompts, budget, began, until)
+        runner = FanOut(tasks, backend, emit, prompts=prompts, budget=budget, began=began, until=until)
         try:
             yield runner
         except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it

@@ -12,15 +12,25 @@ from stretto.strategies.outline import Point
 
 FormName = Literal["numbered", "bulleted", "sections", "paragraphs"]
 
-_CUES: tuple[tuple[FormName, str], ...] = (
-    ("paragraphs", r"\b(?:essay|paragraphs?|flowing|continuous text|without (?:labels|lists?|bullets?|headings?)|no (?:lists?|bullets?|headings?)"
-                   r"|absätzen?|fließtext|párrafos?|paragraphes?)\b"),
-    ("bulleted", r"\b(?:bullets?|bullet[- ]points?|bulleted|stichpunkte?|viñetas?|puces)\b"),
-    ("numbered", r"\b(?:numbered|list|top (?:\d+|ten|five)|\d+ (?:ways|tips|reasons|steps|things|ideas)|nummerierte?|liste?|lista)\b"),
-    ("sections", r"\b(?:sections?|headings?|chapters?|report|guide|handbook|overview document|white ?paper|abschnitten?|secciones)\b"),
-)  # fmt: skip
+_CUES: dict[FormName, tuple[str, ...]] = {
+    "paragraphs": (
+        "essay", "paragraphs?", "flowing", "continuous text", "without (?:labels|lists?|bullets?|headings?)",
+        "no (?:lists?|bullets?|headings?)", "absätzen?", "fließtext", "párrafos?", "paragraphes?",
+    ),
+    "bulleted": ("bullets?", "bullet[- ]points?", "bulleted", "stichpunkte?", "viñetas?", "puces"),
+    "numbered": (
+        "numbered", "list", r"top (?:\d+|ten|five)", r"\d+ (?:ways|tips|reasons|steps|things|ideas)",
+        "nummerierte?", "liste?", "lista",
+    ),
+    "sections": (
+        "sections?", "headings?", "chapters?", "report", "guide", "handbook", "overview document", "white ?paper",
+        "abschnitten?", "secciones",
+    ),
+}  # fmt: skip
 _NUMBER_OF_WORDS = re.compile(r"\b(\d{2,5})[- ]?(?:words?|wörter[n]?|palabras|mots)\b", re.IGNORECASE)
-_DEEP = re.compile(r"\b(?:in[- ]depth|detail(?:ed|s)?|thorough(?:ly)?|comprehensive|ausführlich|en detalle|en détail)\b", re.IGNORECASE)
+_DEEP = re.compile(
+    r"\b(?:in[- ]depth|detail(?:ed|s)?|thorough(?:ly)?|comprehensive|ausführlich|en detalle|en détail)\b", re.IGNORECASE
+)
 _BRIEF = re.compile(r"\b(?:brief(?:ly)?|short|concise|quick|kurz|breve|bref)\b", re.IGNORECASE)
 
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
@@ -72,8 +82,8 @@ class Form:
 
 def form_of(request: Request) -> Form:
     """The form a question asks for."""
-    for name, cue in _CUES:
-        if re.search(cue, request.question, re.IGNORECASE):
+    for name, cues in _CUES.items():
+        if re.search(rf"\b(?:{'|'.join(cues)})\b", request.question, re.IGNORECASE):
             return Form(name)
     return Form("numbered")
 

@@ -176,7 +176,7 @@ def clean_title(raw: str) -> str:
     bold = re.match(r"\s*(\*\*|__)(.+?)\1", text)
     text = bold[2] if bold else text.split("**")[0] if text.count("**") % 2 else text
     text = re.sub(r"[*_`#]{1,3}(?=\S)|(?<=\S)[*_`#]{1,3}", "", text)
-    text = re.sub(r"\s+", " ", text).strip(" -–—:：;,、\"“”„«»")
+    text = re.sub(r"\s+", " ", text).strip(' -–—:：;,、"“”„«»')
     if len(text.split()) > 8 and (divider := _DIVIDER.search(text, 3)):
         text = text[: divider.start()]
     if len(text) > LONGEST_TITLE:

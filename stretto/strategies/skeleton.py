@@ -60,7 +60,9 @@ class _Skeleton:
             await self._know(self.parser.feed(piece), straight)
             if self.parser.cut:
                 outline.cancel("it has more points than an answer can hold")
-                self.runner.warn(f"The outline had more than {self.parser.most} points; the first {self.parser.most} are written.")
+                self.runner.warn(
+                    f"The outline had more than {self.parser.most} points; the first {self.parser.most} are written."
+                )
                 break
         if self._lost(straight):
             outline.cancel("the straight answer was there first")
@@ -114,8 +116,10 @@ class _Skeleton:
             cause = str(outline.exception).rstrip(".")
         else:
             cause = f"the outline had {len(self.points)} points"
-        for running in self.written.values():
+        for running in self.written.values():  # one at most: its title is with the reader already
             running.cancel("its outline had no other point")
+            if running.text.strip():
+                self.runner.merge.add("\n\n")
         self.runner.warn(f"Answered straight on instead of by points: {cause}.")
         if straight is None or (straight.branch is not None and straight.exception is not None):
             await Direct().run(self.request, self.route, self.runner)
@@ -129,7 +133,9 @@ class _Skeleton:
         self.written[point.index] = running
         self.runner.merge.add(self.form.label(point))
         self.runner.merge.add_branch(
-            running, filter_=PointText(point, self.form.indent), ending=self.form.ending
+            running,
+            filter_=PointText(point, self.form.indent),
+            ending=lambda branch: "" if running.discarded else self.form.ending(branch),
         )
 
     def _outline_spec(self) -> BranchSpec:
@@ -177,7 +183,9 @@ class _Skeleton:
             another_way=another_way,
         )
 
-    def _point_messages(self, point: Point, known: Sequence[Point], words: int, parents: Sequence[Running]) -> tuple[Message, ...]:
+    def _point_messages(
+        self, point: Point, known: Sequence[Point], words: int, parents: Sequence[Running]
+    ) -> tuple[Message, ...]:
         others = [other.title for other in known if other.index != point.index]
         built_on = "\n\n".join(f"{parent.spec.title}:\n{parent.text}" for parent in parents if parent.text)
         return asked(

@@ -51,7 +51,7 @@ Answering = str | Reply | Sequence["str | Reply"]
 
 @dataclass
 class ScriptedBackend:
-    """Answers each prompt by the first rule whose pattern is found in the prompt's text.
+    r"""Answers each prompt by the first rule whose pattern is found in the prompt's text.
 
     ``script`` maps regular expressions to what to answer: a string, a `Reply`, or a list of those,
     one for each further call (the last one stays); or it is a function from prompt to reply. The
@@ -61,7 +61,7 @@ class ScriptedBackend:
         calls: every prompt and its options, in the order of arrival.
         running: calls under way now; ``most_running``: the most there were at a time.
 
-    >>> backend = ScriptedBackend({"Write only the outline": "1. Tea\\n2. Milk", "Tea": "Hot.", "": "Yes."})
+    >>> backend = ScriptedBackend({"Write only the outline": "1. Tea\n2. Milk", "Tea": "Hot.", "": "Yes."})
     """
 
     script: Mapping[str, Answering] | Callable[[Prompt], str | Reply]

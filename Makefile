@@ -1,0 +1,46 @@
+# make demo   a real answer on this machine, no key, no network
+# make test   what CI runs: format, lint, types, tests
+# Both make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint types docs bench clean
+
+demo: $(VENV)/.demo
+	$(BIN)/stretto ask "How do I look after a bicycle?"
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m stretto.cli.reference > docs/cli.md
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/skeleton.py
+	$(BIN)/python benchmarks/router.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
+	$(PIP) --editable '.[local]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing Stretto with everything its tests need into $(VENV) (once; a few minutes) ..."
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.demo

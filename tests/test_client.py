@@ -1,0 +1,233 @@
+import asyncio
+import gc
+import threading
+
+import anyio
+import pytest
+
+from stretto import AnswerFinished, AsyncStretto, Request, RouteChosen, Stretto, StrettoError
+from stretto.errors import (
+    BudgetExceededError,
+    DeadlineExceededError,
+    InvalidRequestError,
+    ServerFailedError,
+    UnknownStrategyError,
+)
+from stretto.testing import Reply, ScriptedBackend
+
+pytestmark = pytest.mark.anyio
+
+SKELETON = {
+    "Write only the outline": "1. Tyres\n2. Chain\n3. Brakes",
+    "point 1,": "Pump them.",
+    "point 2,": "Oil it.",
+    "point 3,": "Test them.",
+    "": "A straight answer.",
+}
+
+
+class Stuck(ScriptedBackend):
+    """Hangs for ever in calls whose prompt holds ``on``, after their first chunk."""
+
+    on = "point 2,"
+
+    async def _chunks(self, prompt, options, reply):
+        async for chunk in super()._chunks(prompt, options, reply):
+            yield chunk
+            if self.on in prompt.messages[-1].content:
+                await anyio.sleep_forever()
+
+
+async def test_the_first_event_is_the_route_and_the_last_the_answer():
+    async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto, stretto.stream("Why?", strategy="direct") as stream:
+        events = [event async for event in stream]
+    assert isinstance(events[0], RouteChosen)
+    assert events[0].route.strategy == "direct"
+    assert isinstance(events[-1], AnswerFinished)
+    assert events[-1].answer.text == str(events[-1].answer) == "A straight answer."
+
+
+async def test_every_event_and_the_answer_survive_json():
+    async with (
+        AsyncStretto(ScriptedBackend(SKELETON)) as stretto,
+        stretto.stream("Why?", strategy="skeleton") as stream,
+    ):
+        events = [event async for event in stream]
+    for event in events:
+        assert type(event).model_validate_json(event.model_dump_json()) == event
+
+
+async def test_leaving_the_stream_early_cancels_every_branch():
+    backend, tasks = Stuck(SKELETON), len(asyncio.all_tasks())
+    async with AsyncStretto(backend) as stretto:
+        async with stretto.stream("Why?", strategy="skeleton") as stream:
+            async for event in stream:
+                if event.type == "branch_delta" and event.branch_id == "point-2":
+                    break
+            assert backend.running > 0
+        assert backend.running == 0
+    assert len(asyncio.all_tasks()) == tasks
+
+
+async def test_a_cancelled_ask_leaves_nothing_running():
+    backend = Stuck(SKELETON)
+    async with AsyncStretto(backend) as stretto, anyio.create_task_group() as tasks:
+        tasks.start_soon(stretto.ask, "Why?")
+        with anyio.fail_after(5):
+            while not backend.calls:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert backend.running == 0
+
+
+async def test_an_error_in_the_readers_own_code_comes_out_as_it_is():
+    backend = Stuck(SKELETON)
+    async with AsyncStretto(backend) as stretto:
+        with pytest.raises(KeyError, match="mine"):
+            async with stretto.stream("Why?", strategy="skeleton") as stream:
+                async for _ in stream:
+                    raise KeyError("mine")
+    assert backend.running == 0
+
+
+async def test_at_the_deadline_what_is_there_is_kept_and_the_rest_is_named():
+    backend = Stuck(SKELETON)
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="skeleton", deadline_s=0.2)
+    assert "1. **Tyres**: Pump them." in answer.text
+    assert "2. **Chain**: Oil […broken off: The deadline passed" in answer.text
+    assert answer.text.endswith("3. **Brakes**: Test them.")
+    assert answer.finish_reason == "deadline"
+    assert backend.running == 0
+
+
+async def test_a_deadline_before_the_first_word_is_an_error_that_says_so():
+    backend = ScriptedBackend({"": Reply("late", hold=anyio.Event())})
+    async with AsyncStretto(backend) as stretto:
+        with pytest.raises(DeadlineExceededError, match="deadline_s"):
+            await stretto.ask("Why?", deadline_s=0.05)
+    assert backend.running == 0
+
+
+async def test_a_budget_of_calls_leaves_the_last_points_unwritten_but_named():
+    async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto:
+        answer = await stretto.ask("Why?", strategy="skeleton", budget={"max_calls": 3})
+    assert answer.usage.calls == 3
+    assert "3. **Brakes**: [could not be written: The budget of max_calls=3 is used up" in answer.text
+    assert answer.finish_reason == "budget"
+
+
+async def test_a_budget_of_tokens_too_small_for_the_prompt_is_an_error_that_says_so():
+    async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto:
+        with pytest.raises(BudgetExceededError, match="max_tokens_total=10"):
+            await stretto.ask(
+                "A question that by itself has more tokens than that " * 3, budget={"max_tokens_total": 10}
+            )
+
+
+async def test_a_budget_of_tokens_limits_what_a_call_may_write():
+    backend = ScriptedBackend({"": "word " * 500})
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct", budget={"max_tokens_total": 101})
+    assert answer.usage.total_tokens <= 101
+    assert answer.finish_reason == "length"
+
+
+async def test_an_answer_that_fails_altogether_raises_the_backends_error_not_a_group():
+    async with AsyncStretto(ScriptedBackend({"": Reply(fault=ServerFailedError("down"))})) as stretto:
+        with pytest.raises(ServerFailedError, match="down"):
+            await stretto.ask("Why?")
+
+
+async def test_a_broken_straight_answer_is_continued():
+    script = {
+        "<received>\nHalf": " and half.",
+        "": Reply(chunks=["Half", "x"], fault=ServerFailedError("cut"), fault_after=1),
+    }
+    async with AsyncStretto(ScriptedBackend(script)) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+    assert answer.text == "Half and half."
+
+
+async def test_a_refusal_is_an_answer_with_that_finish_reason():
+    backend = ScriptedBackend({"": Reply("I won't.", finish_reason="refusal")})
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+    assert (answer.text, answer.finish_reason) == ("I won't.", "refusal")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "arguments", "error", "says"),
+    [
+        ("", {}, InvalidRequestError, "empty"),
+        ("  \n", {}, InvalidRequestError, "empty"),
+        ([], {}, InvalidRequestError, "no user message"),
+        (7, {}, InvalidRequestError, "not int"),
+        (
+            [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hm"}],
+            {},
+            InvalidRequestError,
+            "assistant",
+        ),
+        ([{"role": "robot", "content": "Hi"}], {}, InvalidRequestError, "robot"),
+        ("Why?", {"temperature": 9}, InvalidRequestError, "temperature=9"),
+        ("Why?", {"temprature": 1}, InvalidRequestError, "temprature"),
+        ("Why?", {"preference": "best"}, InvalidRequestError, "best"),
+        ("Why?", {"strategy": "magic"}, UnknownStrategyError, "magic.*direct"),
+        ("Why?", {"budget": {"max_calls": 0}}, InvalidRequestError, "max_calls"),
+    ],
+)
+async def test_bad_input_is_one_clear_error_that_names_it(prompt, arguments, error, says):
+    async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto:
+        with pytest.raises(error, match=says):
+            await stretto.ask(prompt, **arguments)
+
+
+async def test_several_backends_by_role_are_all_closed():
+    main, local = ScriptedBackend(SKELETON), ScriptedBackend(SKELETON, name="local:scripted")
+    async with AsyncStretto(main, local=local) as stretto:
+        await stretto.ask("Why?")
+    assert main.closed
+    assert local.closed
+
+
+async def test_the_answer_of_a_stream_is_there_only_at_its_end():
+    async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto, stretto.stream("Why?") as stream:
+        with pytest.raises(StrettoError, match="to its end"):
+            _ = stream.answer
+        assert (await stream.rest()).text
+
+
+def test_a_request_can_be_changed():
+    request = Request.of("Why?", temperature=0.5, strategy="direct")
+    changed = Request.of(request, seed=7)
+    assert (changed.options.temperature, changed.options.seed, changed.strategy) == (0.5, 7, "direct")
+
+
+def test_the_synchronous_client_answers_streams_and_ends_its_thread():
+    before = threading.active_count()
+    with Stretto(ScriptedBackend(SKELETON)) as stretto:
+        assert str(stretto.ask("Why?", strategy="direct")) == "A straight answer."
+        assert stretto.route("Why?", strategy="direct").strategy == "direct"
+        with stretto.stream("Why?", strategy="direct") as events:
+            assert [event.text for event in events if event.type == "text_delta"] == ["A", " straight", " answer."]
+    assert threading.active_count() == before
+
+
+async def test_the_synchronous_client_works_inside_a_running_loop():
+    with Stretto(ScriptedBackend(SKELETON)) as stretto:
+        assert str(stretto.ask("Why?", strategy="direct")) == "A straight answer."
+
+
+def test_a_forgotten_synchronous_client_ends_its_thread():
+    before = threading.active_count()
+    stretto = Stretto(ScriptedBackend(SKELETON))
+    stretto.ask("Why?", strategy="direct")
+    del stretto
+    gc.collect()
+    assert threading.active_count() == before
+
+
+def test_errors_reach_the_synchronous_caller():
+    with Stretto(ScriptedBackend(SKELETON)) as stretto, pytest.raises(UnknownStrategyError):
+        stretto.ask("Why?", strategy="magic")

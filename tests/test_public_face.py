@@ -1,0 +1,30 @@
+import subprocess
+import sys
+
+import stretto
+
+HEAVY = ("torch", "transformers", "openai", "anthropic", "langchain_core", "numpy")
+
+
+def test_the_exported_names_are_the_documented_ones():
+    assert sorted(stretto.__all__) == stretto.__all__
+    public = {
+        name for name, value in vars(stretto).items() if not name.startswith("_") and not hasattr(value, "__path__")
+    }
+    modules = {name for name in public if type(getattr(stretto, name)).__name__ == "module"}
+    assert public - modules == set(stretto.__all__)
+
+
+def test_everything_public_has_a_docstring():
+    undocumented = [name for name in stretto.__all__ if name != "Event" and not getattr(stretto, name).__doc__]
+    assert undocumented == []
+
+
+def test_importing_and_making_a_client_load_nothing_heavy():
+    program = (
+        "import sys, stretto; from stretto.testing import ScriptedBackend;"
+        "stretto.AsyncStretto(ScriptedBackend({'': 'x'}));"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,27 @@
+"""The public face as a caller would type it; checked by mypy, never run."""
+
+from collections.abc import Iterator
+
+from stretto import Answer, AnswerFinished, AsyncStretto, Event, Request, Route, Stretto, TextDelta
+from stretto.testing import Reply, ScriptedBackend
+
+
+async def asynchronous() -> str:
+    async with AsyncStretto("openai:gpt-5-mini", local="local:pocket") as stretto:
+        answer: Answer = await stretto.ask("Why?", strategy="skeleton", deadline_s=3.0)
+        route: Route = await stretto.route(Request.of("Why?"))
+        async with stretto.stream([{"role": "user", "content": "Why?"}]) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    print(event.text)
+                elif event.type == "answer_finished":
+                    finished: AnswerFinished = event
+        return answer.text + route.cause + str(finished.answer)
+
+
+def synchronous() -> str:
+    with Stretto(ScriptedBackend({"": Reply("Yes.")})) as stretto:
+        with stretto.stream("Why?") as events:
+            typed: Iterator[Event] = events
+            list(typed)
+        return str(stretto.ask("Why?"))
