@@ -83,9 +83,7 @@ class Backend(Protocol):
         """What it can do; loads nothing, connects to nothing."""
         ...
 
-    def stream(
-        self, prompt: Prompt, options: GenerationOptions
-    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+    def stream(self, prompt: Prompt, options: GenerationOptions) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Start one generation; leaving the context ends it and frees what it holds.
 
         Raises `BackendError`, on entering or while iterating.

@@ -26,9 +26,7 @@ class Ledger:
         """
         calls, total = self.budget.max_calls, self.budget.max_tokens_total
         if calls is not None and self._calls >= calls:
-            raise BudgetExceededError(
-                f"The budget of max_calls={calls} is used up. Allow more, or take strategy='direct'."
-            )
+            raise BudgetExceededError(f"The budget of max_calls={calls} is used up. Allow more, or choose 'direct'.")
         if total is None:
             self._calls += 1
             return max_tokens, 0

@@ -34,6 +34,7 @@ _CLOSING = re.compile(r"^\W*(?:closing|conclusion)\W*[:：]\W*\s*(?P<text>\S.*)$
 _NEEDS = re.compile(r"\(\s*(?:needs|after|depends on)\s+(?P<list>[\d\s,;&and]+)\)", re.IGNORECASE)
 _WORDS = re.compile(r"\(\s*(?:about\s+|~\s*)?(?P<words>\d{1,3})\s+words?\s*\)", re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```\w*\s*$")
+_JSON_END = re.compile(r'["}\],]')
 _DIVIDER = re.compile(r"\s*(?:[:：]\s+|：|\s[-–—]\s)")
 
 
@@ -70,7 +71,10 @@ class OutlineParser:
         self._text = (self._text + text.replace("\r\n", "\n"))[:MOST_CHARACTERS]
         before = len(self.points)
         if self._is_json():
-            self._read_json(final=False)
+            # Only these characters complete anything; parsing at each makes the result independent of the cutting.
+            while found := _JSON_END.search(self._text, self._at):
+                self._at = found.end()
+                self._read_json(self._text[: self._at], final=False)
             return self.points[before:]
         while (end := self._text.find("\n", self._at)) >= 0:
             line, self._at = self._text[self._at : end], end + 1
@@ -81,7 +85,7 @@ class OutlineParser:
         """The outline has ended: return the points that only its end completes."""
         before = len(self.points)
         if self._is_json():
-            self._read_json(final=True)
+            self._read_json(self._text, final=True)
             return self.points[before:]
         self._line(self._text[self._at :])
         self._at = len(self._text)
@@ -149,8 +153,8 @@ class OutlineParser:
         body = _unfenced(self._text)
         return body.startswith("{") or (body.startswith("[") and not re.match(r"\[[ xX\d]", body[:2]))
 
-    def _read_json(self, *, final: bool) -> None:
-        body = _unfenced(self._text)
+    def _read_json(self, text: str, *, final: bool) -> None:
+        body = _unfenced(text)
         try:
             value = jiter.from_json(body.encode("utf-8", "replace"), partial_mode=True)
         except ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ def open_sockets():
     links = []
     for entry in Path("/proc/self/fd").iterdir():
         try:
-            links.append(os.readlink(entry))
+            links.append(str(entry.readlink()))
         except OSError:
             continue  # the folder's own descriptor is gone by now
     return sum(link.startswith("socket:") for link in links)

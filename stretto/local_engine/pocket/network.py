@@ -192,10 +192,13 @@ class Network(nn.Module):
 
         ``tokens`` and ``targets`` are [batch, rows]; ``targets`` holds the token that should follow, or -1 where none is wanted.
         """
-        wanted = targets >= 0
-        state = self.hidden(tokens, dtype)[wanted]  # [wanted, hidden]
+        places = (targets.reshape(-1) >= 0).nonzero()[:, 0]
+        count = len(places)
+        places = torch.cat((places, places.new_zeros(-count % 256)))  # few shapes: kernels are built once per shape
+        state = self.hidden(tokens, dtype).reshape(-1, self.config.hidden)[places]  # [wanted and padding, hidden]
         logits = functional.linear(state, self.model.embed_tokens.weight.to(dtype))
-        return functional.cross_entropy(logits.float(), targets[wanted], reduction="none")
+        wanted = targets.reshape(-1)[places[:count]]
+        return functional.cross_entropy(logits[:count].float(), wanted, reduction="none")
 
     def weights(self) -> Mapping[str, Tensor]:
         """The parameters by their transformers names."""
