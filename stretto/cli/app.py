@@ -1,0 +1,51 @@
+"""The program: its commands, its version, its exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from stretto.cli import prompts
+from stretto.cli.ask import ask
+from stretto.cli.exits import MEANINGS
+from stretto.cli.opening import Opener
+from stretto.cli.route import route
+
+EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())
+
+app = typer.Typer(
+    name="stretto",
+    rich_markup_mode=None,  # plain help: the same on a terminal, in a pipe and in the documentation
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command(epilog="\b\nExit codes: see stretto --help.")(ask)
+app.command()(route)
+app.add_typer(prompts.app, name="prompts")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - only here
+
+        typer.echo(f"stretto {version('stretto')}")
+        raise typer.Exit
+
+
+@app.callback(epilog=EPILOG, no_args_is_help=True)
+def stretto(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Answers of language models, faster: their parts are written in parallel."""
+
+
+def run(open_client: Opener | None = None) -> None:
+    """Run the program. ``open_client`` makes its clients, with the arguments of `AsyncStretto`."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not end the answer
+    app(obj=open_client, prog_name="stretto")

@@ -1,0 +1,119 @@
+"""``stretto ask``: one question, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stretto.cli import options
+from stretto.cli.exits import exit_of_answer, reporting
+from stretto.cli.opening import documents_of, opener_of, question_of
+from stretto.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from stretto.answer import Answer
+    from stretto.cli.screen import Screen
+    from stretto.client import AsyncStretto
+
+
+@reporting
+def ask(
+    context: typer.Context,
+    *,
+    question: options.Question = None,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    strategy: options.Strategy = None,
+    preference: options.Preferred = None,
+    system: options.System = None,
+    document: options.Documents = None,
+    max_tokens: options.MaxTokens = None,
+    temperature: options.Temperature = None,
+    seed: options.Seed = None,
+    deadline: options.Deadline = None,
+    race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below the answer.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Ask once more with direct, and compare both.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Ask a question and stream the answer.
+
+    The answer goes to standard output, everything else to standard error. Text from a pipe is the
+    question, or is put below it.
+    """
+    import asyncio  # noqa: PLC0415 - these three keep `stretto --help` light
+
+    from stretto.cli.live import introduce  # noqa: PLC0415
+    from stretto.cli.screen import Screen  # noqa: PLC0415
+
+    if json and events:
+        raise InvalidRequestError(
+            "--json and --events exclude each other: one prints the answer, the other its events."
+        )
+    if compare and events:
+        raise InvalidRequestError("--compare and --events exclude each other. Use --compare --json.")
+    asked = question_of(question)
+    request: dict[str, Any] = {
+        "strategy": strategy,
+        "preference": preference.value if preference else None,
+        "system": system,
+        "documents": documents_of(document),
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "seed": seed,
+        "deadline_s": deadline,
+        "race": race or None,
+    }
+    request = {name: value for name, value in request.items() if value is not None}
+    screen = Screen(quiet=quiet)
+    client = opener_of(context)(model, base_url=base_url)
+    introduce(client, screen)
+    answers = asyncio.run(_answers(client, asked, screen, request, compare=compare, form=(json, events)))
+    _print(answers, screen, json=json, trace=trace)
+    raise typer.Exit(exit_of_answer(answers[0]))
+
+
+async def _answers(
+    client: AsyncStretto,
+    question: str,
+    screen: Screen,
+    request: dict[str, Any],
+    *,
+    compare: bool,
+    form: tuple[bool, bool],
+) -> Sequence[Answer]:
+    """The answer, and with ``compare`` the direct one behind it."""
+    from stretto.cli.compare import direct_beside, make_ready  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.cli.live import answer_live, events_on, silently, text_on  # noqa: PLC0415
+
+    json, events = form
+    show = silently if json else events_on(screen) if events else text_on(screen)
+    async with client:
+        if compare:
+            await make_ready(client, question, screen)
+        answer = await answer_live(client, question, screen, show, **request)
+        if not compare:
+            return (answer,)
+        return (answer, *await direct_beside(client, question, screen, answer, request))
+
+
+def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, trace: bool) -> None:
+    from stretto.cli.compare import as_json, table  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.cli.progress import status_of  # noqa: PLC0415
+    from stretto.cli.timeline import render_timeline  # noqa: PLC0415
+
+    answer = answers[0]
+    if json:
+        screen.write(as_json(answers) + "\n")
+    for warning in answer.warnings:
+        screen.warn(warning)
+    screen.note(status_of(answer))
+    if trace:
+        for each in answers:
+            screen.show(*render_timeline(each, screen.width, blocks=screen.encodes_blocks))
+    if len(answers) > 1:
+        screen.show(*table(*answers))

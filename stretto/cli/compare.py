@@ -1,0 +1,102 @@
+"""``--compare``: the chosen strategy and ``direct``, side by side in figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from stretto.answer import Answer
+from stretto.backends.base import Prompt
+from stretto.cli.live import answer_live, silently
+from stretto.cli.plain import plain_json
+from stretto.cli.screen import Screen
+from stretto.request import Message
+
+if TYPE_CHECKING:
+    from stretto.client import AsyncStretto
+
+
+async def make_ready(client: AsyncStretto, question: str, screen: Screen) -> None:
+    """Load a local model before the clock starts: the first of two answers must not pay for both."""
+    for backend in client.backends.values():
+        if backend.name.startswith("local:"):
+            screen.note(f"loading {backend.name} before the clock starts")
+            await backend.count_tokens(Prompt((Message(role="user", content=question),)))
+
+
+async def direct_beside(
+    client: AsyncStretto, question: str, screen: Screen, answer: Answer, request: Mapping[str, Any]
+) -> Sequence[Answer]:
+    """The direct answer to the same request; nothing where the answer at hand is one."""
+    if answer.route.strategy == "direct":
+        screen.note("Nothing to compare: the answer was written with direct. Compare with --strategy skeleton.")
+        return ()
+    screen.note("Once more with direct, to compare.")
+    straight = {name: value for name, value in request.items() if name != "race"} | {"strategy": "direct"}
+    return (await answer_live(client, question, screen, silently, **straight),)
+
+
+def figures(answer: Answer) -> dict[str, float | int | None]:
+    """What is compared of an answer."""
+    return {
+        "first_text_s": answer.timeline.first_text_s,
+        "total_s": answer.timeline.total_s,
+        "prompt_tokens": answer.usage.prompt_tokens,
+        "completion_tokens": answer.usage.completion_tokens,
+        "calls": answer.usage.calls,
+        "words": len(answer.text.split()),
+    }
+
+
+def speed_up(answer: Answer, straight: Answer) -> float | None:
+    """How many times as fast the answer was as the direct one."""
+    total_s = answer.timeline.total_s
+    return straight.timeline.total_s / total_s if total_s > 0 else None
+
+
+def as_json(answers: Sequence[Answer]) -> str:
+    """One answer as it is; two with their figures, as ``{"answer", "direct", "comparison"}``."""
+    if len(answers) == 1:
+        return plain_json(answers[0].model_dump_json(indent=2))
+    answer, straight = answers
+    both = {
+        "answer": answer.model_dump(mode="json"),
+        "direct": straight.model_dump(mode="json"),
+        "comparison": {
+            answer.route.strategy: figures(answer),
+            "direct": figures(straight),
+            "speed_up": speed_up(answer, straight),
+        },
+    }
+    return plain_json(json.dumps(both, indent=2, ensure_ascii=False))
+
+
+def table(answer: Answer, straight: Answer) -> tuple[Table, Text]:
+    """The figures of both answers side by side, and one sentence."""
+    drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    drawn.add_column("")
+    drawn.add_column(answer.route.strategy, justify="right")
+    drawn.add_column("direct", justify="right")
+    units = ("time to first text", "total time", "prompt tokens", "completion tokens", "calls", "words")
+    for unit, one, other in zip(units, figures(answer).values(), figures(straight).values(), strict=True):
+        drawn.add_row(unit, _shown(one), _shown(other))
+    return drawn, Text(_sentence(answer, straight), "bold")
+
+
+def _shown(figure: float | None) -> str:
+    if figure is None:
+        return "-"
+    return f"{figure:.2f} s" if isinstance(figure, float) else f"{figure:,}"
+
+
+def _sentence(answer: Answer, straight: Answer) -> str:
+    times = speed_up(answer, straight)
+    tokens = straight.usage.total_tokens
+    spent = f", for {answer.usage.total_tokens / tokens:.1f} times the tokens" if tokens else ""
+    return (
+        f"{answer.route.strategy} took {1 / times:.2f} of the time: {times:.1f} times as fast{spent}." if times else ""
+    )

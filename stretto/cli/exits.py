@@ -1,0 +1,92 @@
+"""Exit codes, and every error as one line on standard error."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+import typer
+
+from stretto import errors
+from stretto.cli.plain import one_line
+
+if TYPE_CHECKING:
+    from stretto.answer import Answer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Exit(IntEnum):
+    """What the program's exit code says."""
+
+    OK = 0
+    FAILED = 1
+    BAD_REQUEST = 2
+    INCOMPLETE = 3
+    AUTHENTICATION = 4
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+
+
+MEANINGS = {
+    Exit.OK: "the answer is complete",
+    Exit.FAILED: "the model or its server failed; doctor: no backend would work",
+    Exit.BAD_REQUEST: "the command, a setting or the request cannot be used",
+    Exit.INCOMPLETE: "the answer is incomplete: a part failed, or length, deadline or budget cut it",
+    Exit.AUTHENTICATION: "the key is missing, wrong or not allowed to use the model",
+    Exit.INTERRUPTED: "interrupted with Ctrl-C",
+    Exit.OUTPUT_CLOSED: "the reader of the output went away",
+}
+
+
+def exit_of_answer(answer: Answer) -> Exit:
+    """Whether all of the answer is there."""
+    return Exit.OK if answer.finish_reason == "stop" else Exit.INCOMPLETE
+
+
+def exit_of_error(error: Exception) -> Exit:
+    """The exit code that an error of the library stands for."""
+    match error:
+        case errors.AuthenticationError():
+            return Exit.AUTHENTICATION
+        case errors.DeadlineExceededError() | errors.BudgetExceededError():
+            return Exit.INCOMPLETE
+        case errors.RequestRejectedError() | errors.ModelNotFoundError():
+            return Exit.BAD_REQUEST
+        case errors.BackendError():
+            return Exit.FAILED
+        case errors.MissingDependencyError() | ValueError():
+            return Exit.BAD_REQUEST
+        case _:
+            return Exit.FAILED
+
+
+def complain(message: object) -> None:
+    """Say what went wrong in one line on standard error."""
+    typer.echo(f"error: {one_line(str(message))}", err=True)
+
+
+def reporting(command: Callable[P, R]) -> Callable[P, R]:
+    """Let a command end with the right code and one line instead of a traceback."""
+
+    @functools.wraps(command)
+    def reported(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        except BrokenPipeError:
+            # Python would complain once more when it flushes on its way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(Exit.OUTPUT_CLOSED) from None
+        except errors.StrettoError as error:
+            complain(error)
+            raise typer.Exit(exit_of_error(error)) from None
+
+    return reported

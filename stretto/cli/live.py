@@ -1,0 +1,83 @@
+"""One answer from its first event to its last, shown while it is written."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from stretto.cli.notices import demonstration
+from stretto.cli.plain import plain_json
+from stretto.cli.progress import Progress
+from stretto.cli.screen import FRAME_S, Screen
+from stretto.events import Event, RouteChosen, TextDelta
+
+if TYPE_CHECKING:
+    from stretto.answer import Answer
+    from stretto.client import AsyncStretto
+    from stretto.request import Message
+
+Show = Callable[[Event], None]
+
+
+async def answer_live(
+    client: AsyncStretto, prompt: str | Sequence[Message], screen: Screen, show: Show | None = None, **request: Any
+) -> Answer:
+    """Ask, and hand every event to ``show``; by default the text goes to the screen as it comes.
+
+    A progress line is drawn while nothing arrives. The line is ended however the answer ends.
+    """
+    show = show or text_on(screen)
+    progress = Progress(client.backends["main"].name, time.monotonic)
+    try:
+        async with client.stream(prompt, **request) as events:
+            while True:
+                with anyio.move_on_after(FRAME_S if screen.live else math.inf) as pause:
+                    event = await anext(events, None)
+                if pause.cancelled_caught:
+                    screen.tick(progress.phrase)
+                elif event is None:
+                    return events.answer
+                else:
+                    progress.see(event)
+                    show(event)
+    finally:
+        screen.end()
+
+
+def text_on(screen: Screen) -> Show:
+    """Show the text of the answer, and before it why it is written in this way."""
+
+    def show(event: Event) -> None:
+        match event:
+            case RouteChosen():
+                screen.note(f"{event.route.strategy}: {event.route.cause}")
+            case TextDelta():
+                screen.write(event.text)
+
+    return show
+
+
+def events_on(screen: Screen) -> Show:
+    """Show every event as a line of JSON."""
+
+    def show(event: Event) -> None:
+        screen.write(plain_json(event.model_dump_json()) + "\n")
+
+    return show
+
+
+def silently(event: Event) -> None:
+    """Show nothing: the answer is printed when it is complete, or not at all."""
+
+
+def introduce(client: AsyncStretto, screen: Screen) -> None:
+    """Say which model answers where the user did not choose, and what the demonstration model is."""
+    main = client.backends["main"].name
+    if client.chosen_because:
+        screen.note(f"{main}: {client.chosen_because}")
+    if main == "local:pocket":
+        screen.note(demonstration(), "yellow")

@@ -1,0 +1,74 @@
+"""Where a command gets its client from, and its question."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from os import fstat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from stretto.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from stretto.client import AsyncStretto
+    from stretto.request import Document
+
+Opener = Callable[..., "AsyncStretto"]
+
+
+def opener_of(context: typer.Context) -> Opener:
+    """What makes the clients of this run: `AsyncStretto`, unless the caller of the program gave another."""
+    given: Any = context.obj
+    if given is not None:
+        return given  # type: ignore[no-any-return]  # typer's context holds anything
+    from stretto.client import AsyncStretto  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return AsyncStretto
+
+
+def question_of(words: Sequence[str] | None) -> str:
+    """The question from the arguments, with the text from a pipe below it. Raises `InvalidRequestError`."""
+    asked = " ".join(words or ()).strip()
+    piped = _piped()
+    if not asked and not piped.strip():
+        raise InvalidRequestError('There is no question. Ask like this: stretto ask "How do I look after a bicycle?"')
+    return "\n\n".join(part for part in (asked, piped.strip("\n")) if part.strip())
+
+
+def documents_of(files: Sequence[Path] | None) -> tuple[Document, ...]:
+    """Read the documents; each is titled with its file's name. Raises `InvalidRequestError`."""
+    from stretto.request import Document  # noqa: PLC0415 - keeps `stretto --help` light
+
+    found = []
+    for file in files or ():
+        try:
+            content = file.expanduser().read_bytes()
+        except OSError as error:
+            raise InvalidRequestError(f"The document {str(file)!r} cannot be read: {error.strerror}.") from None
+        found.append(Document(text=_decoded(content, f"The document {str(file)!r}"), title=file.name))
+    return tuple(found)
+
+
+def _piped() -> str:
+    """What a pipe or a file on standard input holds; nothing where it is a terminal, a device or a socket."""
+    stream = sys.stdin
+    if stream is None or stream.closed or stream.isatty():
+        return ""
+    try:
+        kind = fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):  # a stream without a file behind it, as in tests
+        return stream.read()
+    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
+        return ""  # services hold a socket or a device open here that would never end
+    return _decoded(stream.buffer.read(), "The text on standard input")
+
+
+def _decoded(content: bytes, what: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"{what} is not UTF-8 text (byte {error.start}). Convert it to text first.") from None

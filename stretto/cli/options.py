@@ -1,0 +1,83 @@
+"""Options that several commands share, and what the shell may complete."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PROVIDERS = ("openai:", "anthropic:", "local:", "local:pocket")
+
+
+class Preference(StrEnum):
+    """What matters more, speed or care."""
+
+    fastest = "fastest"
+    balanced = "balanced"
+    careful = "careful"
+
+
+def complete_strategy(incomplete: str) -> list[str]:
+    """Strategies that begin like this."""
+    from stretto.strategies import STRATEGIES  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return [name for name in ("auto", *STRATEGIES) if name.startswith(incomplete)]
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Providers, and the one model whose name is always the same."""
+    return [name for name in PROVIDERS if name.startswith(incomplete)]
+
+
+def complete_prompt(incomplete: str) -> list[str]:
+    """Names of the templates that come with the library."""
+    from stretto.prompts import Catalogue  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return sorted({template.name for template in Catalogue() if template.name.startswith(incomplete)})
+
+
+Question = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="QUESTION", help="The question; text from a pipe is put below it.", show_default=False),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="PROVIDER:MODEL",
+        help="openai:NAME, anthropic:NAME, local:FOLDER, local:HUB_NAME or local:pocket. "
+        "Without it, settings and keys decide.",
+        autocompletion=complete_model,
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="Address of an OpenAI-compatible server, for openai: models."),
+]
+Strategy = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy",
+        "-s",
+        metavar="NAME",
+        help="How to write the answer: auto (the router decides), direct, skeleton, ...",
+        autocompletion=complete_strategy,
+    ),
+]
+Preferred = Annotated[Preference | None, typer.Option("--preference", "-p", help="What matters more, speed or care.")]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
+Documents = Annotated[
+    list[Path] | None,
+    typer.Option("--document", "-d", metavar="FILE", help="A text file to read for the answer; may be repeated."),
+]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens to write.")]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", metavar="T", help="0: always the likeliest word; up to 2.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Sample the same way again, where supported.")]
+Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")]

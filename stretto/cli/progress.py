@@ -1,0 +1,87 @@
+"""What is happening, in a few words, read off the events of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stretto.answer import Answer
+from stretto.cli.plain import one_line
+from stretto.events import (
+    BranchDelta,
+    BranchFailed,
+    BranchFinished,
+    BranchStarted,
+    Event,
+    OutlinePointReady,
+    RouteChosen,
+)
+
+
+class Progress:
+    """Feed it events; `phrase` says where things stand.
+
+    ``model`` is named while nothing has been heard of it.
+    """
+
+    def __init__(self, model: str, now_s: Callable[[], float]) -> None:
+        self._model = one_line(model)
+        self._now_s = now_s
+        self._began = now_s()
+        self._strategy = ""
+        self._points = 0
+        self._heard = False
+        self._running: dict[str, str] = {}
+        self._ended = 0
+
+    def see(self, event: Event) -> None:
+        """Take one event into account."""
+        match event:
+            case RouteChosen():
+                self._strategy = event.route.strategy
+            case OutlinePointReady():
+                self._points += 1
+            case BranchStarted():
+                self._running[event.branch_id] = event.kind
+            case BranchDelta():
+                self._heard = True
+            case BranchFinished() | BranchFailed():
+                kind = self._running.pop(event.branch.id, event.branch.kind)
+                self._ended += kind in ("point", "item")
+
+    @property
+    def phrase(self) -> str:
+        """A few words and the seconds so far: ``writing 5 points, 2 done · 1.4 s``."""
+        return f"{self._doing()} · {self._now_s() - self._began:.1f} s"
+
+    def _doing(self) -> str:
+        if not self._strategy:
+            return "choosing a strategy"
+        parts = [kind for kind in self._running.values() if kind in ("point", "item")]
+        if "outline" in self._running.values() or "plan" in self._running.values():
+            known = f": {counted(self._points, 'point')}" if self._points else ""
+            done = f", {self._ended} done" if self._ended else ""
+            return f"outline{known}{done}" if self._heard else f"waiting for {self._model}: outline"
+        if parts or self._ended:
+            every = max(self._points, len(parts) + self._ended)
+            done = f", {self._ended} done" if self._ended else ""
+            return f"writing {counted(every, parts[0] if parts else 'point')}{done}"
+        return "writing" if self._heard else f"waiting for {self._model}"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 point``, ``2 points``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def status_of(answer: Answer) -> str:
+    """One line about a finished answer: strategy, seconds, tokens, calls."""
+    timeline, usage = answer.timeline, answer.usage
+    first = f", first text after {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
+    return " · ".join(
+        (
+            answer.route.strategy,
+            f"{timeline.total_s:.2f} s{first}",
+            f"{usage.prompt_tokens:,} tokens read, {usage.completion_tokens:,} written",
+            counted(usage.calls, "call"),
+        )
+    )

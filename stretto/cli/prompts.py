@@ -1,0 +1,83 @@
+"""``stretto prompts``: the templates that strategies fill, to read before one overrides them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stretto.cli import options
+from stretto.cli.exits import reporting
+
+if TYPE_CHECKING:
+    from stretto.prompts import Catalogue
+
+app = typer.Typer(help="List and show the prompt templates.", no_args_is_help=True)
+
+Family = Annotated[
+    str | None, typer.Option("--family", metavar="NAME", help="Family of models, such as general or pocket.")
+]
+Version = Annotated[str | None, typer.Option("--version", metavar="V", help="Such as v1; the newest by default.")]
+
+
+@app.command("list")
+@reporting
+def list_(family: Family = None, version: Version = None, json: options.Json = False) -> None:
+    """List all templates: those of the package, and those of the folder in the setting prompts."""
+    found = [each for each in _catalogue() if family in (None, each.family) and version in (None, each.version)]
+    if json:
+        from json import dumps  # noqa: PLC0415 - only here
+
+        typer.echo(
+            dumps(
+                [
+                    {
+                        "family": each.family,
+                        "version": each.version,
+                        "name": each.name,
+                        "purpose": each.purpose,
+                        "placeholders": each.placeholders,
+                        "source": each.source,
+                    }
+                    for each in found
+                ],
+                indent=2,
+                ensure_ascii=False,
+            )
+        )
+        return
+    from rich.console import Console  # noqa: PLC0415 - keeps `stretto --help` light
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from stretto.cli.plain import one_line  # noqa: PLC0415
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("prompt", no_wrap=True)
+    table.add_column("what it is for")
+    for each in found:
+        table.add_row(Text(f"{each.family}/{each.version}/{each.name}"), Text(one_line(each.purpose)))
+    Console(highlight=False, markup=False, emoji=False).print(table)
+
+
+@app.command()
+@reporting
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=options.complete_prompt)],
+    family: Family = None,
+    version: Version = None,
+) -> None:
+    """Print a template as its file holds it; one that a family lacks comes from general."""
+    from stretto.cli.plain import plain  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.prompts.catalogue import GENERAL  # noqa: PLC0415
+
+    template = _catalogue().get(name, family or GENERAL, version)
+    typer.echo(f"{template.family}/{template.version}/{template.name} from {template.source}", err=True)
+    typer.echo(plain(template.text), nl=not template.text.endswith("\n"))
+
+
+def _catalogue() -> Catalogue:
+    from stretto.prompts import Catalogue  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.settings import Settings  # noqa: PLC0415
+
+    return Catalogue(Settings.load().prompts)

@@ -1,0 +1,123 @@
+"""The two outputs: the answer on standard output, everything else on standard error.
+
+On a terminal a progress line stands behind the text while nothing streams. It is drawn at the
+cursor and taken back by the same number of cells, so it needs no knowledge of the lines above.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cached_property
+from typing import TYPE_CHECKING, TextIO
+
+from rich.cells import cell_len
+
+from stretto.cli.plain import one_line, plain
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+FRAME_S = 0.1
+NARROWEST = 12  # cells; a progress line shorter than this says nothing
+TAB = 8
+
+
+class Screen:
+    """Writes text as it comes, notes beside it, and the progress line on a terminal.
+
+    ``quiet`` drops notes and progress. Attributes: ``live``: both outputs are a terminal that can
+    move its cursor, so that progress can be shown.
+    """
+
+    def __init__(self, *, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.quiet = quiet
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._open_line = False
+        self._column = 0
+        self._drawn = 0
+        self._frame = 0
+        self.live = not quiet and self._out.isatty() and self._err.isatty() and not self._console.is_dumb_terminal
+        self.live = self.live and not self._console.legacy_windows
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console  # noqa: PLC0415 - most of what rich costs
+
+        return Console(file=self._err, highlight=False, markup=False, emoji=False)
+
+    @property
+    def width(self) -> int:
+        """Columns to draw in."""
+        return self._console.width
+
+    @property
+    def encodes_blocks(self) -> bool:
+        """Whether standard error can show more than ASCII."""
+        return (self._err.encoding or "").lower().replace("-", "").startswith("utf")
+
+    def write(self, text: str) -> None:
+        """Write a piece of the answer."""
+        self.erase()
+        text = plain(text)
+        self._out.write(text)
+        self._out.flush()
+        if text:
+            _, newline, line = text.rpartition("\n")
+            self._column = (0 if newline else self._column) + cell_len(line.expandtabs(TAB))
+            self._open_line = not text.endswith("\n")
+
+    def end(self) -> None:
+        """End the line that the answer left open, if it did."""
+        self.erase()
+        if self._open_line:
+            self._out.write("\n")
+            self._out.flush()
+            self._open_line, self._column = False, 0
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Say something beside the answer, in a line of its own; not when quiet."""
+        if not self.quiet:
+            from rich.text import Text  # noqa: PLC0415 - most of what rich costs
+
+            self.show(Text(plain(text), style=style))
+
+    def warn(self, text: str) -> None:
+        """Say what the reader must not miss; not when quiet."""
+        self.note(f"warning: {one_line(text)}", "yellow")
+
+    def show(self, *drawn: RenderableType) -> None:
+        """Draw something that was asked for, on standard error."""
+        self.erase()
+        if self._out.isatty():
+            self.end()
+        for each in drawn:
+            # Piped lines are not cut at 80 columns: whoever reads them knows its own width.
+            self._console.print(each, soft_wrap=not self._err.isatty())
+
+    def tick(self, phrase: str) -> None:
+        """Draw the next frame of the progress line, if there is room for it behind the text."""
+        if not self.live:
+            return
+        room = self.width - self._column % self.width - 2
+        if room < NARROWEST:
+            return
+        self.erase()
+        sign = FRAMES[self._frame % len(FRAMES)] if self.encodes_blocks else "|/-\\"[self._frame % 4]
+        self._frame += 1
+        line = f"{sign} {phrase}"
+        if cell_len(line) > room:
+            line = line[: room - 1] + "…"
+        self._drawn = cell_len(line)
+        plain_colours = self._console.no_color or os.environ.get("NO_COLOR")
+        self._err.write(line if plain_colours else f"\x1b[2m{line}\x1b[22m")
+        self._err.flush()
+
+    def erase(self) -> None:
+        """Take the progress line back."""
+        if self._drawn:
+            self._err.write(f"\x1b[{self._drawn}D\x1b[K")
+            self._err.flush()
+            self._drawn = 0

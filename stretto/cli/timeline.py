@@ -1,0 +1,130 @@
+"""``--trace``: what ran when, drawn with characters.
+
+One row a branch: waiting for its turn, waiting for the first text, writing. The characters alone
+tell the phases apart, so the drawing holds without colour, and in ASCII where there is no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from stretto.answer import Answer, Branch
+from stretto.cli.plain import one_line
+
+MOST_LABEL = 24  # cells
+FEWEST_BAR = 16
+HEADING = "     time  tokens"
+FIGURES = len(HEADING)
+MARKS_APART = 12  # cells between two numbers of the axis, at least
+
+
+@dataclass(frozen=True)
+class _Signs:
+    waiting: str = "·"
+    silent: str = "░"
+    writing: str = "█"
+    failed: str = "×"
+    between: str = "·"
+
+
+_ASCII = _Signs(".", "-", "#", "x", "|")
+_STYLES = {"waiting": "dim", "silent": "yellow", "writing": "green", "failed": "bold red"}
+
+
+def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
+    """The timeline of an answer as lines of at most ``width`` cells; ``blocks=False`` keeps to ASCII."""
+    signs = _Signs() if blocks else _ASCII
+    end_s = max([answer.timeline.total_s, *(branch.span.ended_s or 0.0 for branch in answer.branches)])
+    if not answer.branches or end_s <= 0:
+        return [Text("Nothing ran.", "dim")]
+    labels = [_label(branch) for branch in answer.branches]
+    room = min(MOST_LABEL, max(cell_len(label) for label in labels), max(1, width - FIGURES - FEWEST_BAR - 1))
+    bar = max(FEWEST_BAR, width - room - FIGURES - 1)
+    rows = [_axis(end_s, room, bar)]
+    for branch, label in zip(answer.branches, labels, strict=True):
+        row = Text(_fitted(label, room) + " ", "dim" if branch.status == "failed" else "")
+        rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s))
+    return [*rows, _legend(answer.branches, signs), _totals(answer, signs)]
+
+
+def _label(branch: Branch) -> str:
+    number = branch.id.removeprefix("point-").removeprefix("item-")
+    return one_line(f"{number} {branch.title}" if branch.title else branch.id)
+
+
+def _fitted(label: str, room: int) -> str:
+    if cell_len(label) <= room:
+        return set_cell_size(label, room)
+    return set_cell_size(set_cell_size(label, room - 1).rstrip() + "…", room)
+
+
+def _phases(branch: Branch, bar: int, end_s: float, signs: _Signs) -> Text:
+    """The bar of one branch, exactly ``bar`` cells."""
+    span = branch.span
+    ended_s = span.ended_s if span.ended_s is not None else end_s
+    started_s = span.started_s if span.started_s is not None else ended_s
+    first_s = span.first_s if span.first_s is not None else ended_s
+    row = Text()
+    for phase, until_s in (("", span.needed_s), ("waiting", started_s), ("silent", first_s), ("writing", ended_s)):
+        until = round(until_s / end_s * bar)
+        if phase == "writing" and span.first_s is not None:
+            until = max(until, len(row) + 1)  # it did write, however quickly
+        cells = max(0, min(bar, until) - len(row))
+        row.append((getattr(signs, phase) if phase else " ") * cells, _STYLES.get(phase, ""))
+    if branch.status == "failed":
+        row = row[: bar - 1]
+        row.append(signs.failed, _STYLES["failed"])
+    row.append(" " * (bar - len(row)))
+    return row
+
+
+def _figures(branch: Branch, end_s: float) -> Text:
+    """How long the branch took since it was wanted, and what it wrote."""
+    span = branch.span
+    took_s = (span.ended_s if span.ended_s is not None else end_s) - span.needed_s
+    return Text(f"{took_s:7.2f} s{branch.usage.completion_tokens:8,}", "dim")
+
+
+def _axis(end_s: float, room: int, bar: int) -> Text:
+    """Numbers above a line: seconds since the request arrived."""
+    step_s = _step(end_s, bar)
+    digits = max(0, -math.floor(math.log10(step_s)))
+    numbers = " " * bar
+    mark = 0
+    while (at := round(mark * step_s / end_s * bar)) < bar:
+        number = f"{mark * step_s:.{digits}f}" + (" s" if mark == 0 else "")
+        if at + len(number) <= bar:
+            numbers = numbers[:at] + number + numbers[at + len(number) :]
+        mark += 1
+    return Text(" " * (room + 1) + numbers + HEADING, "dim")
+
+
+def _step(end_s: float, bar: int) -> float:
+    """The smallest of 1, 2 and 5 times a power of ten that keeps the numbers apart."""
+    least = end_s * MARKS_APART / bar
+    power = 10.0 ** math.floor(math.log10(least))
+    return next((times * power for times in (1, 2, 5) if times * power >= least), 10 * power)
+
+
+def _legend(branches: Sequence[Branch], signs: _Signs) -> Text:
+    said = {"waiting": "waits for its turn", "silent": "waits for the first text", "writing": "writes"}
+    if any(branch.status == "failed" for branch in branches):
+        said["failed"] = "failed or dropped"
+    legend = Text()
+    for phase, meaning in said.items():
+        legend.append(getattr(signs, phase) * (1 if phase == "failed" else 2), _STYLES[phase])
+        legend.append(f" {meaning}  ", "dim")
+    legend.rstrip()
+    return legend
+
+
+def _totals(answer: Answer, signs: _Signs) -> Text:
+    timeline = answer.timeline
+    first = f"first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
+    parts = (first, f"total {timeline.total_s:.2f} s", f"critical path {timeline.critical_path_s:.2f} s")
+    return Text(f" {signs.between} ".join(part for part in parts if part), "dim")
