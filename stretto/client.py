@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -101,7 +102,7 @@ class AsyncStretto:
         if chosen is None:
             from stretto.backends.registry import default_model  # noqa: PLC0415 - keeps `import stretto` light
 
-            chosen, self.chosen_because = default_model()
+            chosen, self.chosen_because = default_model(os.environ)
         named = {"main": chosen, **roles}
         self.backends: dict[str, Backend] = {
             role: self._open(given, base_url, api_key) if role == "main" else self._open(given)
@@ -172,13 +173,12 @@ class AsyncStretto:
         from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.backends.resilient import Resilience  # noqa: PLC0415 - likewise
 
-        settings = self.settings
         resilience = Resilience(
-            concurrency=settings.concurrency,
-            retries=settings.retries,
-            stall_s=settings.stall_s,
-            first_token_s=settings.first_token_s,
-            hedge=settings.hedge,
+            attempts=self.settings.retries + 1,
+            max_in_flight=self.settings.concurrency,
+            stall_s=self.settings.stall_s,
+            first_text_s=self.settings.first_text_s,
+            hedge=self.settings.hedge,
         )
         return as_backend(given, base_url=base_url, api_key=api_key, resilience=resilience)
 

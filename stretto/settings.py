@@ -25,7 +25,7 @@ class Settings(BaseSettings):
         concurrency: calls to one backend at a time.
         retries: how often a transient failure is tried again.
         stall_s: seconds without a byte after which a stream counts as broken.
-        first_token_s: seconds to wait for the first token.
+        first_text_s: seconds to wait for the first text.
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
         prompts: a folder whose templates replace those of the package.
@@ -40,7 +40,7 @@ class Settings(BaseSettings):
     concurrency: int = Field(default=16, ge=1, le=90)
     retries: int = Field(default=3, ge=0, le=10)
     stall_s: float = Field(default=30.0, gt=0)
-    first_token_s: float = Field(default=120.0, gt=0)
+    first_text_s: float = Field(default=120.0, gt=0)
     hedge: bool = False
     second_opinion: bool = False
     prompts: Path | None = None

@@ -255,7 +255,8 @@ class FanOut:
         options = running.spec.options
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
         allowed, reservation = self.ledger.reserve(tokens, options.max_tokens)
-        options = options.model_copy(update={"max_tokens": allowed})
+        # The deadline is that of the whole answer; it is kept here, not call by call.
+        options = options.model_copy(update={"max_tokens": allowed, "deadline_s": None})
         reason: FinishReason = "stop"
         try:
             async with self._backend.stream(prompt, options) as chunks:

@@ -1,0 +1,74 @@
+"""What the benchmarks share: a scripted server in a process of its own, medians with spread, the machine's name."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "img"
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, least and most of repeated measurements."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Of at least one value."""
+        return cls(statistics.median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({self.least:.3f}-{self.most:.3f})"
+
+
+@contextmanager
+def scripted_server(
+    rules: Sequence[tuple[str, str]], *, time_to_first_token_s: float, tokens_per_second: float
+) -> Iterator[str]:
+    """A server in a process of its own, so that it does not share the client's event loop; gives its base URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "replies.json"
+        file.write_text(json.dumps([{"pattern": pattern, "reply": reply} for pattern, reply in rules]))
+        command = [
+            *(sys.executable, "-m", "stretto.testing.server", "--replies", str(file)),
+            *("--time-to-first-token", str(time_to_first_token_s), "--tokens-per-second", str(tokens_per_second)),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                yield process.stdout.readline().strip()
+            finally:
+                process.terminate()
+
+
+def machine() -> str:
+    """Processor and cores, for the head of every result."""
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        name = lines[0].split(":", 1)[1].strip() if lines else name
+    return f"{name or 'unnamed processor'}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def save(name: str, result: object) -> Path:
+    """Keep a result as JSON beside the benchmarks."""
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{name}.json"
+    file.write_text(json.dumps(result, indent=1, default=vars) + "\n")
+    return file

@@ -1,0 +1,260 @@
+"""How much sooner a skeleton answer is there than a straight one of the same length.
+
+    python benchmarks/skeleton.py                       both parts, a plot of each timeline
+    python benchmarks/skeleton.py --points 5 --words 30 --time-to-first-token 0.5 --tokens-per-second 40
+
+Over HTTP: the real OpenAI SDK against a scripted server in another process. Straight and skeleton
+answers have the same points with the same texts; runs alternate. The critical path is worked out
+from the server's parameters alone: the outline up to its last line, then the slowest point.
+On ``local:pocket``: a real model in this process; its answers differ in length, so tokens are shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import dataclass
+
+import anyio
+from measuring import IMAGES, Spread, machine, save, scripted_server
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from stretto import Answer, AsyncStretto
+from stretto.backends.registry import open_backend
+
+QUESTION = "How do I look after a bicycle?"
+KEY = "benchmark"
+console = Console()
+
+
+@dataclass
+class Run:
+    """One answer and when its first pieces reached the reader, in seconds."""
+
+    answer: Answer
+    first_content_s: float
+    first_title_s: float | None = None
+    first_text_of_point_s: float | None = None
+
+
+async def run(stretto: AsyncStretto, strategy: str, question: str = QUESTION) -> Run:
+    """Ask once and watch the stream."""
+    began = time.perf_counter()
+    first: float | None = None
+    title: float | None = None
+    text: float | None = None
+    async with stretto.stream(question, strategy=strategy) as stream:
+        async for event in stream:
+            now = time.perf_counter() - began
+            if event.type == "text_delta":
+                first = first if first is not None else now
+                if title is None:
+                    title = now if strategy == "skeleton" else None
+                elif text is None:
+                    text = now
+    assert first is not None
+    return Run(stream.answer, first, title, text)
+
+
+@dataclass(frozen=True)
+class Script:
+    """What the server writes: an outline and points of the same length."""
+
+    points: int
+    words: int
+
+    @property
+    def titles(self) -> list[str]:
+        """Four words each."""
+        return [f"Aspect number {number} considered" for number in range(1, self.points + 1)]
+
+    def text(self, number: int) -> str:
+        """The text of one point."""
+        return f"Aspect {number} has its own text" + " word" * (self.words - 7) + "."
+
+    @property
+    def outline(self) -> str:
+        """Numbered titles."""
+        return "\n".join(f"{number}. {title}" for number, title in enumerate(self.titles, 1))
+
+    def rules(self) -> list[tuple[str, str]]:
+        """Patterns and replies for the scripted server."""
+        straight = "\n".join(
+            f"{number}. **{title}**: {self.text(number)}" for number, title in enumerate(self.titles, 1)
+        )
+        points = [(f"text of point {number},", self.text(number)) for number in range(1, self.points + 1)]
+        return [("Write only the outline", self.outline), *points, (".", straight)]
+
+
+async def over_http(options: argparse.Namespace, progress: Progress) -> dict[str, object]:
+    """Straight and skeleton answers over HTTP, in turns."""
+    script = Script(options.points, options.words)
+    runs: dict[str, list[Run]] = {"direct": [], "skeleton": []}
+    task = progress.add_task("over HTTP", total=2 * options.repeats)
+    with scripted_server(
+        script.rules(),
+        time_to_first_token_s=options.time_to_first_token,
+        tokens_per_second=options.tokens_per_second,
+    ) as url:
+        async with AsyncStretto("openai:scripted", base_url=url, api_key=KEY) as stretto:
+            await run(stretto, "skeleton")  # imports and connections
+            for _ in range(options.repeats):
+                for strategy, done in runs.items():
+                    done.append(await run(stretto, strategy))
+                    progress.advance(task)
+    outline_tokens = [branch.usage.completion_tokens for branch in runs["skeleton"][0].answer.branches]
+    ttft, rate = options.time_to_first_token, options.tokens_per_second
+    # The last token of a stream of n comes (n - 1) token times after its first.
+    critical = ttft + (outline_tokens[0] - 1) / rate + ttft + (max(outline_tokens[1:]) - 1) / rate
+    line = ttft + outline_tokens[0] / options.points / rate
+    return report("over HTTP", runs, critical=critical, line=line, ttft=ttft)
+
+
+def report(
+    name: str,
+    runs: dict[str, list[Run]],
+    *,
+    critical: float | None = None,
+    line: float | None = None,
+    ttft: float = 0.0,
+) -> dict[str, object]:
+    """Print one table and return its figures."""
+    table = Table(title=f"{name}: medians (least-most), seconds", title_justify="left")
+    for column in ("strategy", "wall", "first content", "tokens read", "tokens written", "calls"):
+        table.add_column(column, justify="right" if column != "strategy" else "left")
+    figures: dict[str, object] = {}
+    for strategy, done in runs.items():
+        wall = Spread.of([each.answer.timeline.total_s for each in done])
+        first = Spread.of([each.first_content_s for each in done])
+        usage = done[0].answer.usage
+        figures[strategy] = {"wall_s": wall, "first_content_s": first, "usage": usage.model_dump()}
+        table.add_row(
+            strategy, str(wall), str(first), str(usage.prompt_tokens), str(usage.completion_tokens), str(usage.calls)
+        )
+    console.print(table)
+    pairs = zip(runs["direct"], runs["skeleton"], strict=True)
+    speedup = Spread.of([d.answer.timeline.total_s / s.answer.timeline.total_s for d, s in pairs])
+    console.print(f"speed-up of skeleton over direct: {speedup}")
+    figures["speedup"] = speedup
+    measured = Spread.of([s.answer.timeline.total_s / s.answer.timeline.critical_path_s for s in runs["skeleton"]])
+    console.print(f"wall over critical path, as measured by the branches: {measured}")
+    figures["wall_over_measured_path"] = measured
+    if critical is not None and line is not None:
+        ratio = Spread.of([s.answer.timeline.total_s / critical for s in runs["skeleton"]])
+        title = Spread.of([s.first_title_s or 0.0 for s in runs["skeleton"]])
+        text = Spread.of([s.first_text_of_point_s or 0.0 for s in runs["skeleton"]])
+        console.print(f"wall over critical path, from the server's parameters ({critical:.3f} s): {ratio}")
+        console.print(f"first title {title}; one time to first token plus one outline line is {line:.3f}")
+        console.print(f"first words of its text {text}; with one more time to first token that is {line + ttft:.3f}")
+        figures |= {"critical_path_s": critical, "wall_over_critical_path": ratio, "first_title_s": title}
+        figures |= {"first_title_bound_s": line, "first_text_s": text, "first_text_bound_s": line + ttft}
+    return figures
+
+
+async def overhead(options: argparse.Namespace, progress: Progress) -> dict[str, object]:
+    """What the library adds to a call: against the bare SDK on the same server, in turns."""
+    from openai import AsyncOpenAI  # noqa: PLC0415 - the peer of this part only
+
+    ours: list[float] = []
+    bare: list[float] = []
+    task = progress.add_task("overhead of a call", total=options.calls)
+    with scripted_server([(".", "Yes, that is so.")], time_to_first_token_s=0, tokens_per_second=1e9) as url:
+        backend = open_backend("openai:scripted", base_url=url, api_key=KEY)
+        async with AsyncStretto(backend) as stretto, AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0) as sdk:
+            for turn in range(-10, options.calls):  # the first ten warm both up
+                began = time.perf_counter()
+                await stretto.ask(QUESTION, strategy="direct")
+                middle = time.perf_counter()
+                stream = await sdk.chat.completions.create(
+                    model="scripted",
+                    messages=[{"role": "user", "content": QUESTION}],
+                    stream=True,
+                    stream_options={"include_usage": True},
+                )
+                async with stream:
+                    async for _ in stream:
+                        pass
+                if turn >= 0:
+                    ours.append((middle - began) * 1000)
+                    bare.append((time.perf_counter() - middle) * 1000)
+                    progress.advance(task)
+    added = [mine - theirs for mine, theirs in zip(ours, bare, strict=True)]
+    console.print(
+        f"overhead of a call: median {statistics.median(added):.2f} ms "
+        f"(with Stretto {statistics.median(ours):.2f} ms, bare SDK {statistics.median(bare):.2f} ms, {len(added)} pairs)"
+    )
+    return {"added_ms": Spread.of(added), "stretto_ms": Spread.of(ours), "sdk_ms": Spread.of(bare)}
+
+
+async def on_pocket(options: argparse.Namespace, progress: Progress) -> tuple[dict[str, object], Answer]:
+    """The same on the pocket model: real text, real batch."""
+    runs: dict[str, list[Run]] = {"direct": [], "skeleton": []}
+    task = progress.add_task("local:pocket", total=2 * options.repeats)
+    async with AsyncStretto("local:pocket") as stretto:
+        await run(stretto, "direct")  # loads the model
+        for _ in range(options.repeats):
+            for strategy, done in runs.items():
+                done.append(await run(stretto, strategy))
+                progress.advance(task)
+    return report("local:pocket", runs), runs["skeleton"][-1].answer
+
+
+def plot(answer: Answer, straight_s: float, name: str, title: str) -> None:
+    """Draw when each branch waited and wrote."""
+    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
+
+    figure, axes = plt.subplots(figsize=(8, 0.35 * len(answer.branches) + 1.4))
+    rows = list(reversed(answer.branches))
+    for row, branch in enumerate(rows):
+        span = branch.span
+        if span.started_s is None or span.ended_s is None:
+            continue
+        first = span.first_s if span.first_s is not None else span.ended_s
+        axes.barh(row, first - span.started_s, left=span.started_s, color="#c9d3df", height=0.6)
+        axes.barh(row, span.ended_s - first, left=first, color="#2f6f9f", height=0.6)
+    axes.set_yticks(range(len(rows)), [branch.title or branch.id for branch in rows], fontsize=8)
+    axes.axvline(answer.timeline.total_s, color="#2f6f9f", linewidth=1, linestyle="--")
+    axes.axvline(straight_s, color="#b04a3a", linewidth=1, linestyle="--")
+    axes.text(straight_s, len(rows) - 0.4, " straight", color="#b04a3a", fontsize=8, ha="right")
+    axes.set_xlim(0, straight_s * 1.03)
+    axes.set_xlabel("seconds (grey: waiting for the first token, blue: writing)")
+    axes.set_title(title, fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    IMAGES.mkdir(exist_ok=True)
+    figure.savefig(IMAGES / f"{name}.png", dpi=110)
+
+
+async def main(options: argparse.Namespace) -> None:
+    """Run the parts, print and keep the figures, draw the plots."""
+    console.print(machine())
+    result: dict[str, object] = {"machine": machine(), "options": vars(options)}
+    with Progress(console=console, transient=True) as progress:
+        result["http"] = await over_http(options, progress)
+        result["overhead"] = await overhead(options, progress)
+        if not options.no_pocket:
+            result["pocket"], _ = await on_pocket(options, progress)
+    console.print(f"kept in {save('skeleton', result).name}")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--points", type=int, default=8)
+    parser.add_argument("--words", type=int, default=60, help="of each point")
+    parser.add_argument("--time-to-first-token", type=float, default=0.3, metavar="SECONDS")
+    parser.add_argument("--tokens-per-second", type=float, default=60.0)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=200, help="for the overhead of a call")
+    parser.add_argument("--no-pocket", action="store_true", help="leave the local model out")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    anyio.run(main, arguments())
