@@ -9,6 +9,8 @@ import typer
 
 from stretto.cli import prompts
 from stretto.cli.ask import ask
+from stretto.cli.chat import chat
+from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS
 from stretto.cli.opening import Opener
 from stretto.cli.route import route
@@ -23,7 +25,9 @@ app = typer.Typer(
 )
 app.command(epilog="\b\nExit codes: see stretto --help.")(ask)
 app.command()(route)
+app.command()(chat)
 app.add_typer(prompts.app, name="prompts")
+app.command()(doctor)
 
 
 def _version(wanted: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import exit_of_answer, reporting
-from stretto.cli.opening import documents_of, opener_of, question_of
+from stretto.cli.opening import documents_of, open_client, question_of
 from stretto.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def ask(
     question: options.Question = None,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
+    key_variable: options.KeyVariable = None,
     strategy: options.Strategy = None,
     preference: options.Preferred = None,
     system: options.System = None,
@@ -70,7 +71,7 @@ def ask(
     }
     request = {name: value for name, value in request.items() if value is not None}
     screen = Screen(quiet=quiet)
-    client = opener_of(context)(model, base_url=base_url)
+    client = open_client(context, model, base_url, key_variable)
     introduce(client, screen)
     answers = asyncio.run(_answers(client, asked, screen, request, compare=compare, form=(json, events)))
     _print(answers, screen, json=json, trace=trace)

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
 from stretto.answer import Answer
 from stretto.backends.base import Prompt
+from stretto.cli.columns import columns
 from stretto.cli.live import answer_live, silently
 from stretto.cli.plain import plain_json
 from stretto.cli.screen import Screen
@@ -42,13 +42,15 @@ async def direct_beside(
 
 def figures(answer: Answer) -> dict[str, float | int | None]:
     """What is compared of an answer."""
+    words, total_s = len(answer.text.split()), answer.timeline.total_s
     return {
         "first_text_s": answer.timeline.first_text_s,
-        "total_s": answer.timeline.total_s,
+        "total_s": total_s,
         "prompt_tokens": answer.usage.prompt_tokens,
         "completion_tokens": answer.usage.completion_tokens,
         "calls": answer.usage.calls,
-        "words": len(answer.text.split()),
+        "words": words,
+        "words_per_second": words / total_s if total_s > 0 else None,
     }
 
 
@@ -75,28 +77,33 @@ def as_json(answers: Sequence[Answer]) -> str:
     return plain_json(json.dumps(both, indent=2, ensure_ascii=False))
 
 
-def table(answer: Answer, straight: Answer) -> tuple[Table, Text]:
+def table(answer: Answer, straight: Answer) -> list[Text]:
     """The figures of both answers side by side, and one sentence."""
-    drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    drawn.add_column("")
-    drawn.add_column(answer.route.strategy, justify="right")
-    drawn.add_column("direct", justify="right")
-    units = ("time to first text", "total time", "prompt tokens", "completion tokens", "calls", "words")
-    for unit, one, other in zip(units, figures(answer).values(), figures(straight).values(), strict=True):
-        drawn.add_row(unit, _shown(one), _shown(other))
-    return drawn, Text(_sentence(answer, straight), "bold")
+    units = (
+        "seconds to first text",
+        "seconds in total",
+        "prompt tokens",
+        "completion tokens",
+        "calls",
+        "words",
+        "words per second",
+    )
+    both = zip(units, figures(answer).values(), figures(straight).values(), strict=True)
+    rows = [(unit, _shown(one), _shown(other)) for unit, one, other in both]
+    heading = ("", (answer.route.strategy, "bold"), ("direct", "bold"))
+    return [*columns([heading, *rows], right=(1, 2)), Text(_sentence(answer, straight), "bold")]
 
 
 def _shown(figure: float | None) -> str:
     if figure is None:
         return "-"
-    return f"{figure:.2f} s" if isinstance(figure, float) else f"{figure:,}"
+    return f"{figure:.2f}" if isinstance(figure, float) else f"{figure:,}"
 
 
 def _sentence(answer: Answer, straight: Answer) -> str:
     times = speed_up(answer, straight)
+    if times is None:
+        return ""
     tokens = straight.usage.total_tokens
     spent = f", for {answer.usage.total_tokens / tokens:.1f} times the tokens" if tokens else ""
-    return (
-        f"{answer.route.strategy} took {1 / times:.2f} of the time: {times:.1f} times as fast{spent}." if times else ""
-    )
+    return f"{answer.route.strategy} was {times:.1f} times as fast as direct{spent}."

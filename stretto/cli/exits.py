@@ -37,7 +37,7 @@ MEANINGS = {
     Exit.OK: "the answer is complete",
     Exit.FAILED: "the model or its server failed; doctor: no backend would work",
     Exit.BAD_REQUEST: "the command, a setting or the request cannot be used",
-    Exit.INCOMPLETE: "the answer is incomplete: a part failed, or length, deadline or budget cut it",
+    Exit.INCOMPLETE: "incomplete: a part failed, or length, deadline or budget cut the answer",
     Exit.AUTHENTICATION: "the key is missing, wrong or not allowed to use the model",
     Exit.INTERRUPTED: "interrupted with Ctrl-C",
     Exit.OUTPUT_CLOSED: "the reader of the output went away",

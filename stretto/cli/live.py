@@ -76,8 +76,7 @@ def silently(event: Event) -> None:
 
 def introduce(client: AsyncStretto, screen: Screen) -> None:
     """Say which model answers where the user did not choose, and what the demonstration model is."""
-    main = client.backends["main"].name
     if client.chosen_because:
-        screen.note(f"{main}: {client.chosen_because}")
-    if main == "local:pocket":
+        screen.note(client.chosen_because)
+    if client.backends["main"].name == "local:pocket":
         screen.note(demonstration(), "yellow")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
-from os import fstat
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stretto.errors import InvalidRequestError
+from stretto.errors import InvalidRequestError, SettingsError
 
 if TYPE_CHECKING:
     from stretto.client import AsyncStretto
@@ -28,6 +28,24 @@ def opener_of(context: typer.Context) -> Opener:
     from stretto.client import AsyncStretto  # noqa: PLC0415 - keeps `stretto --help` light
 
     return AsyncStretto
+
+
+def open_client(
+    context: typer.Context, model: str | None, base_url: str | None, key_variable: str | None
+) -> AsyncStretto:
+    """Make the client of a command. Raises `StrettoError`."""
+    return opener_of(context)(model, base_url=base_url, api_key=key_in(key_variable))
+
+
+def key_in(variable: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The key that a variable of the environment holds. Raises `SettingsError` where it is not set."""
+    if variable is None:
+        return None
+    key = environ.get(variable, "").strip()
+    if not key:
+        # The value is not repeated: somebody may have given the key itself.
+        raise SettingsError("--key-variable names no variable that is set. Give the name of one, not the key itself.")
+    return key
 
 
 def question_of(words: Sequence[str] | None) -> str:
@@ -59,7 +77,7 @@ def _piped() -> str:
     if stream is None or stream.closed or stream.isatty():
         return ""
     try:
-        kind = fstat(stream.fileno()).st_mode
+        kind = os.fstat(stream.fileno()).st_mode
     except (OSError, ValueError):  # a stream without a file behind it, as in tests
         return stream.read()
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):

@@ -57,6 +57,14 @@ BaseUrl = Annotated[
     str | None,
     typer.Option("--base-url", metavar="URL", help="Address of an OpenAI-compatible server, for openai: models."),
 ]
+KeyVariable = Annotated[
+    str | None,
+    typer.Option(
+        "--key-variable",
+        metavar="NAME",
+        help="Environment variable with the key for --base-url; the usual keys are not sent there.",
+    ),
+]
 Strategy = Annotated[
     str | None,
     typer.Option(

@@ -47,17 +47,14 @@ def list_(family: Family = None, version: Version = None, json: options.Json = F
         )
         return
     from rich.console import Console  # noqa: PLC0415 - keeps `stretto --help` light
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
+    from stretto.cli.columns import columns  # noqa: PLC0415
     from stretto.cli.plain import one_line  # noqa: PLC0415
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("prompt", no_wrap=True)
-    table.add_column("what it is for")
-    for each in found:
-        table.add_row(Text(f"{each.family}/{each.version}/{each.name}"), Text(one_line(each.purpose)))
-    Console(highlight=False, markup=False, emoji=False).print(table)
+    console = Console(highlight=False, markup=False, emoji=False)
+    rows = [(f"{each.family}/{each.version}/{each.name}", (one_line(each.purpose), "dim")) for each in found]
+    for line in columns(rows, width=console.width if console.is_terminal else None):
+        console.print(line, soft_wrap=True)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from stretto.cli.exits import reporting
 from stretto.cli.opening import documents_of, opener_of, question_of
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
     from stretto.client import AsyncStretto
     from stretto.route import Route
@@ -56,7 +56,8 @@ def route(
     from rich.console import Console  # noqa: PLC0415 - not needed for JSON
 
     console = Console(highlight=False, markup=False, emoji=False)
-    console.print(*explanation(chosen), sep="\n", soft_wrap=not console.is_terminal)
+    for line in explanation(chosen):
+        console.print(line, soft_wrap=not console.is_terminal)
 
 
 async def _route(client: AsyncStretto, question: str, request: dict[str, Any]) -> Route:
@@ -64,33 +65,34 @@ async def _route(client: AsyncStretto, question: str, request: dict[str, Any]) -
         return await client.route(question, **{name: value for name, value in request.items() if value is not None})
 
 
-def explanation(route: Route) -> list[RenderableType]:
+def explanation(route: Route) -> list[Text]:
     """The route for a person: its cause, what shape the answer has, what each way would cost."""
-    from rich.table import Table  # noqa: PLC0415 - not needed for JSON
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
+    from stretto.cli.columns import Cell, columns  # noqa: PLC0415
     from stretto.cli.plain import one_line  # noqa: PLC0415
 
-    lines: list[RenderableType] = [
+    lines = [
         Text(one_line(route.cause)),
-        Text(
-            f"{route.strategy} on {one_line(route.backend)} ({route.role}), decided in {route.elapsed_ms:.0f} ms", "dim"
-        ),
+        Text(f"{route.strategy} on {one_line(route.backend)}, decided in {route.elapsed_ms:.0f} ms", "dim"),
     ]
-    shapes = {name: chance for name, chance in route.probabilities.items() if name != "skeleton"}
+    chances = sorted(route.probabilities.items(), key=lambda entry: -entry[1])
+    shapes = [(name, chance) for name, chance in chances if name != "skeleton"]
     if shapes:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_header=False)
-        for name, chance in sorted(shapes.items(), key=lambda entry: -entry[1]):
-            table.add_row(name, f"{chance:4.0%}", Text("█" * round(chance * BAR), "green"))
-        lines += [Text("\nShape of the answer", "bold"), table]
+        bars = [(name, f"{chance:.0%}", ("█" * round(chance * BAR), "green")) for name, chance in shapes]
+        lines += [Text(), Text("Shape of the answer", "bold"), *columns(bars, right=(1,))]
     if "skeleton" in route.probabilities:
-        lines.append(Text(f"An outline first would serve: {route.probabilities['skeleton']:.0%} sure.", "dim"))
+        lines += [Text(), Text(f"An outline first would serve: {route.probabilities['skeleton']:.0%} sure.")]
     if route.forecast:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        for heading, side in (("", "left"), ("seconds", "right"), ("tokens", "right"), ("calls", "right")):
-            table.add_column(heading, justify="right" if side == "right" else "left")
-        for name, cost in route.forecast.items():
-            mark = "bold" if name == route.strategy else ""
-            table.add_row(Text(name, mark), f"{cost.seconds:.1f}", f"{cost.tokens:,}", f"{cost.calls:,}")
-        lines += [Text("\nForecast", "bold"), table]
+        heading: list[Cell] = [("Forecast", "bold"), ("seconds", "dim"), ("tokens", "dim"), ("calls", "dim")]
+        costs = [
+            (
+                f"{name} (chosen)" if name == route.strategy else name,
+                f"{cost.seconds:.1f}",
+                f"{cost.tokens:,}",
+                f"{cost.calls:,}",
+            )
+            for name, cost in route.forecast.items()
+        ]
+        lines += [Text(), *columns([heading, *costs], right=(1, 2, 3))]
     return lines

@@ -1,0 +1,107 @@
+"""``stretto chat``: a conversation."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stretto.cli import options
+from stretto.cli.exits import Exit, complain, reporting
+from stretto.cli.opening import key_in, opener_of
+from stretto.errors import StrettoError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from stretto.cli.conversation import Conversation
+
+
+@reporting
+def chat(
+    context: typer.Context,
+    *,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    key_variable: options.KeyVariable = None,
+    strategy: options.Strategy = None,
+    preference: options.Preferred = None,
+    system: options.System = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Talk with a model; /help lists the commands.
+
+    Ctrl-C cancels the answer and keeps the program, Ctrl-D ends it. Not on a terminal, every line of
+    standard input is a question.
+    """
+    import asyncio  # noqa: PLC0415 - these three keep `stretto --help` light
+
+    from stretto.cli.conversation import Conversation  # noqa: PLC0415
+    from stretto.cli.screen import Screen  # noqa: PLC0415
+
+    conversation = Conversation(
+        opener_of(context),
+        Screen(quiet=quiet),
+        model=model,
+        base_url=base_url,
+        api_key=key_in(key_variable),
+        strategy=strategy,
+        preference=preference.value if preference else None,
+        system=system,
+        trace=trace,
+    )
+    with asyncio.Runner() as runner:
+        try:
+            _talk(conversation, runner)
+        finally:
+            runner.run(conversation.aclose())
+
+
+def _talk(conversation: Conversation, runner: asyncio.Runner) -> None:
+    """Read lines and answer them until the end of input or ``/quit``."""
+    from stretto.cli.conversation import Ended  # noqa: PLC0415 - keeps `stretto --help` light
+
+    typing = _prepare()
+    while True:
+        try:
+            line = _read(prompting=typing)
+        except EOFError:
+            if typing:
+                typer.echo("", err=True)
+            return
+        except KeyboardInterrupt:
+            typer.echo("", err=True)  # a new prompt: the line is given up, not the program
+            continue
+        except UnicodeDecodeError:
+            complain("That line is not UTF-8 text.")
+            continue
+        try:
+            runner.run(conversation.take(line))
+        except Ended:
+            return
+        except KeyboardInterrupt:
+            typer.echo("cancelled", err=True)
+            if not typing:
+                raise typer.Exit(Exit.INTERRUPTED) from None
+        except StrettoError as error:
+            complain(error)
+
+
+def _read(*, prompting: bool) -> str:
+    """One line; the prompt never gets into an output that is piped."""
+    if prompting and not sys.stdout.isatty():
+        typer.echo("> ", nl=False, err=True)
+        return input()
+    return input("> " if prompting else "")
+
+
+def _prepare() -> bool:
+    """Whether a person types; if so, with line editing and history where the system has them."""
+    if not sys.stdin.isatty():
+        return False
+    with contextlib.suppress(ImportError):  # Windows has its own
+        import readline  # noqa: F401, PLC0415 - importing it is what gives `input` its line editing
+    return True

@@ -1,0 +1,180 @@
+"""What `stretto doctor` finds out: packages, keys, backends, machine. No network, and no value of a key."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from stretto.cli.opening import Opener
+from stretto.errors import StrettoError
+
+REMOTE = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+KEYS = (*REMOTE.values(), "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "HF_TOKEN")
+LOCAL = ("torch", "transformers", "safetensors", "tokenizers")
+ADVICE = "Run: pip install 'stretto[local]'"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a backend would work, and if not, what to do."""
+
+    backend: str
+    works: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that the library uses; ``extra`` is the one that brings it, ``version`` is None where it is missing."""
+
+    name: str
+    version: str | None
+    extra: str | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything found. ``environment`` says which variables are set, never to what."""
+
+    python: str
+    system: str
+    stretto: str
+    packages: Sequence[Package]
+    settings_file: str
+    settings_file_exists: bool
+    settings_error: str | None
+    environment: Mapping[str, bool]
+    backends: Sequence[Verdict]
+    default_model: str | None
+    default_because: str
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether at least one backend would work."""
+        return any(verdict.works for verdict in self.backends)
+
+
+def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Findings:
+    """Look at everything."""
+    from stretto.settings import Settings, settings_file  # noqa: PLC0415 - keeps `stretto --help` light
+
+    machine, torch_error = look_at_machine()
+    try:
+        Settings.load()
+        settings_error = None
+    except StrettoError as error:
+        settings_error = str(error)
+    model, because = _default(open_client)
+    return Findings(
+        python=f"{platform.python_version()} ({platform.python_implementation()})",
+        system=f"{platform.system()} {platform.machine()}",
+        stretto=_version("stretto") or "not installed",
+        packages=look_at_packages(),
+        settings_file=str(settings_file()),
+        settings_file_exists=settings_file().is_file(),
+        settings_error=settings_error,
+        environment={name: bool(environ.get(name, "").strip()) for name in (*KEYS, *_own(environ))},
+        backends=look_at_backends(environ, torch_error),
+        default_model=model,
+        default_because=because,
+        machine=machine,
+    )
+
+
+def look_at_packages() -> list[Package]:
+    """Each package that the library declares, those for its development left out."""
+    found: dict[str, Package] = {}
+    try:
+        declared = requires("stretto") or []
+    except PackageNotFoundError:
+        declared = []
+    for requirement in declared:
+        name, extra = _named(requirement)
+        if extra in (None, "local") and name != "stretto":
+            found[name] = Package(name, _version(name), extra)
+    return list(found.values())
+
+
+def look_at_backends(environ: Mapping[str, str], torch_error: str | None) -> list[Verdict]:
+    """Which backends would work, as far as that can be known without calling one."""
+    from stretto.local_engine.pocket import MODEL_FOLDER  # noqa: PLC0415 - keeps `stretto --help` light
+
+    verdicts = [_remote(provider, variable, environ) for provider, variable in REMOTE.items()]
+    missing = [name for name in LOCAL if find_spec(name) is None]
+    if missing:
+        local = Verdict("local", False, f"{', '.join(missing)} not installed. {ADVICE}")
+    elif torch_error:
+        local = Verdict("local", False, f"torch cannot be imported: {torch_error}")
+    else:
+        local = Verdict("local", True, "any causal language model of a folder or of the Hugging Face hub")
+    pocket = Verdict("local:pocket", local.works, "the demonstration model" if local.works else local.why)
+    if local.works and not _holds_model(MODEL_FOLDER):
+        pocket = Verdict("local:pocket", False, "its weights are missing from this installation. Install stretto again")
+    return [*verdicts, local, pocket]
+
+
+def look_at_machine() -> tuple[dict[str, Any], str | None]:
+    """Processor, threads and GPUs; and why torch cannot be imported, if it is there and cannot."""
+    machine: dict[str, Any] = {"cpus": os.cpu_count()}
+    if find_spec("torch") is None:
+        return machine, None
+    try:
+        import torch  # noqa: PLC0415 - the only way to ask for threads and GPUs
+    except Exception as error:  # noqa: BLE001 - a broken installation may raise anything, and saying so is the point
+        return machine, f"{type(error).__name__}: {error}"
+    machine["torch_threads"] = torch.get_num_threads()
+    machine["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+    machine["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        machine["gpus"].append("Apple GPU (mps)")
+    return machine, None
+
+
+def _remote(provider: str, variable: str, environ: Mapping[str, str]) -> Verdict:
+    if find_spec(provider) is None:
+        return Verdict(provider, False, f"the package {provider} is not installed. Run: pip install {provider}")
+    if not environ.get(variable, "").strip():
+        beside = ", or give --base-url of a compatible server" if provider == "openai" else ""
+        return Verdict(provider, False, f"{variable} is not set. Set it{beside}")
+    return Verdict(provider, True, f"{variable} is set; whether it is valid shows at the first call")
+
+
+def _default(open_client: Opener) -> tuple[str | None, str]:
+    """The model that answers where none is named, and why."""
+    try:
+        client = open_client(None)
+    except StrettoError as error:
+        return None, str(error)
+    return client.backends["main"].name, client.chosen_because or "The settings name it."
+
+
+def _own(environ: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in environ if name.startswith("STRETTO_"))
+
+
+def _holds_model(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _named(requirement: str) -> tuple[str, str | None]:
+    """Name and extra of a requirement such as ``torch>=2.10; extra == 'local'``."""
+    specification, _, marker = requirement.partition(";")
+    name = specification.split("[")[0]
+    for sign in "<>=!~ (":
+        name = name.split(sign)[0]
+    _, _, extra = marker.partition("extra ==")
+    return name.strip(), extra.strip(" '\"") or None

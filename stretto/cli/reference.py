@@ -1,0 +1,135 @@
+"""Writes ``docs/cli.md``: ``python -m stretto.cli.reference > docs/cli.md``."""
+
+from __future__ import annotations
+
+import sys
+
+from stretto.cli.exits import MEANINGS
+
+COMMANDS = ("", "ask", "route", "chat", "prompts", "prompts list", "prompts show", "doctor")
+
+OPENING = """\
+# The command line
+
+Written by `python -m stretto.cli.reference`; a test compares it with the program.
+
+```console
+$ stretto ask "How do I look after a bicycle?"                    # no key: the demonstration model
+$ stretto ask --model openai:gpt-5-mini --trace "..."             # and a drawing of what ran when
+$ stretto ask --model openai:NAME --base-url http://localhost:8000/v1 "..."
+$ git diff | stretto ask "Summarise this change" > summary.txt    # a pipe, and plain text
+$ stretto ask --compare --strategy skeleton "..."                 # what it gains here
+$ stretto route "..."                                             # how it would be answered, and why
+$ stretto doctor                                                  # what would work on this machine
+```
+
+## Outputs
+
+The answer goes to standard output; the model's name, the reason for the strategy, warnings, the status
+line, the timeline and the comparison go to standard error. `--quiet` drops what was not asked for.
+A progress line, colours and moving of the cursor appear on a terminal only; `NO_COLOR` is respected.
+
+The text of a model is not trusted: control characters other than newline and tab are dropped from
+it, so an answer cannot move the cursor or change the terminal. `--json` keeps them, escaped.
+
+`--json` prints the answer with its route, branches, tokens, times and warnings, when it is complete. With
+`--compare` it prints `{"answer", "direct", "comparison"}`. `--events` prints each event as a line of JSON while it comes.
+
+## Input
+
+Words after the command are the question. Text from a pipe or a file on standard input is read to its end
+and put below the question; alone, it is the question. A question that begins with a dash goes behind `--`.
+
+## The model
+
+`--model`, else the setting `model` (`STRETTO_MODEL` or the settings file), else `OPENAI_API_KEY`, else
+`ANTHROPIC_API_KEY`, else `local:pocket`, the demonstration model. It knows 100 everyday topics and 200 short
+facts; whatever else it is asked, it cannot answer, and the program says so.
+
+A key is never taken from an option. The keys of the environment are not sent to a `--base-url`; for a server
+that wants one, name the variable that holds it: `--key-variable MY_SERVER_KEY`.
+
+## The timeline
+
+`--trace` draws one row for each branch, over the seconds since the question was asked:
+
+```text
+{timeline}
+```
+
+"Waits for its turn" is the time until its call was sent, "waits for the first text" the time until the model began.
+The critical path is the longest chain of branches that had to wait for each other.
+
+## The comparison
+
+`--compare` asks twice, one after the other: with the chosen strategy, then with `direct`. A local model is loaded
+before. A remote provider has an open connection and perhaps the prompt in its cache for the second call, so the
+figures lean towards `direct`, if anywhere. The two answers differ in length, so words per second stand beside the times.
+
+## Chat
+
+`/strategy`, `/model`, `/preference`, `/system`, `/trace`, `/clear`, `/help` and `/quit` are commands; what
+they take, `/help` says. The history holds questions and merged answers, nothing else. An answer that was cancelled with Ctrl-C or
+failed leaves neither its text nor its question there.
+
+## Exit codes
+
+{codes}
+
+An error is one line on standard error that begins with `error:`.
+
+## Completion
+
+`stretto --install-completion` sets it up for the shell it is called from, `stretto --show-completion` prints
+it. It completes commands, options, strategies, preferences, providers and prompts.
+
+## Commands
+"""
+
+
+def reference() -> str:
+    """The page, as it belongs in the documentation."""
+    codes = "\n".join(f"| {code.value} | {meaning} |" for code, meaning in MEANINGS.items())
+    page = OPENING.replace("{codes}", f"| code | meaning |\n| --- | --- |\n{codes}").replace("{timeline}", example())
+    helps = (f"### {f'stretto {command}'.strip()}\n\n```text\n{help_of(command)}\n```\n" for command in COMMANDS)
+    return "\n".join((page, *helps))
+
+
+def help_of(command: str) -> str:
+    """What ``--help`` prints for a command, 80 columns wide."""
+    from typer.testing import CliRunner  # noqa: PLC0415 - only here
+
+    from stretto.cli.app import app  # noqa: PLC0415
+
+    result = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="stretto", terminal_width=80)
+    return result.output.rstrip()
+
+
+def example() -> str:
+    """A timeline to look at, drawn from made-up figures."""
+    from stretto.answer import Answer, Branch, Span, Timeline, Usage  # noqa: PLC0415 - only here
+    from stretto.cli.timeline import render_timeline  # noqa: PLC0415
+    from stretto.route import Route  # noqa: PLC0415
+
+    def branch(name: str, title: str, times: tuple[float, float, float], tokens: int) -> Branch:
+        needed_s, first_s, ended_s = times
+        span = Span(needed_s=needed_s, started_s=needed_s, first_s=first_s, ended_s=ended_s)
+        usage = Usage(completion_tokens=tokens, calls=1)
+        return Branch(id=name, kind="point" if title else "outline", title=title, span=span, usage=usage)
+
+    answer = Answer(
+        text="",
+        route=Route(strategy="skeleton"),
+        branches=(
+            branch("outline", "", (0.0, 0.4, 1.1), 31),
+            branch("point-1", "Cleaning", (0.55, 0.95, 2.4), 88),
+            branch("point-2", "Chain and gears", (0.75, 1.2, 2.9), 104),
+            branch("point-3", "Tyres", (0.95, 1.35, 2.6), 79),
+        ),
+        timeline=Timeline(first_text_s=0.95, total_s=2.95, critical_path_s=2.9),
+    )
+    return "\n".join(line.plain.rstrip() for line in render_timeline(answer, 80))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
