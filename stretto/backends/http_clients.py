@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -25,10 +27,19 @@ def async_client() -> httpx2.AsyncClient:
     import httpx2  # noqa: PLC0415 - imported on first use
 
     return httpx2.AsyncClient(
+        verify=_certificates(),
         timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S, pool=_READ_S),
         limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
         follow_redirects=False,
     )
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Read the trusted certificates once: it takes longer than all the rest of a client."""
+    import httpx2  # noqa: PLC0415 - imported on first use
+
+    return httpx2.create_ssl_context()
 
 
 def transport_errors() -> tuple[type[Exception], ...]:

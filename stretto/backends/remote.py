@@ -142,7 +142,7 @@ class RemoteBackend(ABC):
             yield Chunk(headers=kept_headers(response.response.headers))
             async for event in response:
                 chunk = self._read(event)
-                usage += chunk.usage or Usage()
+                usage = _latest(usage, chunk.usage) if chunk.usage else usage
                 finish = chunk.finish_reason or finish
                 yield Chunk(text=chunk.text)  # without text, a sign of life
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
@@ -161,3 +161,8 @@ class RemoteBackend(ABC):
         if self._closed:
             return BackendError(f"{self.name} was closed while it was answering.", backend=self.name)
         return translate(error, self.name, self._key.get_secret_value(), started=started)
+
+
+def _latest(old: Usage, new: Usage) -> Usage:
+    """Join two reports of one stream: APIs report running totals, some with every event."""
+    return Usage(**{name: max(getattr(old, name), getattr(new, name)) for name in Usage.model_fields})

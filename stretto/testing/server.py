@@ -17,6 +17,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -145,6 +146,8 @@ class ScriptedServer:
             pass  # the client is gone, or the server is closing: either way this conversation is over
         finally:
             writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
             self.open_connections -= 1
             self._tasks.discard(task)
             await self._notify()

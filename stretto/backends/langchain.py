@@ -1,0 +1,155 @@
+"""Any chat model of LangChain, as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from pydantic import SecretStr
+
+from stretto.answer import Usage
+from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.backends.failures import charge, translate
+from stretto.backends.known_models import capabilities_of, estimate_tokens
+from stretto.errors import BackendError, StreamBrokenError
+from stretto.request import GenerationOptions
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+
+_CLOSING_S = 5.0
+_PROVIDERS = {"openai-chat": "openai", "azure-openai-chat": "openai", "anthropic-chat": "anthropic"}
+_FINISH = {
+    "length": "length",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+    "safety": "refusal",
+}
+
+
+class LangChainBackend:
+    """A ``BaseChatModel``, called by its own ``astream``: its callbacks, cache and limiter stay at work.
+
+    The model belongs to the caller and is not closed. Options go on as keyword arguments, which is
+    how LangChain's integrations take them. Models that do not say why they stopped are taken at
+    their word; only those of OpenAI and Anthropic, which always say it, can be found broken off.
+    """
+
+    def __init__(self, model: BaseChatModel) -> None:
+        self.model = model
+        called = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
+        self._name = f"langchain:{called}"
+        self._provider = _PROVIDERS.get(model._llm_type)
+        known = capabilities_of(self._provider or "", str(called))
+        # LangChain has no common way to ask for an effort or a schema while streaming.
+        self._capabilities = replace(known, json_schema=False, reasoning=False, logprobs=False)
+
+    def __repr__(self) -> str:
+        return f"<LangChainBackend {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The model's own name after ``langchain:``."""
+        return self._name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What is known of the model by its name."""
+        return self._capabilities
+
+    @property
+    def retries_itself(self) -> bool:
+        """Whether the model retries failed calls; then nobody else must."""
+        return getattr(self.model, "max_retries", 0) != 0
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
+        """Send one call through the model."""
+        chunks = self._chunks(prompt, options)
+        try:
+            yield chunks
+        finally:
+            with anyio.move_on_after(_CLOSING_S, shield=True):
+                await chunks.aclose()
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Estimate the tokens; many models would load a tokenizer for a count."""
+        return estimate_tokens(prompt)
+
+    async def aclose(self) -> None:
+        """Do nothing: the model belongs to the caller."""
+
+    async def _chunks(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
+        usage, finish, failure, started = Usage(calls=1), None, None, False
+        pieces: Any = self.model.astream(_messages(prompt), **self._arguments(options))
+        try:
+            async for piece in pieces:
+                started = True
+                usage += _usage(piece.usage_metadata)
+                finish = _finish(piece.response_metadata) or finish
+                yield Chunk(text=_text(piece.content))
+        except Exception as error:  # noqa: BLE001 - whatever the model raises becomes one of ours
+            failure = self._failure(error, started)
+        finally:
+            await pieces.aclose()
+        if failure is None and finish is None and self._provider:
+            failure = StreamBrokenError(
+                f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
+                backend=self.name,
+            )
+        if failure is not None:
+            charge(failure, usage)
+            raise failure
+        yield Chunk(usage=usage, finish_reason=finish or "stop")  # type: ignore[arg-type]  # the table holds only these
+
+    def _failure(self, error: Exception, started: bool) -> BackendError:
+        secrets = [value.get_secret_value() for value in vars(self.model).values() if isinstance(value, SecretStr)]
+        return translate(error, self.name, *secrets, started=started)
+
+    def _arguments(self, options: GenerationOptions) -> dict[str, Any]:
+        given = {
+            "max_tokens": options.max_tokens,
+            "temperature": options.temperature,
+            "top_p": options.top_p,
+            "seed": options.seed,
+            "stop": list(options.stop) or None,
+            "stream_usage": True if hasattr(self.model, "stream_usage") else None,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def _messages(prompt: Prompt) -> list[BaseMessage]:
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # noqa: PLC0415 - imported on first use
+
+    kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
+    return [kinds[message.role](content=message.content) for message in prompt.messages]
+
+
+def _text(content: str | list[Any]) -> str:
+    """Give the text of a message, which may be a list of blocks of many kinds."""
+    if isinstance(content, str):
+        return content
+    blocks = (block if isinstance(block, Mapping) else {"type": "text", "text": block} for block in content)
+    return "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+
+
+def _usage(counted: Mapping[str, Any] | None) -> Usage:
+    if not counted:
+        return Usage()
+    return Usage(
+        prompt_tokens=counted.get("input_tokens", 0),
+        completion_tokens=counted.get("output_tokens", 0),
+        cached_tokens=counted.get("input_token_details", {}).get("cache_read", 0),
+        reasoning_tokens=counted.get("output_token_details", {}).get("reasoning", 0),
+    )
+
+
+def _finish(metadata: Mapping[str, Any]) -> str | None:
+    said = metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason")
+    return _FINISH.get(str(said).lower(), "stop") if said else None

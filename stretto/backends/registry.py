@@ -1,0 +1,113 @@
+"""From a model's name, or whatever a caller holds, to a backend. Imports no SDK until one is needed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from stretto.backends.base import Backend
+from stretto.backends.resilient import Resilience, resilient
+from stretto.errors import SettingsError, UnknownModelError
+
+OPENAI_DEFAULT = "openai:gpt-5-mini"
+ANTHROPIC_DEFAULT = "anthropic:claude-haiku-4-5"
+LOCAL_DEFAULT = "local:pocket"
+
+_FORMS = (
+    "openai:MODEL (with base_url for any compatible server), anthropic:MODEL, local:MODEL, local:FOLDER, local:pocket"
+)
+
+
+def open_backend(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    resilience: Resilience | None = None,
+) -> Backend:
+    """Open a model by its name; nothing is loaded or connected yet.
+
+    Remote models come with the whole resilience layer. A local one does not: no network is between,
+    its engine has its own queue, and a long prompt on a slow machine is no stall.
+    Raises `UnknownModelError`, `SettingsError`.
+    """
+    provider, colon, model = name.partition(":")
+    make = _PROVIDERS.get(provider)
+    if not colon and (guess := _guess(name)):
+        raise UnknownModelError(f"Model {name!r} has no provider. Write {guess + ':' + name!r}.")
+    if make is None or not model.strip():
+        raise UnknownModelError(f"Model {name!r} is not known. Use one of: {_FORMS}.")
+    if provider == "local":
+        if base_url is not None or api_key is not None:
+            raise SettingsError(f"{name} runs in this process: it takes neither base_url nor api_key.")
+        return make(model)
+    if base_url is not None and not base_url.startswith(("http://", "https://")):
+        raise SettingsError("base_url must begin with http:// or https://, for instance http://localhost:8000/v1.")
+    return resilient(make(model, base_url=base_url, api_key=api_key), resilience)
+
+
+def as_backend(
+    source: Any, *, base_url: str | None = None, api_key: str | None = None, resilience: Resilience | None = None
+) -> Backend:
+    """Make a backend of a model's name, a chat model of LangChain, or a backend (given back as it is).
+
+    A LangChain model that retries by itself is not retried here as well. Raises `UnknownModelError`.
+    """
+    if isinstance(source, str):
+        return open_backend(source, base_url=base_url, api_key=api_key, resilience=resilience)
+    if _is_langchain(source):
+        from stretto.backends.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
+
+        backend = LangChainBackend(source)
+        policy = resilience or Resilience()
+        return resilient(backend, replace(policy, attempts=1) if backend.retries_itself else policy)
+    if isinstance(source, Backend):
+        return source
+    raise UnknownModelError(
+        f"A {type(source).__name__} is not a model. Pass a name ({_FORMS}), a LangChain chat model, or a backend."
+    )
+
+
+def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Choose a model when none is named; also why, as a sentence for a person."""
+    for variable, name in (("OPENAI_API_KEY", OPENAI_DEFAULT), ("ANTHROPIC_API_KEY", ANTHROPIC_DEFAULT)):
+        if environ.get(variable, "").strip():
+            return name, f"{variable} is set, so {name} answers."
+    return LOCAL_DEFAULT, (
+        f"Neither OPENAI_API_KEY nor ANTHROPIC_API_KEY is set, so the small embedded model {LOCAL_DEFAULT} answers."
+    )
+
+
+def _openai(model: str, **options: str | None) -> Backend:
+    from stretto.backends.openai import OpenAIBackend  # noqa: PLC0415 - only what is used is imported
+
+    return OpenAIBackend(model, **options)
+
+
+def _anthropic(model: str, **options: str | None) -> Backend:
+    from stretto.backends.anthropic import AnthropicBackend  # noqa: PLC0415 - only what is used is imported
+
+    return AnthropicBackend(model, **options)
+
+
+def _local(model: str) -> Backend:
+    from stretto.backends.local import LocalBackend  # noqa: PLC0415 - only what is used is imported
+
+    return LocalBackend(model)
+
+
+_PROVIDERS: Mapping[str, Callable[..., Backend]] = {"openai": _openai, "anthropic": _anthropic, "local": _local}
+
+
+def _guess(model: str) -> str | None:
+    if model.startswith(("gpt-", "o1", "o3", "o4", "chatgpt")):
+        return "openai"
+    return "anthropic" if model.startswith("claude") else None
+
+
+def _is_langchain(source: Any) -> bool:
+    # Whoever holds such a model has imported LangChain; for anybody else it stays unimported.
+    module = sys.modules.get("langchain_core.language_models.chat_models")
+    return module is not None and isinstance(source, module.BaseChatModel)

@@ -1,0 +1,92 @@
+"""The one assembly of everything that makes calls over a network dependable."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.breaker import Breaker
+from stretto.backends.hedge import Hedge
+from stretto.backends.pace import Pace
+from stretto.backends.retry import Retry
+from stretto.backends.stall import StallGuard
+from stretto.backends.wrapper import Wrapper
+from stretto.errors import DeadlineExceededError
+from stretto.request import GenerationOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resilience:
+    """How much trouble to put up with. Times in seconds.
+
+    Attributes:
+        attempts: calls for one generation at most, the first included; 1: no retries.
+        first_wait_s: upper bound of the first wait between attempts; doubled each time.
+        longest_wait_s: upper bound of these waits; what a server asks for may be longer.
+        first_text_s: the longest silence before the first text.
+        stall_s: the longest silence after it.
+        max_in_flight: calls under way at a time.
+        hedge: send a second call when the first text is late; costs up to ``hedge_share`` more calls.
+        hedge_after_s: what late means; ``None``: later than 95 of 100.
+        hedge_share: extra calls as a share of all.
+        breaker_faults: faults in a row after which the endpoint is left alone.
+        breaker_rest_s: for how long.
+    """
+
+    attempts: int = 4
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 8.0
+    first_text_s: float = 120.0
+    stall_s: float = 30.0
+    max_in_flight: int = 32
+    hedge: bool = False
+    hedge_after_s: float | None = None
+    hedge_share: float = 0.05
+    breaker_faults: int = 5
+    breaker_rest_s: float = 30.0
+
+
+def resilient(backend: Backend, policy: Resilience | None = None) -> Backend:
+    """Wrap a provider's backend in the whole layer.
+
+    From the inside out: silence is noticed, faults are counted, room is waited for, a late call is
+    hedged, a failed one is tried again, and the deadline of the options ends it all. Each attempt
+    passes the breaker and the rate limits anew; a wait for them is no silence.
+    """
+    policy = policy or Resilience()
+    layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, gap_s=policy.stall_s)
+    layers = Breaker(layers, faults=policy.breaker_faults, rest_s=policy.breaker_rest_s)
+    layers = Pace(layers, max_in_flight=policy.max_in_flight)
+    if policy.hedge:
+        layers = Hedge(layers, after_s=policy.hedge_after_s, share=policy.hedge_share)
+    if policy.attempts > 1:
+        layers = Retry(
+            layers,
+            attempts=policy.attempts,
+            first_wait_s=policy.first_wait_s,
+            longest_wait_s=policy.longest_wait_s,
+        )
+    return Deadline(layers)
+
+
+class Deadline(Wrapper):
+    """Ends a generation with `DeadlineExceededError` when the options' ``deadline_s`` is over.
+
+    It bounds the whole ``async with`` block: retries, waits, and the reader's own time.
+    """
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+        """Start one generation."""
+        with anyio.move_on_after(options.deadline_s) as scope:
+            async with self.inner.stream(prompt, options) as chunks:
+                yield chunks
+        if scope.cancelled_caught:
+            raise DeadlineExceededError(
+                f"{self.name} did not finish within deadline_s={options.deadline_s:g}. Allow more time, "
+                "or ask for a shorter answer with max_tokens."
+            )
