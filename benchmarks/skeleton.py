@@ -147,7 +147,7 @@ def report(
         title = Spread.of([s.first_title_s or 0.0 for s in runs["skeleton"]])
         text = Spread.of([s.first_text_of_point_s or 0.0 for s in runs["skeleton"]])
         console.print(f"wall over critical path, from the server's parameters ({critical:.3f} s): {ratio}")
-        console.print(f"first title {title}; one time to first token plus one outline line is {line:.3f}")
+        console.print(f"first title {title}; time to first token plus one line is {line:.3f}")
         console.print(f"first words of its text {text}; with one more time to first token that is {line + ttft:.3f}")
         figures |= {"critical_path_s": critical, "wall_over_critical_path": ratio, "first_title_s": title}
         figures |= {"first_title_bound_s": line, "first_text_s": text, "first_text_bound_s": line + ttft}
@@ -184,7 +184,7 @@ async def overhead(options: argparse.Namespace, progress: Progress) -> dict[str,
     added = [mine - theirs for mine, theirs in zip(ours, bare, strict=True)]
     console.print(
         f"overhead of a call: median {statistics.median(added):.2f} ms "
-        f"(with Stretto {statistics.median(ours):.2f} ms, bare SDK {statistics.median(bare):.2f} ms, {len(added)} pairs)"
+        f"(with Stretto {statistics.median(ours):.2f} ms, SDK {statistics.median(bare):.2f} ms, {len(added)} pairs)"
     )
     return {"added_ms": Spread.of(added), "stretto_ms": Spread.of(ours), "sdk_ms": Spread.of(bare)}
 

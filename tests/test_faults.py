@@ -1,4 +1,4 @@
-"""What can go wrong on the way, over real HTTP and through the real SDKs: a clear outcome, nothing lost, nothing left."""
+"""What can go wrong, over real HTTP and through the real SDKs: a clear outcome, nothing lost, nothing left."""
 
 import asyncio
 import logging
@@ -150,14 +150,14 @@ async def test_a_branch_that_fails_for_good_keeps_its_title_and_the_others_live(
 
 async def test_an_endpoint_that_is_down_is_one_clear_error(provider):
     async with serving(provider, Script({"": [FOR_EVER, Fault("status", status=500)]})) as (stretto, _):
-        with pytest.raises((ServerFailedError, BreakerOpenError), match="scripted.*500"):
+        with pytest.raises((ServerFailedError, BreakerOpenError), match=r"scripted.*500"):
             await ask(stretto)
 
 
 async def test_a_retry_after_beyond_the_deadline_fails_at_once_and_says_so(provider):
     script = Script({"": [FOR_EVER, Fault("status", status=429, headers={"retry-after": "3600"})]})
     async with serving(provider, script) as (stretto, server):
-        with pytest.raises((RateLimitedError, DeadlineExceededError), match="3600|deadline"):
+        with pytest.raises((RateLimitedError, DeadlineExceededError), match=r"3600|deadline"):
             await ask(stretto, strategy="direct", deadline_s=30)
         assert len(server.requests) <= 2
 

@@ -26,7 +26,9 @@ class Ledger:
         """
         calls, total = self.budget.max_calls, self.budget.max_tokens_total
         if calls is not None and self._calls >= calls:
-            raise BudgetExceededError(f"The budget of max_calls={calls} is used up. Allow more, or choose 'direct'.")
+            raise BudgetExceededError(
+                f"The budget of max_calls={calls} is used up. Allow more, or ask with strategy='direct'."
+            )
         if total is None:
             self._calls += 1
             return max_tokens, 0
@@ -34,7 +36,7 @@ class Ledger:
         if left < min(LEAST_ANSWER, max_tokens or LEAST_ANSWER):
             raise BudgetExceededError(
                 f"The budget of max_tokens_total={total} is used up: {self.usage.total_tokens} tokens are spent, "
-                f"{self._reserved} are held by calls that run, and the next prompt has about {prompt_tokens}. Allow more."
+                f"{self._reserved} are held by running calls, and the next prompt has about {prompt_tokens}. Allow more."
             )
         self._calls += 1
         allowed = left if max_tokens is None else min(left, max_tokens)

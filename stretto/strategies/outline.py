@@ -30,7 +30,7 @@ _NUMBER = re.compile(
 )
 _BULLET = re.compile(r"^(?P<indent>\s*)(?P<mark>[-*+•‣◦·–—▪●])\s+(?:\[[ xX]\]\s+)?(?P<title>\S.*)$")
 _BOLD = re.compile(r"^\s*(?P<mark>\*\*|__|#{1,6}\s)(?P<title>[^*_#].*?)(?:\*\*|__)?:?\s*$")
-_CLOSING = re.compile(r"^\W*(?:closing|conclusion)\W*[:：]\W*\s*(?P<text>\S.*)$", re.IGNORECASE)
+_FRAME = re.compile(r"^\W*(?P<place>opening|closing)\W*[:：]\W*\s*(?P<text>\S.*)$", re.IGNORECASE)
 _NEEDS = re.compile(r"\(\s*(?:needs|after|depends on)\s+(?P<list>[\d\s,;&and]+)\)", re.IGNORECASE)
 _WORDS = re.compile(r"\(\s*(?:about\s+|~\s*)?(?P<words>\d{1,3})\s+words?\s*\)", re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```\w*\s*$")
@@ -52,11 +52,12 @@ class Point:
 class OutlineParser:
     """Feed text as it comes; each call gives the points that became complete by it.
 
-    The result does not depend on how the text was cut. ``closing`` is the closing sentence, if
-    the outline has one; ``cut`` says that there were more than ``most`` points.
+    The result does not depend on how the text was cut. ``opening`` and ``closing`` are the
+    sentences around the points, if the outline has them; ``cut`` says that there were more than ``most`` points.
     """
 
     most: int = MOST_POINTS
+    opening: str = ""
     closing: str = ""
     cut: bool = False
     points: list[Point] = field(default_factory=list)
@@ -97,8 +98,12 @@ class OutlineParser:
         line = unicodedata.normalize("NFC", line.rstrip())
         if not line.strip() or _FENCE.match(line):
             return
-        if (found := _CLOSING.match(line)) and self.points:
-            self.closing = self.closing or found["text"].strip("*_ ")
+        if found := _FRAME.match(line):
+            sentence = found["text"].strip("*_ ")
+            if found["place"].lower() == "opening" and not self.points:
+                self.opening = self.opening or sentence
+            elif found["place"].lower() == "closing" and self.points:
+                self.closing = self.closing or sentence
             return
         number = _read_number(line)
         if number is not None:

@@ -129,6 +129,8 @@ class _Skeleton:
 
     def _expand(self, point: Point) -> None:
         """Start a point and give it its place in the answer."""
+        if not self.written and self.parser.opening:
+            self.runner.merge.add(self.parser.opening + "\n\n")
         running = self.runner.start(self._point_spec(point))
         self.written[point.index] = running
         self.runner.merge.add(self.form.label(point))

@@ -94,6 +94,12 @@ def test_dependencies_lengths_and_the_closing_sentence_are_read():
     assert parser.closing == "It pays off."
 
 
+def test_an_opening_sentence_is_read_only_before_the_points():
+    parser = parse("Opening: Some words first.\n1. Costs\n2. Savings\nOpening: too late")
+    assert parser.opening == "Some words first."
+    assert [point.title for point in parser.points] == ["Costs", "Savings"]
+
+
 def test_a_point_cannot_need_itself_or_a_later_one():
     assert [point.needs for point in parse("1. A (needs 1, 2)\n2. B (needs 3)\n3. C (needs 2)").points] == [
         (),
@@ -120,7 +126,7 @@ LINES = st.lists(
         st.builds("{}. {}".format, st.integers(1, 40), st.text(min_size=1, max_size=20)),
         st.builds("- {}".format, st.text(max_size=20)),
         st.builds('"{}",'.format, st.text(max_size=8)),
-        st.sampled_from(["```json", "```", "[", "{", "}", "]", "**Bold**", "## Head", "Closing: yes"]),
+        st.sampled_from(["```json", "```", "[", "{", "}", "]", "**Bold**", "## Head", "Closing: yes", "Opening: so"]),
     ),
     max_size=14,
 ).map("\n".join)
@@ -142,7 +148,7 @@ def test_any_cutting_of_the_same_text_gives_the_same_points(text, lengths):
         pieces.feed(piece)
     pieces.finish()
     assert pieces.points == whole.points
-    assert pieces.closing == whole.closing
+    assert (pieces.opening, pieces.closing) == (whole.opening, whole.closing)
     assert pieces.cut == whole.cut
 
 

@@ -221,6 +221,12 @@ async def test_a_closing_sentence_of_the_outline_ends_the_answer():
     assert answer.text.endswith("Oil it.\n\nStart with the tyres.")
 
 
+async def test_an_opening_sentence_of_the_outline_begins_the_answer():
+    outline = "Opening: Care pays.\n1. Tyres\n2. Chain"
+    answer, _ = await ask(ScriptedBackend(script(outline)), "Tell me in paragraphs.")
+    assert answer.text == "Care pays.\n\nPump them.\n\nOil it."
+
+
 async def test_reasoning_models_get_low_effort_unless_careful_and_room_to_think():
     backend = ScriptedBackend(
         script(Reply("1. Tyres\n2. Chain", reasoning_tokens=50)), capabilities=Capabilities(reasoning=True)
