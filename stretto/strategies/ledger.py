@@ -36,7 +36,7 @@ class Ledger:
         if left < min(LEAST_ANSWER, max_tokens or LEAST_ANSWER):
             raise BudgetExceededError(
                 f"The budget of max_tokens_total={total} is used up: {self.usage.total_tokens} tokens are spent, "
-                f"{self._reserved} are held by running calls, and the next prompt has about {prompt_tokens}. Allow more."
+                f"{self._reserved} are held by running calls, the next prompt has about {prompt_tokens}. Allow more."
             )
         self._calls += 1
         allowed = left if max_tokens is None else min(left, max_tokens)

@@ -1,0 +1,43 @@
+import pytest
+
+from stretto import AsyncStretto, Settings
+from stretto.errors import SettingsError
+from stretto.testing import ScriptedBackend
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
+
+
+def test_arguments_come_before_the_environment_and_that_before_the_file(monkeypatch, tmp_path):
+    (tmp_path / "settings.toml").write_text('model = "openai:file"\nretries = 7\npreference = "careful"\n')
+    monkeypatch.setenv("STRETTO_MODEL", "openai:environment")
+    monkeypatch.setenv("STRETTO_PREFERENCE", "fastest")
+    settings = Settings.load(model="openai:argument")
+    assert (settings.model, settings.preference, settings.retries) == ("openai:argument", "fastest", 7)
+
+
+def test_a_wrong_value_is_named_with_where_it_may_come_from(monkeypatch):
+    monkeypatch.setenv("STRETTO_RETRIES", "many")
+    with pytest.raises(SettingsError, match=r"retries='many'.*STRETTO_RETRIES"):
+        Settings.load()
+
+
+def test_an_unknown_name_in_the_file_and_a_broken_file_are_errors(tmp_path):
+    (tmp_path / "settings.toml").write_text("modle = 'x'\n")
+    with pytest.raises(SettingsError, match="modle"):
+        Settings.load()
+    (tmp_path / "settings.toml").write_text("model = ")
+    with pytest.raises(SettingsError, match=r"settings\.toml cannot be read"):
+        Settings.load()
+
+
+@pytest.mark.anyio
+async def test_settings_apply_to_every_request(monkeypatch):
+    monkeypatch.setenv("STRETTO_DEADLINE_S", "30")
+    monkeypatch.setenv("STRETTO_PREFERENCE", "careful")
+    async with AsyncStretto(ScriptedBackend({"": "Yes."})) as stretto:
+        request = stretto._request("Why?", {})
+        assert (request.options.deadline_s, request.preference) == (30, "careful")
+        assert stretto._request("Why?", {"preference": "fastest"}).preference == "fastest"
