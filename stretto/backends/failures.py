@@ -30,7 +30,9 @@ from stretto.errors import (
 )
 
 _KEY_LIKE = re.compile(
-    r"\b(?:sk|pk|rk|key|gsk|xai|hf|AIza)[-_][\w*.-]{6,}|(?i:\bbearer\s+)[^\s\"',]+|(?<=://)[^/\s@]+@"
+    r"\b(?:sk|pk|rk|gsk|xai|hf|AIza|api|key)[-_](?=[\w.-]*[\d*])[\w*.-]{6,}"  # vendors' keys; words have no digits
+    r"|(?<=[Bb]earer )(?=\S*[\d.])[^\s\"',]{8,}"
+    r"|(?<=://)[^/\s@]+(?=@)"  # user and password of an address
 )
 _KEPT_HEADERS = re.compile(r"(x-|anthropic-)?ratelimit-|retry-after|(x-)?request-id$|x-should-retry$")
 _OVERFLOW = re.compile(

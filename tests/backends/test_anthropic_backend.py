@@ -1,0 +1,76 @@
+from contextlib import asynccontextmanager
+
+import pytest
+from talking import KEY, asking, hear
+
+from stretto.backends.anthropic import AnthropicBackend
+from stretto.backends.base import Prompt
+from stretto.request import GenerationOptions, Message
+from stretto.testing.server import HttpReply, ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@asynccontextmanager
+async def talk(model="claude-haiku-4-5", replies="OK.", **settings):
+    async with ScriptedServer(replies, **settings) as server:
+        backend = AnthropicBackend(model, base_url=server.url, api_key=KEY)
+        yield backend, server
+        await backend.aclose()
+
+
+async def test_it_streams_text_usage_headers_and_finish_reason():
+    reply = HttpReply("Hello there, world.", prompt_tokens=9, cached_tokens=4, reasoning_tokens=5)
+    limits = {"anthropic-ratelimit-requests-remaining": "7"}
+    async with talk(replies=reply, headers=limits) as (backend, _):
+        heard = await hear(backend)
+    assert heard.text == "Hello there, world."
+    assert heard.finish == "stop"
+    assert heard.usage.model_dump(exclude_defaults=True) == {
+        "prompt_tokens": 9,
+        "completion_tokens": 8,
+        "cached_tokens": 4,
+        "reasoning_tokens": 5,
+        "calls": 1,
+    }
+    assert limits.items() <= heard.headers.items()
+
+
+async def test_system_is_apart_and_turns_of_one_role_are_merged():
+    said = [("system", "Be brief."), ("system", "Be kind."), ("user", "a"), ("user", "b"), ("assistant", "c")]
+    messages = tuple(Message(role=role, content=content) for role, content in [*said, ("user", "d")])
+    async with talk() as (backend, server):
+        await hear(backend, Prompt(messages=messages))
+    body = server.requests[0].body
+    assert body["system"] == "Be brief.\n\nBe kind."
+    assert body["messages"] == [
+        {"role": "user", "content": "a\n\nb"},
+        {"role": "assistant", "content": "c"},
+        {"role": "user", "content": "d"},
+    ]
+    assert body["max_tokens"] > 1_000
+
+
+async def test_sampling_schema_and_effort_go_where_the_api_wants_them():
+    options = GenerationOptions(max_tokens=50, temperature=0.5, stop="END", seed=7)
+    async with talk("claude-opus-4-6") as (backend, server):
+        await hear(backend, asking(effort="low", response_schema=SCHEMA), options)
+    body = server.requests[0].body
+    assert body["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}
+    assert (body["max_tokens"], body["temperature"], body["stop_sequences"]) == (50, 0.5, ["END"])
+    assert "seed" not in body
+
+
+async def test_the_newest_models_are_sent_no_sampling_parameters():
+    async with talk("claude-opus-5", rejects=("temperature", "top_p")) as (backend, server):
+        await hear(backend, options=GenerationOptions(temperature=0.5, top_p=0.9))
+    assert len(server.requests) == 1
+
+
+async def test_a_refused_parameter_is_left_out_and_remembered():
+    async with talk("claude-haiku-4-5", rejects=("temperature",)) as (backend, server):
+        for _ in range(2):
+            assert (await hear(backend, options=GenerationOptions(temperature=0.5))).text == "OK."
+    assert ["temperature" in request.body for request in server.requests] == [True, False, False]

@@ -1,0 +1,90 @@
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from talking import KEY, hear
+
+from stretto.backends.breaker import Breaker
+from stretto.backends.openai import OpenAIBackend
+from stretto.errors import BackendError, BreakerOpenError
+from stretto.testing.server import Fault, ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@asynccontextmanager
+async def talk(clock=None):
+    async with ScriptedServer("one two three") as server:
+        inner = OpenAIBackend("some-model", base_url=server.openai_url, api_key=KEY)
+        backend = Breaker(inner, faults=2, rest_s=10, clock=clock or Clock())
+        yield backend, server
+        await backend.aclose()
+
+
+async def fail(backend, server, *faults):
+    for fault in faults:
+        server.script(fault)
+        with pytest.raises(BackendError):
+            await hear(backend)
+
+
+async def test_faults_in_a_row_open_it_and_a_whole_answer_closes_it_again():
+    clock = Clock()
+    async with talk(clock) as (backend, server):
+        await fail(backend, server, Fault("status", status=500), Fault("cut", after=1))
+        with pytest.raises(BreakerOpenError, match="in 10 s") as caught:
+            await hear(backend)
+        assert caught.value.retry_after_s == 10
+        assert not caught.value.transient
+        clock.now = 11
+        assert (await hear(backend)).text == "one two three"
+        await fail(backend, server, Fault("status", status=500))
+        assert (await hear(backend)).text == "one two three"
+
+
+async def test_one_call_tries_and_its_failure_opens_it_at_once():
+    clock = Clock()
+    async with talk(clock) as (backend, server):
+        await fail(backend, server, Fault("reset"), Fault("reset"))
+        clock.now = 11
+        await fail(backend, server, Fault("reset"))
+        with pytest.raises(BreakerOpenError):
+            await hear(backend)
+        assert len(server.requests) == 3
+
+
+async def test_only_one_call_tries_at_a_time_and_a_cancelled_one_makes_room():
+    clock = Clock()
+    async with talk(clock) as (backend, server):
+        await fail(backend, server, Fault("reset"), Fault("reset"))
+        clock.now = 11
+        server.script(Fault("stall"))
+        async with anyio.create_task_group() as callers:
+            callers.start_soon(hear, backend)
+            await server.wait_until(lambda server: server.requests[-1].outcome == "stall")
+            with pytest.raises(BreakerOpenError, match="tries it now"):
+                await hear(backend)
+            callers.cancel_scope.cancel()
+        assert (await hear(backend)).text == "one two three"
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429])
+async def test_what_is_not_the_endpoints_fault_does_not_count(status):
+    async with talk() as (backend, server):
+        await fail(backend, server, *[Fault("status", status=status)] * 4)
+        assert (await hear(backend)).text == "one two three"
+
+
+async def test_a_whole_answer_between_faults_starts_the_count_anew():
+    async with talk() as (backend, server):
+        for _ in range(3):
+            await fail(backend, server, Fault("status", status=500))
+            await hear(backend)
+        assert len(server.requests) == 6

@@ -1,0 +1,78 @@
+"""A key goes into the request's header, and nowhere else."""
+
+import logging
+import pickle
+
+import pytest
+from langchain_openai import ChatOpenAI
+from talking import KEY, hear
+
+from stretto.backends.failures import redact
+from stretto.backends.langchain import LangChainBackend
+from stretto.backends.registry import open_backend
+from stretto.backends.resilient import Resilience
+from stretto.errors import BackendError
+from stretto.testing.server import Fault, ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+
+def everything_shown(thing, depth=6):
+    """The repr of a thing and of all it is made of, through the wrappers."""
+    shown = repr(thing) + str(thing)
+    if depth and hasattr(thing, "__dict__"):
+        shown += repr(vars(thing))
+        shown += "".join(everything_shown(value, depth - 1) for value in vars(thing).values() if value is not thing)
+    return shown
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-5-mini", "anthropic:claude-haiku-4-5"])
+async def test_no_key_in_logs_errors_or_reprs(model, caplog):
+    caplog.set_level(logging.DEBUG)
+    policy = Resilience(attempts=2, first_wait_s=0.001)
+    async with ScriptedServer() as server:
+        base_url = server.openai_url if model.startswith("openai") else server.url
+        backend = open_backend(model, base_url=base_url, api_key=KEY, resilience=policy)
+        assert KEY not in everything_shown(backend)
+        server.script(None, *[Fault("status", status=500, message=f"trouble with {KEY}")] * 2, Fault("cut", after=1))
+        await hear(backend)
+        for _ in range(2):
+            with pytest.raises(BackendError) as caught:
+                await hear(backend)
+            error = caught.value
+            assert KEY not in everything_shown(error) + repr(pickle.loads(pickle.dumps(error)))  # noqa: S301 - our own
+        assert "attempt 1 failed" in caplog.text
+        assert KEY not in caplog.text
+        assert KEY not in repr(server.requests)
+        await backend.aclose()
+
+
+def test_a_langchain_model_is_shown_by_its_name_only():
+    backend = LangChainBackend(ChatOpenAI(model="gpt-4.1", api_key=KEY))
+    assert KEY not in repr(backend)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Incorrect API key provided: sk-proj-abcDEF123456.",
+        "Incorrect API key provided: sk-wro*****7890.",
+        "Authorization: Bearer eyJhbGciOi.abc.def",
+        "gsk_abcdefgh12345678 is wrong",
+        "cannot reach https://user:secret@proxy.example/v1",
+    ],
+)
+def test_what_looks_like_a_key_is_taken_out(text):
+    cleaned = redact(text)
+    assert "[key]" in cleaned
+    for part in ("abc", "sk-wro", "7890", "secret", "eyJ"):
+        assert part not in cleaned
+
+
+def test_a_known_key_is_taken_out_whatever_it_looks_like():
+    assert redact("the key hunter2 is wrong", "hunter2") == "the key [key] is wrong"
+
+
+def test_ordinary_words_stay():
+    text = "risk-averse task-oriented: key-value stores, sk-learn, desk-bound bearer of news"
+    assert redact(text) == text

@@ -1,0 +1,83 @@
+import anyio
+import pytest
+from langchain_core.language_models.fake_chat_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_openai import ChatOpenAI
+from talking import KEY, Heard, hear
+
+from stretto.backends.registry import as_backend
+from stretto.backends.resilient import Resilience
+from stretto.errors import AuthenticationError, BackendError, ServerFailedError, StreamBrokenError
+from stretto.request import GenerationOptions
+from stretto.testing.server import Fault, HttpReply, ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+
+def chat(server, **changes):
+    settings = {"model": "gpt-4.1", "base_url": server.openai_url, "api_key": KEY, "max_retries": 0}
+    return ChatOpenAI(**(settings | changes))
+
+
+async def test_a_model_of_langchain_core_streams():
+    heard = await hear(as_backend(FakeListChatModel(responses=["Hello there"])))
+    assert (heard.text, heard.finish, heard.usage.calls) == ("Hello there", "stop", 1)
+
+
+async def test_a_message_with_blocks_is_read():
+    model = GenericFakeChatModel(messages=iter([AIMessage(content="Hello there")]))
+    assert (await hear(as_backend(model))).text == "Hello there"
+
+
+async def test_chat_openai_streams_usage_and_finish_reason():
+    async with ScriptedServer(HttpReply("one two three", prompt_tokens=9, cached_tokens=4)) as server:
+        heard = await hear(as_backend(chat(server)), options=GenerationOptions(max_tokens=2, temperature=0.5))
+    assert (heard.text, heard.finish) == ("one two", "length")
+    assert (heard.usage.prompt_tokens, heard.usage.completion_tokens, heard.usage.cached_tokens) == (9, 2, 4)
+    assert server.requests[0].body["temperature"] == 0.5
+
+
+async def test_a_failure_is_retried_by_exactly_one_layer():
+    quick = Resilience(attempts=3, first_wait_s=0.001)
+    async with ScriptedServer() as server:
+        server.script(*[Fault("status", status=500)] * 3)
+        with pytest.raises(ServerFailedError):
+            await hear(as_backend(chat(server), resilience=quick))
+        assert len(server.requests) == 3
+        server.requests.clear()
+        server.script(*[Fault("status", status=500, headers={"retry-after-ms": "1"})] * 3)
+        with pytest.raises(ServerFailedError):
+            await hear(as_backend(chat(server, max_retries=1), resilience=quick))
+        assert len(server.requests) == 2
+
+
+async def test_a_refused_key_is_ours_and_hidden():
+    async with ScriptedServer(key="sk-another-key-0123456789") as server:
+        with pytest.raises(AuthenticationError) as caught:
+            await hear(as_backend(chat(server)))
+    assert KEY not in str(caught.value) + repr(vars(caught.value))
+
+
+async def test_a_stream_cut_off_is_noticed():
+    async with ScriptedServer("one two three") as server:
+        server.script(Fault("cut", after=2))
+        heard = Heard()
+        with pytest.raises(StreamBrokenError):
+            await hear(as_backend(chat(server)), heard=heard)
+    assert heard.text == "one two"
+
+
+async def test_leaving_early_ends_the_call_at_the_server():
+    async with ScriptedServer("one two three") as server:
+        server.script(Fault("stall", after=2))
+        async with anyio.create_task_group() as callers:
+            callers.start_soon(hear, as_backend(chat(server)))
+            await server.wait_until(lambda server: server.active_streams == 1)
+            callers.cancel_scope.cancel()
+        await server.wait_until(lambda server: server.active_streams == 0)
+
+
+async def test_an_error_of_an_unknown_kind_is_still_ours():
+    model = GenericFakeChatModel(messages=iter([]))
+    with pytest.raises(BackendError, match="langchain:GenericFakeChatModel"):
+        await hear(as_backend(model))
