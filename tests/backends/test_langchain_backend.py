@@ -37,6 +37,14 @@ async def test_chat_openai_streams_usage_and_finish_reason():
     assert server.requests[0].body["temperature"] == 0.5
 
 
+async def test_a_refused_parameter_is_left_out_and_remembered():
+    async with ScriptedServer(rejects=("top_p",)) as server:
+        backend = as_backend(chat(server))
+        for _ in range(2):
+            assert (await hear(backend, options=GenerationOptions(top_p=0.5))).text == "OK."
+    assert ["top_p" in request.body for request in server.requests] == [True, False, False]
+
+
 async def test_a_failure_is_retried_by_exactly_one_layer():
     quick = Resilience(attempts=3, first_wait_s=0.001)
     async with ScriptedServer() as server:

@@ -6,6 +6,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from stretto.backends.base import Backend
 from stretto.backends.registry import as_backend, default_model, open_backend
+from stretto.backends.resilient import Resilience
 from stretto.errors import SettingsError, UnknownModelError
 from stretto.testing import ScriptedBackend
 
@@ -40,6 +41,12 @@ def test_an_unknown_model_is_named_with_what_would_be_known(name, hint):
 def test_a_base_url_that_is_no_address_is_refused():
     with pytest.raises(SettingsError, match="http://"):
         open_backend("openai:llama", base_url="localhost:8000")
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"max_in_flight": 5000}, {"hedge_share": 2}, {"stall_s": -1}])
+def test_a_policy_that_cannot_work_is_refused_by_name(wrong):
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        Resilience(**wrong)
 
 
 def test_a_local_model_takes_no_key():
