@@ -36,7 +36,7 @@ _KEY_LIKE = re.compile(
 )
 _KEPT_HEADERS = re.compile(r"(x-|anthropic-)?ratelimit-|retry-after|(x-)?request-id$|x-should-retry$")
 _OVERFLOW = re.compile(
-    r"context.{0,10}(length|window|size)|prompt is too long|too many (input )?tokens|maximum.{0,20}tokens",
+    r"context.{0,10}(length|window|size)|prompt is too long|too many (input )?tokens|input.{0,30}too long",
     re.IGNORECASE,
 )
 _STATUS_OF_TYPE = {

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     import httpx2
 
-MAX_CONNECTIONS = 128
+MAX_CONNECTIONS = 512
 """Connections of one client; the limit of calls under way must stay below it."""
 
 _CONNECT_S = 10.0

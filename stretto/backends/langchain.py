@@ -14,12 +14,13 @@ from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.failures import charge, translate
 from stretto.backends.known_models import capabilities_of, estimate_tokens
-from stretto.errors import BackendError, StreamBrokenError
+from stretto.backends.known_parameters import ParameterMemory
+from stretto.errors import BackendError, RequestRejectedError, StreamBrokenError
 from stretto.request import GenerationOptions
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import AIMessageChunk, BaseMessage
 
 _CLOSING_S = 5.0
 _PROVIDERS = {"openai-chat": "openai", "azure-openai-chat": "openai", "anthropic-chat": "anthropic"}
@@ -47,6 +48,7 @@ class LangChainBackend:
         self._name = f"langchain:{called}"
         self._provider = _PROVIDERS.get(model._llm_type)
         known = capabilities_of(self._provider or "", str(called))
+        self._memory = ParameterMemory(str(called))
         # LangChain has no common way to ask for an effort or a schema while streaming.
         self._capabilities = replace(known, json_schema=False, reasoning=False, logprobs=False)
 
@@ -86,16 +88,15 @@ class LangChainBackend:
         """Do nothing: the model belongs to the caller."""
 
     async def _chunks(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
-        usage, finish, failure, started = Usage(calls=1), None, None, False
-        pieces: Any = self.model.astream(_messages(prompt), **self._arguments(options))
+        pieces, usage = await self._open(prompt, options)
+        finish, failure = None, None
         try:
             async for piece in pieces:
-                started = True
                 usage += _usage(piece.usage_metadata)
                 finish = _finish(piece.response_metadata) or finish
                 yield Chunk(text=_text(piece.content))
         except Exception as error:  # noqa: BLE001 - whatever the model raises becomes one of ours
-            failure = self._failure(error, started)
+            failure = self._failure(error, started=True)
         finally:
             await pieces.aclose()
         if failure is None and finish is None and self._provider:
@@ -108,7 +109,24 @@ class LangChainBackend:
             raise failure
         yield Chunk(usage=usage, finish_reason=finish or "stop")  # type: ignore[arg-type]  # the table holds only these
 
-    def _failure(self, error: Exception, started: bool) -> BackendError:
+    async def _open(self, prompt: Prompt, options: GenerationOptions) -> tuple[_Pieces, Usage]:
+        """Begin a stream and read its first piece, without the parameters that the model refuses."""
+        calls = 0
+        while True:
+            arguments = self._memory.fit(self._arguments(options))
+            pieces: Any = self.model.astream(_messages(prompt), **arguments)
+            calls += 1
+            try:
+                return _Pieces(await anext(pieces), pieces), Usage(calls=calls)
+            except StopAsyncIteration:
+                failure: BackendError = StreamBrokenError(f"{self.name} sent nothing. Ask again.", backend=self.name)
+            except Exception as error:  # noqa: BLE001 - whatever the model raises becomes one of ours
+                failure = self._failure(error, started=False)
+            if not (isinstance(failure, RequestRejectedError) and self._memory.learn(failure, arguments)):
+                charge(failure, Usage(calls=calls))
+                raise failure
+
+    def _failure(self, error: Exception, *, started: bool) -> BackendError:
         secrets = [value.get_secret_value() for value in vars(self.model).values() if isinstance(value, SecretStr)]
         return translate(error, self.name, *secrets, started=started)
 
@@ -122,6 +140,24 @@ class LangChainBackend:
             "stream_usage": True if hasattr(self.model, "stream_usage") else None,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+
+class _Pieces:
+    """The first piece of a model's stream, then the others."""
+
+    def __init__(self, first: AIMessageChunk, rest: AsyncGenerator[AIMessageChunk, None]) -> None:
+        self._first: AIMessageChunk | None = first
+        self._rest = rest
+
+    def __aiter__(self) -> _Pieces:
+        return self
+
+    async def __anext__(self) -> AIMessageChunk:
+        first, self._first = self._first, None
+        return first if first is not None else await anext(self._rest)
+
+    async def aclose(self) -> None:
+        await self._rest.aclose()
 
 
 def _messages(prompt: Prompt) -> list[BaseMessage]:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import anyio
 
 from stretto.backends.base import Backend, Chunk, Prompt
 from stretto.backends.breaker import Breaker
 from stretto.backends.hedge import Hedge
+from stretto.backends.http_clients import MAX_CONNECTIONS
 from stretto.backends.pace import Pace
 from stretto.backends.retry import Retry
 from stretto.backends.stall import StallGuard
 from stretto.backends.wrapper import Wrapper
-from stretto.errors import DeadlineExceededError
+from stretto.errors import DeadlineExceededError, SettingsError
 from stretto.request import GenerationOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resilience:
-    """How much trouble to put up with. Times in seconds.
+    """How much trouble to put up with. Times in seconds. Raises `SettingsError`.
 
     Attributes:
         attempts: calls for one generation at most, the first included; 1: no retries.
@@ -48,6 +50,19 @@ class Resilience:
     hedge_share: float = 0.05
     breaker_faults: int = 5
     breaker_rest_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "attempts": (1, 20),
+            "max_in_flight": (1, MAX_CONNECTIONS),
+            "hedge_share": (0, 1),
+            "breaker_faults": (1, math.inf),
+        }
+        for item in fields(self):
+            value = getattr(self, item.name)
+            lowest, highest = bounds.get(item.name, (0, math.inf))
+            if value is not None and not lowest <= value <= highest:
+                raise SettingsError(f"{item.name}={value} cannot be used: it must be from {lowest} to {highest}.")
 
 
 def resilient(backend: Backend, policy: Resilience | None = None) -> Backend:
