@@ -2,8 +2,9 @@
 
 from stretto.strategies.base import Strategy
 from stretto.strategies.direct import Direct
+from stretto.strategies.items import Items
 from stretto.strategies.skeleton import Skeleton
 
-STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (Direct(), Skeleton())}
+STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (Direct(), Skeleton(), Items())}
 
 __all__ = ["STRATEGIES", "Strategy"]

@@ -43,10 +43,9 @@ def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
 
 
 def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
-    """A template filled for this request, with the turns before it where they belong."""
-    filled = runner.template(template).messages(
-        question=request.question, system=request.system, documents=documents_text(request.documents), **values
-    )
+    """A template filled for this request, with the turns before it where they belong; ``values`` go before its own."""
+    own = {"question": request.question, "system": request.system, "documents": documents_text(request.documents)}
+    filled = runner.template(template).messages(**(own | values))
     return (
         *(message for message in filled if message.role == "system"),
         *request.history,

@@ -1,0 +1,121 @@
+"""Reads what was written for one entry or for several; no result depends on how the text was cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_LEAD = re.compile(r"[\s*_\"“„«']*")
+_BEHIND = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|\s[-–—]\s|\n)[*_]{0,3}\s*")
+_NUMBER = re.compile(r"^\s*(?:[*_]{1,2})?\(?(?P<number>\d{1,4})(?:[.):\]]|\s[-–—])(?:[*_]{1,2})?(?:\s+|$)(?P<text>.*)$")
+_BULLET = re.compile(r"^\s*[-*•–]\s+")
+_FENCE = re.compile(r"^\s*```\w*\s*$")
+
+
+class Held:
+    """Shows nothing: the entry is put together when its branch has ended."""
+
+    def feed(self, text: str) -> str:  # noqa: ARG002 - a filter is given its text
+        """Nothing can be shown yet."""
+        return ""
+
+    def finish(self) -> str:
+        """Nothing was held back that the ending does not give."""
+        return ""
+
+
+class EntryText:
+    """Takes a repeated name ("cat: cats") off the head of an entry and keeps further lines inside it.
+
+    Text is held until it is longer than a repeated name can be; white space at the end is dropped.
+    """
+
+    def __init__(self, names: Sequence[str], indent: str) -> None:
+        self._names = [name for name in dict.fromkeys(names) if name]
+        self._room = max((2 * len(name) + 24 for name in self._names), default=0)
+        self._indent = indent
+        self._head: str | None = ""
+        self._space = ""
+
+    def feed(self, text: str) -> str:
+        """Take new text, give back what can be shown already."""
+        if self._head is None:
+            return self._flow(text)
+        self._head = (self._head + text).lstrip()
+        if len(self._head) <= self._room or not self._head:
+            return ""
+        head, self._head = self._head, None
+        return self._flow(self._without_name(head[: self._room]) + head[self._room :])
+
+    def finish(self) -> str:
+        """Give back what was held."""
+        if self._head is None:
+            return ""
+        head, self._head = self._head, None
+        return self._flow(self._without_name(head))
+
+    def _without_name(self, head: str) -> str:
+        for name in self._names:
+            at = _LEAD.match(head)
+            start = at.end() if at else 0
+            if head[start : start + len(name)].casefold() != name.casefold():
+                continue
+            behind = _BEHIND.match(head, start + len(name))
+            if behind and head[behind.end() :].strip():
+                return head[behind.end() :]
+        return head
+
+    def _flow(self, text: str) -> str:
+        text = self._space + text
+        shown = text.rstrip()
+        self._space = text[len(shown) :]
+        return re.sub(r"\n(?=[^\n])", "\n" + self._indent, shown)
+
+
+@dataclass
+class Entries:
+    """Takes a numbered list apart while it is being written; an entry is known once the next one begins.
+
+    ``most``: how many were asked for; ``confused``: numbers came out of turn, so entries may be parts
+    of entries. Text before the first number is dropped. Where nothing is
+    numbered, a single entry is the whole text, and several are the lines.
+    """
+
+    most: int
+    confused: bool = False
+    _line: str = ""
+    _entry: list[str] | None = None
+    _next: int = 1
+    _plain: list[str] = field(default_factory=list)
+
+    def feed(self, text: str) -> list[str]:
+        """Take new text; return the entries completed by it."""
+        *lines, self._line = (self._line + text).split("\n")
+        return [entry for line in lines if (entry := self._take(line)) is not None]
+
+    def finish(self) -> list[str]:
+        """The text has ended: return the entries that only its end completes."""
+        last = self._take(self._line)
+        self._line = ""
+        found = [] if last is None else [last]
+        if self._entry is not None:
+            found.append("\n".join(self._entry).strip())
+            self._entry = None
+        elif self._next == 1:
+            lines = [line for line in self._plain if line.strip() and not _FENCE.match(line)]
+            found = ["\n".join(lines).strip()] if self.most == 1 else [_BULLET.sub("", line).strip() for line in lines]
+        return [entry for entry in found if entry]
+
+    def _take(self, line: str) -> str | None:
+        found = _NUMBER.match(line)
+        if found and int(found["number"]) == self._next and self._next <= self.most:
+            before, self._entry = self._entry, [found["text"]]
+            self._next += 1
+            return "\n".join(before).strip() or None if before is not None else None
+        self.confused = self.confused or found is not None
+        if self._entry is not None:
+            self._entry.append("" if _FENCE.match(line) else line.strip())
+        else:
+            self._plain.append(line)
+        return None

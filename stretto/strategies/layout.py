@@ -1,0 +1,224 @@
+"""The form of an answer made of entries: JSON, table, numbers, bullets, "item: result", sections, plain lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stretto.answer import Branch
+from stretto.strategies.entries import EntryText, Held
+from stretto.strategies.merge import Filter
+from stretto.strategies.splitting import Split
+
+LayoutName = Literal["json_array", "json_object", "table", "numbered", "bulleted", "commas", "lines", "sections"]
+
+LONGEST_NAME = 60  # characters; a longer item is not repeated before its result
+_FLAGS = re.IGNORECASE
+_JSON = re.compile(r"\bjson\b", _FLAGS)
+_OBJECT = re.compile(r"\b(?:json[- ])?(?:object|dict(?:ionary)?|mapping|map|keyed|keys?)\b", _FLAGS)
+_ARRAY = re.compile(r"\b(?:array|list|liste|lista|tableau)\b", _FLAGS)
+_CUES: tuple[tuple[LayoutName, str], ...] = (
+    (
+        "table",
+        r"\b(?:(?:as|in|into|make|create|output\b.{0,30}) an? (?:markdown )?table|markdown table|tabell?e\b|tableau"
+        r"|tabla|tabella|tabela)\b|表格|表で",
+    ),
+    (
+        "commas",
+        r"\b(?:comma[- ]separated|separated by commas?|kommagetrennt|séparées? par des virgules"
+        r"|separad[oa]s por comas)\b",
+    ),
+    (
+        "numbered",
+        r"\b(?:numbered|number (?:them|each|the)|nummeriert\w*|numérot\w+|numerad[oa]s?|numerat[oaie]|genummerd\w*)\b",
+    ),
+    (
+        "bulleted",
+        r"\b(?:bullets?|bulleted|bullet[- ]points?|stichpunkt\w*|viñetas|puces|aufzählung\w*)\b",
+    ),
+)
+_LONG = re.compile(
+    r"\b(?:paragraphs?|profile|descriptions?|in detail|detailed|essay|article|short text|absatz|absätze|paragraphes?"
+    r"|párrafos?|paragraf[oi]|alinea'?s?|(?:[3-9]\d|\d{3,4})(?:[- ]| to \d+ )words?"
+    r"|(?:four|five|six|4|5|6|3-4|4-5|several) sentences)\b",
+    _FLAGS,
+)
+_COLUMNS = re.compile(
+    r"\bcolumns?\b(?: (?:for|are|named|called|with|headed))?:?\s+([^.\n:;]{3,120})"
+    r"|\bwith ([^.\n:;]{3,120}?) as (?:the )?columns",
+    _FLAGS,
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How entries are put together. ``titles``: what an entry is called, where it has a name of its own."""
+
+    name: LayoutName
+    titles: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @property
+    def instruction(self) -> str:
+        """What the writer of an entry is told about the form."""
+        if self.name in ("json_array", "json_object"):
+            return "Several fields are one JSON object; a single value stands bare, without brackets."
+        if self.name == "table" and self.columns:
+            return f"Write one line with the cells {', '.join(self.columns)}, in this order, separated by |."
+        if self.name in ("table", "commas"):
+            return "Write it on one line."
+        return ""
+
+    @property
+    def live(self) -> bool:
+        """Whether an entry can be shown while it is being written."""
+        return self.name in ("numbered", "bulleted", "lines", "sections")
+
+    @property
+    def indent(self) -> str:
+        """What a new line inside an entry starts with, so that it stays inside its list item."""
+        return {"numbered": "   ", "bulleted": "  ", "lines": "  "}.get(self.name, "")
+
+    @property
+    def closing(self) -> str:
+        """What stands behind the last entry."""
+        return {"json_array": "\n]", "json_object": "\n}"}.get(self.name, "")
+
+    def before(self, number: int, index: int | None = None) -> str:
+        """What stands before entry ``number`` (from 1); ``index`` is its place among the items."""
+        title = self._title(index)
+        named = f"{title}: " if title else ""
+        match self.name:
+            case "json_array":
+                return "[\n  " if number == 1 else ",\n  "
+            case "json_object":
+                return ("{\n  " if number == 1 else ",\n  ") + json.dumps(self._item(index), ensure_ascii=False) + ": "
+            case "table":
+                return self._header() if number == 1 else "\n"
+            case "commas":
+                return "" if number == 1 else ", "
+            case "sections":
+                return ("" if number == 1 else "\n\n") + f"**{title}**\n\n"
+        gap = "" if number == 1 else "\n"
+        marks = {"numbered": f"{number}. ", "bulleted": "- "}
+        return gap + marks.get(self.name, "") + named
+
+    def filter_(self, index: int | None = None) -> Filter:
+        """What the text of an entry passes through; the forms that are not live hold it for `ending`."""
+        if not self.live:
+            return Held()
+        return EntryText((self._item(index), self._title(index)), self.indent)
+
+    def ending(self, branch: Branch, index: int | None = None) -> str:
+        """What stands behind the text of an entry, once it is known how it ended; the whole entry where it was held."""
+        failed = branch.status == "failed"
+        if self.name in ("json_array", "json_object"):
+            return "null" if failed else self._value(branch.text, index)
+        if failed and (not branch.text.strip() or not self.live):
+            own = self._title(index) and self.name in ("numbered", "bulleted", "lines", "sections")
+            name = "" if own else f"{branch.title}: "
+            return self._cell(f"[{name}could not be written: {branch.error}]", index)
+        if failed:
+            return f" […broken off: {branch.error}]"
+        return "" if self.live else self._cell(branch.text, index)
+
+    def entry(self, text: str, index: int | None = None) -> str:
+        """A whole entry whose text is known already, without what stands before it."""
+        if self.live:
+            filter_ = self.filter_(index)
+            return filter_.feed(text) + filter_.finish()
+        return self.ending(Branch(id="", kind="item", text=text), index)
+
+    def _title(self, index: int | None) -> str:
+        return self.titles[index] if index is not None and self.titles else ""
+
+    def _item(self, index: int | None) -> str:
+        return self.items[index] if index is not None and self.items else ""
+
+    def _bare(self, text: str, index: int | None) -> str:
+        """A text without a repetition of the name before it."""
+        filter_ = EntryText((self._item(index), self._title(index)), "")
+        return filter_.feed(text) + filter_.finish()
+
+    def _cell(self, text: str, index: int | None) -> str:
+        """A text on one line; in a table, the row it makes."""
+        if self.name not in ("commas", "table"):
+            return text
+        line = " ".join(self._bare(text.strip().strip("|"), index).split())
+        if self.name == "commas":
+            return line.rstrip(".,;")
+        name = self._title(index) or self._item(index)
+        if not self.columns:
+            return _row([name, line] if name else [line])
+        rows = [row for row in text.strip().split("\n") if row.strip() and not re.fullmatch(r"[\s|:-]+", row)]
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", rows[-1].strip().strip("|"))] if rows else []
+        if len(cells) == len(self.columns) - 1 and name:
+            cells.insert(0, name)
+        if len(cells) != len(self.columns):
+            cells = ([name, line] if name and len(self.columns) > 1 else [line]) + [""] * (
+                len(self.columns) - 1 - bool(name and len(self.columns) > 1)
+            )
+        return _row(cells)
+
+    def _header(self) -> str:
+        cells = self.columns or (("", "") if self.items else ("",))
+        return f"{_row(cells)}\n|{' --- |' * len(cells)}\n"
+
+    def _value(self, text: str, index: int | None) -> str:
+        """Valid JSON, whatever was written."""
+        body = re.sub(r"^```\w*\s*|\s*```$", "", text.strip())
+        try:
+            value: Any = json.loads(body, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            value = self._bare(body, index)
+        else:
+            if isinstance(value, list) and len(value) == 1:
+                value = value[0]
+            if isinstance(value, dict) and [_plain(key) for key in value] == [_plain(self._item(index))]:
+                value = next(iter(value.values()))
+        return json.dumps(value, ensure_ascii=False)
+
+
+def layout_for(split: Split) -> Layout:
+    """The form a request asks for; where it asks for none, the one in which the items were given."""
+    text = f"{split.context}\n{split.instruction}"
+    items = split.items
+    short = bool(items) and all(len(item) <= LONGEST_NAME and "\n" not in item for item in items)
+    titles = split.labels or (items if short else ())
+    if _JSON.search(text):
+        keyed = short and (bool(_OBJECT.search(text)) or not _ARRAY.search(text))
+        return Layout("json_object" if keyed else "json_array", titles, items)
+    asked = next((name for name, cue in _CUES if re.search(cue, text, _FLAGS)), None)
+    if asked == "table":
+        return Layout("table", titles, items, _columns(text))
+    if asked is not None:
+        return Layout(asked, titles if split.marks != "numbered" else (), items)
+    if not items or split.marks == "numbered" or not titles:
+        return Layout("numbered", (), items)
+    if _LONG.search(text) and not split.labels:
+        return Layout("sections", titles, items)
+    return Layout("lines", titles, items)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    found = _COLUMNS.search(text)
+    if not found:
+        return ()
+    cells = [cell.strip(" \"'“”") for cell in re.split(r",\s*(?:and\s+)?|\s+and\s+|\s*\|\s*", found[1] or found[2])]
+    return tuple(cell for cell in cells if cell) if 2 <= len(cells) <= 8 else ()
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\|", cell) for cell in cells) + " |"
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())

@@ -1,0 +1,174 @@
+"""N samples of one kind, written at the same time and yet not the same.
+
+A model that is asked N times for the same thing writes N times nearly the same. So a short plan
+comes first: one angle for each call, each call gets its own and is told those of the others. A call
+starts the moment its angle is written, so the plan costs the time of its first line. Short samples
+(names, slogans) go four to a call: an angle is as long as such a sample, and within one call a
+model does not repeat itself. Up to three samples need no plan, only their number.
+
+Then samples are compared as they come in. What repeats an earlier one, and what a failed call left
+out, is asked for once more, with all that exists as what not to write; what still repeats is left
+out, and a warning says so. Samples have no names and no order, so a replacement comes last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stretto.strategies.counting import Size
+from stretto.strategies.distinct import is_repeated
+from stretto.strategies.entries import Entries, EntryText
+from stretto.strategies.fan_out import Running
+from stretto.strategies.item_calls import Calls
+from stretto.strategies.layout import Layout
+from stretto.strategies.outline import OutlineParser
+from stretto.strategies.splitting import Split
+
+PLAN_FROM = 4  # samples
+SHARE: dict[Size, int] = {"short": 4, "medium": 2, "long": 1}  # samples a call
+ANGLE_TOKENS = 24
+FINAL = ("deadline", "budget")  # ends after which nothing can be asked again
+
+
+@dataclass
+class Samples:
+    """One run; ``cause`` says why nothing was written, if nothing was."""
+
+    calls: Calls
+    split: Split
+    layout: Layout
+    accepted: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    angles: list[str] = field(default_factory=list)
+    groups: list[tuple[Running, int]] = field(default_factory=list)
+
+    async def run(self) -> str | None:
+        """Write all samples; returns why it could not be done, before anything was shown."""
+        shares = shared(self.split.count, SHARE[self.split.size], self.calls.most)
+        if self.split.count >= PLAN_FROM and (cause := await self._plan(shares)):
+            return cause
+        while len(self.groups) < len(shares):
+            self._start(shares, self.angles[len(self.groups)] if len(self.groups) < len(self.angles) else "")
+        for running, share in self.groups:
+            await self._collect(running, share)
+        await self._ask_again()
+        if not self.accepted:
+            return "no sample came about"
+        merge = self.calls.runner.merge
+        merge.add(self.layout.closing)
+        await merge.finish()
+        return None
+
+    async def _plan(self, shares: list[int]) -> str | None:
+        """Have an angle written for each call; start calls on the way where they can join those that run."""
+        calls, runner = self.calls, self.calls.runner
+        plan = calls.start(
+            "plan", "plan", "samples_plan", room=100 + ANGLE_TOKENS * len(shares), count=str(len(shares))
+        )
+        parser = OutlineParser(most=len(shares))
+        while piece := await plan.read():
+            self._know([point.title for point in parser.feed(piece)], shares)
+        if plan.finish_reason == "refusal":
+            return "the model refused to plan it"
+        self._know([point.title for point in parser.finish()], shares)
+        if not self.angles:
+            return str(plan.exception).rstrip(".") if plan.exception else "the plan had no angles"
+        if len(self.angles) < len(shares):
+            runner.warn(
+                f"The plan had {len(self.angles)} angles for {len(shares)} calls; the others write without one."
+            )
+        return None
+
+    def _know(self, angles: list[str], shares: list[int]) -> None:
+        for angle in angles:
+            self.angles.append(angle)
+            if self.calls.runner.capabilities.joins_running_batch:
+                self._start(shares, angle)
+
+    def _start(self, shares: list[int], angle: str) -> None:
+        number = len(self.groups)
+        first = sum(shares[:number]) + 1
+        others = [other for other in self.angles if other != angle]
+        left = "Leave these angles to the other writers: " + "; ".join(others) + "." if others else ""
+        self.groups.append((self._call(first, shares[number], angle, left), shares[number]))
+
+    def _call(self, first: int, share: int, angle: str, others: str, name: str = "") -> Running:
+        total, last = self.split.count, first + share - 1
+        which = f"number {first}" if share == 1 else f"numbers {first} to {last}"
+        form = "Start with the entry itself: no number, no title, no remark."
+        if share > 1:
+            form = f"Write them as a numbered list from 1 to {share}, without titles or remarks."
+        return self.calls.start(
+            name or (f"item-{first}" if share == 1 else f"item-{first}-{last}"),
+            "item",
+            "sample",
+            title=angle or which,
+            room=self.calls.room(self.split.instruction) * share,
+            question=self.split.instruction,
+            total=str(total),
+            share=f"one, {which} of {total}" if share == 1 else f"{share}, {which} of {total}",
+            angle=f"Your angle: {angle}."
+            if angle
+            else "Do not take the one that comes to mind first."
+            if first > 1
+            else "",
+            others=others,
+            form=f"{form} {self.layout.instruction}",
+        )
+
+    async def _collect(self, running: Running, share: int) -> None:
+        """Take the samples of one call; the very first one is shown while it is being written."""
+        if share == 1 and not self.accepted and self.layout.live:
+            await self._show(running)
+        else:
+            entries = Entries(share)
+            found: list[str] = []
+            while piece := await running.read():
+                found += entries.feed(piece)
+                while found:
+                    self._take(found.pop(0))
+            last = entries.finish()
+            if running.exception is not None or (running.finish_reason == "length" and share > 1):
+                last = last[:-1]  # it broke off
+            for entry in last[:share]:
+                self._take(entry)
+        if running.exception is not None:
+            self.calls.runner.warn(f"The samples of {running.spec.title!r} are incomplete: {running.exception}")
+
+    async def _show(self, running: Running) -> None:
+        merge, filter_ = self.calls.runner.merge, EntryText((), self.layout.indent)
+        shown = ""
+        while piece := await running.read():
+            if text := filter_.feed(piece):
+                merge.add(text if shown else self.layout.before(1) + text)
+                shown += text
+        if shown:
+            self.accepted.append(running.text.strip())
+
+    def _take(self, text: str) -> None:
+        if len(self.accepted) == self.split.count:
+            return
+        if is_repeated(text, self.accepted):
+            self.repeated.append(text)
+            return
+        self.accepted.append(text)
+        self.calls.runner.merge.add(self.layout.before(len(self.accepted)) + self.layout.entry(text))
+
+    async def _ask_again(self) -> None:
+        """Ask once for what is missing, with all that exists as what not to write."""
+        missing = self.split.count - len(self.accepted)
+        if missing and not any(running.finish_reason in FINAL for running, _ in self.groups):
+            known = "\n".join(f"- {' '.join(text.split())}" for text in (*self.accepted, *self.repeated))
+            left = f"Write nothing like these, which exist already:\n{known}" if known else ""
+            running = self._call(len(self.accepted) + 1, missing, "", left, "item-again")
+            await self._collect(running, missing)
+            missing = self.split.count - len(self.accepted)
+        if missing:
+            reason = "what else was written repeats them" if self.repeated else "the others could not be written"
+            self.calls.runner.warn(f"{len(self.accepted)} of {self.split.count} samples are in the answer: {reason}.")
+
+
+def shared(count: int, share: int, most: int) -> list[int]:
+    """How many samples each call writes: about ``share``, more only where there are fewer calls than that takes."""
+    calls = max(1, min(most, -(-count // share)))
+    return [count // calls + (number < count % calls) for number in range(calls)]

@@ -1,0 +1,258 @@
+"""Takes a request apart into one operation and its items, or a number of samples; by code, without a model.
+
+After ParallelPrompt (2506.18728): a template, a shared context, and items or a count. A request is
+taken apart only if its form shows the list, its words say that the operation holds for each item,
+and nothing says that an item's result depends on the others. What is not recognised is left to a
+model's plan (`NotSplit.final` false); what is recognised as belonging together is not asked about again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stretto.strategies.counting import Count, Size, counted
+from stretto.strategies.listing import Listing, Marks, listings, marked
+from stretto.strategies.together import EACH, needs_all, refer_to_each_other
+
+FEWEST = 3  # items or samples; below that there is nothing to gain
+LONG_ITEM = 600  # characters; two items as long as this are worth two calls
+MOST_ITEMS = 1000
+READ = 2000  # characters of a request without a list that are searched for what speaks against taking it apart
+LONG_INTRODUCTION = 500  # characters; in a longer one only the sentence before the list is looked at
+
+_THESE = re.compile(
+    r"\b(?:these|those|the following|following|all of (?:the|these|them)|below|listed"
+    r"|folgende[nrs]?|diese[nrs]?|ces|suivant(?:e?s)|ci-dessous|estas|estos|siguientes|queste|questi|seguenti|estes"
+    r"|seguintes|deze|volgende|эти\w*|следующи\w*)\b"
+    r"|这些|這些|以下|下列|次の",
+    re.IGNORECASE,
+)
+_OPERATION = re.compile(
+    r"(?:^|[.!?:;,\n]\s*|\b(?:please|pls|kindly|and|then|you|to|bitte)\s+)(?:translate|define|classify|label|convert"
+    r"|correct|proofread|conjugate|spell(?: out)?|pluralize|pluralise|capitali[sz]e"
+    r"|transliterate|romani[sz]e|transcribe|paraphrase|rephrase|reword|tag|categori[sz]e|rate|score|annotate|answer"
+    r"|expand|abbreviate|negate|decline|hyphenate|punctuate|simplify"
+    r"|explain|describe|profile|sentiment|übersetz\w*|definier\w*|klassifizier\w*|konjugier\w*|korrigier\w*|erklär\w*"
+    r"|beschreib\w*|tradui\w*|définis\w*|conjugue\w*|corrige\w*|explique\w*|décri\w*"
+    r"|traduce|traduzca|defin[ea]|clasifica|conjuga|explica|traduci|definisci|classifica|coniuga|correggi|spiega"
+    r"|traduza|classifique|corrija|descreva|vertaal|definieer|vervoeg"
+    r"|перевед\w+|определи\w*|объясни\w*|исправь\w*|przetłumacz|översätt)\b|翻译|翻譯|解释|定义|翻訳|訳して|定義",
+    re.IGNORECASE,
+)
+_PROPERTY_OF = re.compile(
+    r"\b(?:give|name|state|provide|tell me|what(?:'s| is| are)|find|look up|list|write)\s+(?:me )?(?:the"
+    r"|an?) (?:\w+ ){1,4}(?:of|for)\W*$"
+    r"|\b(?:quels? sont les|donne\w* les?|cuáles son los|da los) (?:\w+ ){1,3}(?:de|des)\W*$",
+    re.IGNORECASE,
+)
+_TEXTS = re.compile(
+    r"\b(?:each|every|these|following)\b[^.:\n]{0,40}\b(?:reviews?|comments?|messages?|e-?mails?|tweets?|posts?"
+    r"|abstracts?|articles|paragraphs?|passages|texts|sentences?|quotes?|descriptions?|tickets?"
+    r"|questions?|statements?|headlines|titles|notes|letters|stories|complaints?|responses?|snippets?|poems)\b"
+    r"|\b(?:chaque|cada|ogni|jede[nrs]?|elke?) \w+",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    r"\W*(?:please )?(?:(?:for|to|of|in|give|write|label|do this for|answer for|one|two|three|\w+ \w+ (?:for|per"
+    r"|of)) )?(?:each|every|all of (?:these|them)|pour chaque|für jede\w*|para cada|per ogni|voor elke?)\b"
+    r"(?! (?:section|point|part|aspect|paragraph|answer|box|heading))"
+    r"|\W*\w+(?: \w+){0,5} (?:each|every|these|apiece)\b(?! (?:section|point|part|aspect|paragraph|answer|box"
+    r"|heading))",
+    re.IGNORECASE,
+)
+_ASPECT = re.compile(
+    r"(?:what|how|why|when|where|who|the|its|their|your|was|wie|warum|comment|pourquoi|cómo|qué|por qué|come|perché"
+    r"|hoe|waarom)\b",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|\{\{.*?\}\}|«[^»\n]*»", re.DOTALL)
+_EITHER = re.compile(r"\b(?:between|whether|or|if)\b[^.]*$", re.IGNORECASE)
+_CODE = re.compile(r"```|^\s*(?:def |class |import |SELECT |#include|function )|[;{}]\s*$", re.MULTILINE)
+_TURNS = re.compile(r"^\s*(?:user|assistant|human|ai|system|q|a|me|him|her)\s*:", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A request taken apart. Either ``items`` or ``count`` is given.
+
+    Attributes:
+        instruction: what to do with each item, or the whole request for samples.
+        context: what every call must know besides.
+        items: as written in the request, marks and quotes taken off.
+        count: number of samples; ``size`` says about how long each is.
+        marks: how the items were marked in the request.
+        labels: what stood before each item ("Review 1"), where something did.
+    """
+
+    instruction: str
+    context: str = ""
+    items: tuple[str, ...] = ()
+    count: int = 0
+    size: Size = "medium"
+    marks: Marks | None = None
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NotSplit:
+    """Why a request was not taken apart, as half a sentence. ``final``: asking a model for a plan would be wrong."""
+
+    cause: str
+    final: bool = True
+
+
+def split(question: str) -> Split | NotSplit:
+    """Take a request apart. Any text is accepted; the same text always gives the same result."""
+    text = question.replace("\r\n", "\n").replace("\r", "\n").strip()
+    if _CODE.search(text):
+        return NotSplit("it contains code")
+    if len(_TURNS.findall(text)) > 1:
+        return NotSplit("it contains a conversation")
+    taken = _by_list(text)
+    return taken if isinstance(taken, Split) or taken.final else _by_count(text, taken)
+
+
+def _by_list(text: str) -> Split | NotSplit:
+    refusal = NotSplit("its form shows neither items nor a number of samples", final=False)
+    for listing in listings(text):
+        objection = next(_objections(listing), None)
+        if objection is None:
+            instruction, context = _instruction(listing)
+            return Split(instruction, context, listing.items, marks=listing.marks, labels=listing.labels)
+        if objection.final and listing.marks not in ("separated", "quoted"):
+            return objection  # a plain list that must not be taken apart: no weaker reading of it may be
+        refusal = refusal if refusal.final else objection
+    return refusal
+
+
+def _by_count(text: str, refusal: NotSplit) -> Split | NotSplit:
+    count = counted(text)
+    if isinstance(count, str):
+        return NotSplit(count)
+    if isinstance(count, Count):
+        if count.number >= FEWEST:
+            return Split(text, count=count.number, size=count.size)
+        return NotSplit(f"{count.number} samples are too few to write them in parallel")
+    together = needs_all(text[:READ], "")
+    return NotSplit(together) if together else refusal
+
+
+def _objections(listing: Listing) -> Iterator[NotSplit]:
+    """What speaks against taking a request apart along a list, the plainest first."""
+    around = f"{listing.before}\n\n{listing.after}".strip()
+    number = len(listing.items)
+    if not _tells(listing):
+        yield NotSplit("nothing says that the same is to be done with each item", final=False)
+    if marked(around):
+        yield NotSplit("it contains more than one list", final=False)
+    if cause := needs_all(around, _sentence(listing.before)) or refer_to_each_other(around, listing.items):
+        yield NotSplit(cause)
+    if not _carries(listing, around):
+        yield NotSplit("the list may be one text, or no list of items", final=False)
+    if number < FEWEST and min(map(len, listing.items)) < LONG_ITEM:
+        yield NotSplit(f"{number} items are too few to write them in parallel", final=listing.marks != "separated")
+    if number > MOST_ITEMS:
+        yield NotSplit(f"{number} items are more than {MOST_ITEMS}")
+    if len(set(listing.items)) < number:
+        yield NotSplit("items stand in it more than once")
+    if not _instruction(listing)[0]:
+        yield NotSplit("it is a list without a task")
+
+
+def _tells(listing: Listing) -> bool:
+    """Whether the words next to the list say that something is to be done with each item."""
+    introduction = _paragraph(listing.before)
+    if listing.marks in ("separated", "quoted") or len(introduction) > LONG_INTRODUCTION:
+        introduction = _sentence(listing.before)
+    if _distributes(introduction) or _PROPERTY_OF.search(introduction):
+        return True
+    if any(_distributes(part) for part in _parts(listing.before)[:-1]) and listing.marks not in (
+        "separated",
+        "quoted",
+        "lines",
+    ):
+        return True  # the task, then a line that only names the list
+    if len(listing.before) > LONG_INTRODUCTION and listing.after:
+        return False
+    return bool(
+        _AFTER.match(listing.after)
+        or _OPERATION.match(listing.after)
+        or (not listing.before and EACH.search(listing.after))
+    )
+
+
+def _distributes(text: str) -> bool:
+    text = _QUOTED.sub(" ", text)
+    return bool(EACH.search(text) or _THESE.search(text) or _OPERATION.search(text))
+
+
+def _carries(listing: Listing, around: str) -> bool:
+    """Whether form and words together are enough: the weaker the form, the plainer the words must be."""
+    each = EACH.search(around) is not None
+    plain = each or _THESE.search(around) is not None
+    match listing.marks:
+        case "numbered" | "labelled" | "json" | "bulleted":
+            enough = True
+        case "lettered":  # a question with its choices looks the same
+            enough = each or (_OPERATION.match(around) is not None and not listing.before.endswith("?"))
+        case "quoted":
+            enough = each or not _EITHER.search(listing.before)
+        case "paragraphs":
+            enough = _TEXTS.search(listing.before) is not None
+        case "lines":
+            enough = plain or max(len(item.split()) for item in listing.items) <= 3
+        case "separated":
+            aspects = not each and sum(_ASPECT.match(item) is not None for item in listing.items) > 1
+            puzzle = "?" in listing.after and not _OPERATION.search(around)
+            led = (
+                listing.before.endswith((":", "：", "-", "–", "—"))
+                or _THESE.search(_sentence(listing.before)) is not None
+            )
+            enough = led and not aspects and not puzzle
+    return enough
+
+
+def _instruction(listing: Listing) -> tuple[str, str]:
+    """The paragraphs that say what to do, and the rest as context."""
+    before, after = _parts(listing.before), _parts(listing.after)
+    told = [part for part in before if _does(part)][-1:] + [part for part in after if _does(part)]
+    if not told or (before and before[-1] in told):
+        told = [*(told or before[-1:]), *(part for part in after if part not in told)]
+    context = "\n\n".join(part for part in (*before, *after) if part not in told)
+    instruction = ""
+    for part in map(_plain, told):
+        link = (
+            ""
+            if not instruction
+            else " "
+            if instruction[-1] in ".!?。"
+            else ", "
+            if part[:1].islower() or part[:1].isdigit()
+            else ". "
+        )
+        instruction += link + part
+    return instruction, context
+
+
+def _does(part: str) -> bool:
+    here = re.match(r"\W*(?:these|here|those|below|following) (?:are|is)\b", part, re.IGNORECASE)
+    return bool(_distributes(part) or _PROPERTY_OF.search(part)) and not here
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
+
+
+def _paragraph(text: str) -> str:
+    return (_parts(text) or [""])[-1]
+
+
+def _sentence(text: str) -> str:
+    return re.split(r"(?<=[.!?])\s+|\n+", text)[-1] if text else ""
+
+
+def _plain(part: str) -> str:
+    """An instruction without the colon or the dash that led to its list."""
+    return re.sub(r"[\s:：–—-]+$", "", part).strip(" \t\n,;")
