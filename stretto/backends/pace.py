@@ -16,6 +16,7 @@ import anyio
 
 from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
 from stretto.backends.known_models import estimate_tokens
+from stretto.backends.waiting import why_not_wait
 from stretto.backends.wrapper import Wrapper
 from stretto.errors import BackendError, RateLimitedError
 from stretto.request import GenerationOptions
@@ -32,15 +33,18 @@ class Pace(Wrapper):
     """Bounds the calls under way and keeps within the rate limits that the server reports.
 
     A call that the limits do not admit waits until enough has been refilled, calls on their way
-    included; if that would pass the deadline of the calling task, `RateLimitedError` says so at once.
+    included; if that would pass the deadline of the calling task, or be longer than
+    ``longest_pause_s``, `RateLimitedError` says so at once.
 
     Args:
         backend: what to call.
         max_in_flight: calls under way at a time; less than the connections of the client.
+        longest_pause_s: the longest wait for the limits, in seconds.
     """
 
-    def __init__(self, backend: Backend, *, max_in_flight: int = 32) -> None:
+    def __init__(self, backend: Backend, *, max_in_flight: int = 32, longest_pause_s: float = 120.0) -> None:
         super().__init__(backend)
+        self._longest_pause_s = longest_pause_s
         self._max = max_in_flight
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
         self._limits = RateLimits()
@@ -74,9 +78,9 @@ class Pace(Wrapper):
 
     async def _admit(self, cost: Mapping[str, int]) -> Call:
         while (wait_s := self._limits.wait_s(cost)) > 0:
-            if anyio.current_time() + wait_s > anyio.current_effective_deadline():
+            if why := why_not_wait(wait_s, self._longest_pause_s):
                 raise RateLimitedError(
-                    f"{self.name} has used up its rate limit for {wait_s:.1f} s, which passes the deadline. "
+                    f"{self.name} has used up its rate limit, and {why}. "
                     "Send less at once, allow more time, or raise the limit.",
                     backend=self.name,
                     transient=False,

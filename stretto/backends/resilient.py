@@ -28,7 +28,8 @@ class Resilience:
     Attributes:
         attempts: calls for one generation at most, the first included; 1: no retries.
         first_wait_s: upper bound of the first wait between attempts; doubled each time.
-        longest_wait_s: upper bound of these waits; what a server asks for may be longer.
+        longest_wait_s: upper bound of these waits.
+        longest_pause_s: upper bound of waits that a server or its rate limits ask for.
         first_text_s: the longest silence before the first text.
         stall_s: the longest silence after it.
         max_in_flight: calls under way at a time.
@@ -42,6 +43,7 @@ class Resilience:
     attempts: int = 4
     first_wait_s: float = 0.5
     longest_wait_s: float = 8.0
+    longest_pause_s: float = 120.0
     first_text_s: float = 120.0
     stall_s: float = 30.0
     max_in_flight: int = 32
@@ -75,7 +77,7 @@ def resilient(backend: Backend, policy: Resilience | None = None) -> Backend:
     policy = policy or Resilience()
     layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, gap_s=policy.stall_s)
     layers = Breaker(layers, faults=policy.breaker_faults, rest_s=policy.breaker_rest_s)
-    layers = Pace(layers, max_in_flight=policy.max_in_flight)
+    layers = Pace(layers, max_in_flight=policy.max_in_flight, longest_pause_s=policy.longest_pause_s)
     if policy.hedge:
         layers = Hedge(layers, after_s=policy.hedge_after_s, share=policy.hedge_share)
     if policy.attempts > 1:
@@ -84,6 +86,7 @@ def resilient(backend: Backend, policy: Resilience | None = None) -> Backend:
             attempts=policy.attempts,
             first_wait_s=policy.first_wait_s,
             longest_wait_s=policy.longest_wait_s,
+            longest_pause_s=policy.longest_pause_s,
         )
     return Deadline(layers)
 

@@ -12,6 +12,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Chunk, Prompt
 from stretto.backends.failures import charge, usage_of
+from stretto.backends.waiting import why_not_wait
 from stretto.backends.wrapper import Replay, Wrapper, open_to_first_text
 from stretto.errors import BackendError
 from stretto.request import GenerationOptions
@@ -24,21 +25,29 @@ class Retry(Wrapper):
 
     After the first text a repetition would contradict what was read, so the error goes up to who
     can go on in another way. Waits are exponential with full jitter (Brooker, "Exponential Backoff
-    and Jitter"), or as long as the server asks (``retry_after_s``) where that is longer. A wait
-    beyond the deadline of the calling task is not begun: the error is raised at once and says so.
+    and Jitter"), on top of what the server asks for (``retry_after_s``). A wait beyond the deadline of
+    the calling task, or beyond ``longest_pause_s``, is not begun: the error is raised at once and says so.
 
     Args:
         backend: what to call.
         attempts: calls at most, the first one included.
         first_wait_s: upper bound of the first wait; doubled with each attempt.
         longest_wait_s: upper bound of all waits that the server did not ask for.
+        longest_pause_s: upper bound of those that it did.
     """
 
     def __init__(
-        self, backend: Backend, *, attempts: int = 4, first_wait_s: float = 0.5, longest_wait_s: float = 8.0
+        self,
+        backend: Backend,
+        *,
+        attempts: int = 4,
+        first_wait_s: float = 0.5,
+        longest_wait_s: float = 8.0,
+        longest_pause_s: float = 120.0,
     ) -> None:
         super().__init__(backend)
         self._attempts = stop_after_attempt(attempts)
+        self._longest_pause_s = longest_pause_s
         self._jitter = wait_random_exponential(multiplier=first_wait_s, max=longest_wait_s)
 
     @asynccontextmanager
@@ -81,13 +90,13 @@ class Retry(Wrapper):
         if self._attempts(state):
             error.args = (f"{error} Tried {state.attempt_number} times.",) if state.attempt_number > 1 else error.args
             return True
-        if anyio.current_time() + state.upcoming_sleep > anyio.current_effective_deadline():
-            error.args = (f"{error} Not tried again: the wait of {state.upcoming_sleep:.1f} s passes the deadline.",)
+        if why := why_not_wait(state.upcoming_sleep, self._longest_pause_s):
+            error.args = (f"{error} Not tried again: {why}.",)
             return True
         return False
 
     def _wait_s(self, state: RetryCallState) -> float:
-        return max(self._jitter(state), getattr(_error_of(state), "retry_after_s", None) or 0.0)
+        return self._jitter(state) + (getattr(_error_of(state), "retry_after_s", None) or 0.0)
 
 
 def _error_of(state: RetryCallState) -> BaseException:

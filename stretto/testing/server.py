@@ -251,7 +251,11 @@ class ScriptedServer:
 
     def _reply(self, received: ReceivedRequest) -> HttpReply:
         if callable(self._replies):
-            found = self._replies(received)
+            try:
+                found = self._replies(received)
+            except Exception as error:  # noqa: BLE001 - the mistake is in the script: the client shall read it
+                fault = Fault("status", message=f"The script failed: {error!r}")
+                return HttpReply("", fault=fault)
         elif isinstance(self._replies, (str, HttpReply)):
             found = self._replies
         else:

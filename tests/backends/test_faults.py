@@ -92,6 +92,15 @@ async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(model):
         assert len(server.requests) == 1
 
 
+async def test_a_retry_after_that_nobody_would_sit_through_is_not_waited_for(model):
+    async with talk(model) as (backend, server):
+        server.script(Fault("status", status=429, headers={"retry-after": "3600"}))
+        error = await failing(RateLimitedError, backend)
+        assert "longer than the 120 s allowed" in str(error)
+        assert "longer than the 120 s allowed" in str(await failing(RateLimitedError, backend))
+        assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("status", [500, 503, 529])
 async def test_a_failing_server_is_tried_again(model, status):
     async with talk(model) as (backend, server):

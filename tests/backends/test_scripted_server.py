@@ -59,6 +59,15 @@ async def test_replies_follow_rules_callables_and_the_requests_bounds():
     assert answer.choices[0].message.content == "HELLO"
 
 
+async def test_a_mistake_in_the_script_reaches_the_client():
+    async with (
+        ScriptedServer(lambda request: {}["reply"]) as server,
+        openai.AsyncOpenAI(base_url=server.openai_url, api_key="k", max_retries=0) as client,
+    ):
+        with pytest.raises(openai.InternalServerError, match="KeyError"):
+            await client.chat.completions.create(model="m", messages=HELLO)
+
+
 async def test_health_and_unknown_paths():
     async with ScriptedServer() as server, httpx2.AsyncClient() as client:
         assert (await client.get(f"{server.url}/health")).json() == {"status": "ok"}
