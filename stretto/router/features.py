@@ -1,8 +1,8 @@
 """Cues of a prompt: words, word pairs, concepts and structure, as names that a person can read.
 
 All cues share one bag. ``w`` a word, ``w v`` a pair, ``^w`` a word among the first, ``|w`` a word that begins a
-clause, ``$w`` a word of the last clause, ``@c`` a concept of the lexicon, ``@c>@d`` two concepts in succession,
-``=name`` a fact about the structure. The lexicon names the same concept in several languages, so that what is
+clause, ``$w`` a word of the last clause, ``~stem`` the first letters of a word, ``@c`` a concept of the lexicon,
+``@c>@d`` two concepts in succession, ``=name`` a fact about the structure. The lexicon names the same concept in several languages, so that what is
 learned on English reaches them.
 """
 
@@ -15,6 +15,7 @@ from importlib.resources import files
 from stretto.router.reading import excerpt
 
 HEAD_WORDS = 6
+STEM = 5
 MAX_WORDS = 320
 
 _CLAUSE = re.compile(r"[.!?:;\n]+")
@@ -67,6 +68,8 @@ def _words(text: str) -> dict[str, None]:
         last = ""
         for word in words:
             bag[word] = None
+            if len(word) >= STEM:
+                bag["~" + word[:STEM]] = None
             if last:
                 bag[f"{last} {word}"] = None
             else:

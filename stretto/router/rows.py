@@ -11,6 +11,8 @@ from typing import get_args
 from stretto.route import Shape
 
 SHAPES: tuple[Shape, ...] = get_args(Shape)
+CLASSES: tuple[tuple[Shape, bool], ...] = (*((shape, False) for shape in SHAPES), ("points", True), ("items", True))
+"""What the model tells apart: a shape, and for lists whether a skeleton serves them."""
 LABELLED = "labelled.jsonl"
 AUTHORED = "authored.jsonl"
 
@@ -31,6 +33,17 @@ class Row:
     origin: str
     certainty: int = 3
     late: bool = False
+
+    @property
+    def label(self) -> int:
+        """Index of the row's class in `CLASSES`. Raises `ValueError` where a skeleton cannot serve the shape."""
+        try:
+            return CLASSES.index((self.shape, self.skeleton))
+        except ValueError:
+            raise ValueError(
+                f"A row says that a skeleton serves the shape {self.shape!r}: {self.prompt[:60]!r}. "
+                "Only points and items can be served; set skeleton to false."
+            ) from None
 
 
 def read(name: str, *, late: bool = False) -> Iterator[Row]:

@@ -1,9 +1,9 @@
 """The shape of the answer a prompt asks for, and whether a skeleton serves: a linear model over named cues.
 
-One logistic head over the seven shapes and one for the skeleton decision share a bag of cues (`features`). The
-weights are 8-bit integers; a judgement is a few dictionary look-ups and one sum over the rows that fired. The
-probabilities are calibrated on predictions made out of fold. A learned router in front of a strategy: Skeleton-of-Thought with a router
-(arXiv 2307.15337, section 5), RouteLLM (2406.18665).
+One softmax over nine classes (`rows.CLASSES`: a shape, and for lists whether a skeleton serves) reads a bag of cues
+(`features`): the two questions share what they learn. The weights are 8-bit integers; a judgement is a few dictionary
+look-ups and one sum over the rows that fired. The probabilities are calibrated on predictions made out of fold.
+A learned router in front of a strategy: Skeleton-of-Thought with a router (arXiv 2307.15337), RouteLLM (2406.18665).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from stretto.route import Shape
 from stretto.router.features import cues
-from stretto.router.rows import SHAPES
+from stretto.router.rows import CLASSES, SHAPES
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
 MINIMUM_KNOWN = 3
 
 
@@ -65,10 +65,10 @@ class ShapeModel:
         names = arrays["cues"].tobytes().decode().split("\n")
         self._index: dict[str, int] = {name: row for row, name in enumerate(names)}
         self._structural = sum(name.startswith("=") for name in names)  # they stand first
-        self._weights: NDArray[np.int8] = arrays["weights"]  # [cues, shapes + 1]
+        self._weights: NDArray[np.int8] = arrays["weights"]  # [cues, classes]
         self._squares: NDArray[np.float32] = arrays["idf"].astype("float32") ** 2  # [cues]
-        self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [shapes + 1]
-        self._bias: list[float] = arrays["bias"].astype(float).tolist()  # [shapes + 1]
+        self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [classes]
+        self._bias: list[float] = arrays["bias"].astype(float).tolist()  # [classes]
         self._temperature = float(arrays["temperature"])
         self._slope, self._offset = arrays["platt"].astype(float).tolist()
         self.thresholds: dict[str, float] = dict(
@@ -95,16 +95,29 @@ class ShapeModel:
             sums, norm = [0] * len(self._bias), 1.0
         scores = [total * scale / norm + bias for total, scale, bias in zip(sums, self._scale, self._bias, strict=True)]
         known = sum(row >= self._structural for row in fired)
-        shapes = _softmax([score / self._temperature for score in scores[:-1]])
-        skeleton = _sigmoid(self._slope * scores[-1] + self._offset)
-        return Judgement(dict(zip(SHAPES, shapes, strict=True)), skeleton, known)
+        classes = _softmax([score / self._temperature for score in scores])
+        shapes: dict[Shape, float] = dict(
+            zip(SHAPES, classes, strict=False)
+        )  # the classes without a skeleton stand first
+        served = 0.0
+        for (shape, skeleton), probability in zip(CLASSES[len(SHAPES) :], classes[len(SHAPES) :], strict=True):
+            shapes[shape] += probability
+            served += probability if skeleton else 0.0
+        return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), known)
 
     def explain(self, prompt: str, count: int = 8) -> list[tuple[str, float]]:
-        """The cues that moved the skeleton decision most, with their share of its log-odds, strongest first."""
+        """Name the cues that moved the skeleton decision most, strongest first.
+
+        Beside each its share of the log-odds between points that a skeleton serves and all else.
+        """
         fired = {cue: self._index[cue] for cue in cues(prompt) if cue in self._index}
         norm = math.sqrt(float(self._squares[list(fired.values())].sum())) if fired else 1.0
-        unit = self._slope * self._scale[-1] / norm
-        shares = [(cue, float(self._weights[row, -1]) * unit) for cue, row in fired.items()]
+        points = CLASSES.index(("points", True))
+        shares = []
+        for cue, row in fired.items():
+            weights = [float(weight) * scale for weight, scale in zip(self._weights[row], self._scale, strict=True)]
+            others = (sum(weights) - weights[points]) / (len(weights) - 1)
+            shares.append((cue, (weights[points] - others) / norm))
         return sorted(shares, key=lambda share: -abs(share[1]))[:count]
 
 
@@ -117,3 +130,8 @@ def _softmax(scores: list[float]) -> list[float]:
 
 def _sigmoid(score: float) -> float:
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))
+
+
+def _logit(probability: float) -> float:
+    bounded = min(max(probability, 1e-9), 1 - 1e-9)
+    return math.log(bounded / (1 - bounded))
