@@ -13,6 +13,7 @@ import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
 from stretto.local_engine.forward import Forward, TransformersForward, disagreement
+from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.source import Source
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
@@ -82,18 +83,7 @@ def prepare(name: str, model: Any, tokenizer: Any) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine. Raises `BackendError` if it cannot run it."""
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
-    try:
-        forward = TransformersForward(model)
-        with torch.inference_mode():
-            gap = disagreement(model, forward)
-    except (ValueError, TypeError, AttributeError, RuntimeError, IndexError) as error:
-        raise BackendError(f"{name} cannot be run by the local engine: {error}.", backend=name) from error
-    if not gap < _TOLERANCE.get(model.dtype, 0.5):
-        raise BackendError(
-            f"{name} cannot be run by the local engine: with a cache and a mask {type(model).__name__} gives other "
-            f"logits than without (off by {gap:.2g} standard deviations). Choose a model of plain attention layers.",
-            backend=name,
-        )
+    forward = _forward(name, model)
     return LoadedModel(
         name=name,
         forward=forward,
@@ -105,6 +95,27 @@ def prepare(name: str, model: Any, tokenizer: Any) -> LoadedModel:
         end_ids=_end_ids(model, tokenizer),
         cache_tokens=_free_bytes(model.device) // _bytes_per_token(config, model.dtype),
         sampling=_sampling(model),
+    )
+
+
+def _forward(name: str, model: Any) -> Forward:
+    """Choose the fastest forward that agrees with the model."""
+    limit = _TOLERANCE.get(model.dtype, 0.5)
+    with torch.inference_mode():
+        # The reason for the check: a model may look like the family and differ in something its configuration hides.
+        if is_llama_like(model) and disagreement(model, lean := LlamaForward(model)) < limit:
+            return lean
+        try:
+            general = TransformersForward(model)
+            gap = disagreement(model, general)
+        except (ValueError, TypeError, AttributeError, RuntimeError, IndexError) as error:
+            raise BackendError(f"{name} cannot be run by the local engine: {error}.", backend=name) from error
+    if gap < limit:
+        return general
+    raise BackendError(
+        f"{name} cannot be run by the local engine: with a cache and a mask {type(model).__name__} gives other "
+        f"logits than without (off by {gap:.2g} standard deviations). Choose a model of plain attention layers.",
+        backend=name,
     )
 
 

@@ -14,7 +14,7 @@ from stretto.local_engine.sequence import Sequence
 
 __all__ = ["Batch", "common_prefix"]
 
-_MASK_ELEMENTS = 2**24
+_MASK_ELEMENTS = 2**22
 
 
 class Batch:

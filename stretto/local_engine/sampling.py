@@ -12,14 +12,14 @@ from stretto.local_engine.generation import Generation
 
 __all__ = ["Sampler", "distribution"]
 
+_CANDIDATES = 256
 
-def distribution(
-    logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, min_p: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Probabilities after temperature, top-k, top-p and min-p, most probable first, and their token ids.
 
-    Top-p: Holtzman et al., arXiv:1904.09751; min-p: Nguyen et al., arXiv:2407.01082. The most probable
-    token always stays. The probabilities are float64 and not normalised.
+def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, min_p: Tensor) -> Tensor:
+    """Return the probabilities each row is sampled from; those of tokens that the limits exclude are 0.
+
+    First temperature, then top-k, then top-p (Holtzman et al., arXiv:1904.09751) of what is left, then min-p
+    (Nguyen et al., arXiv:2407.01082). The most probable token always stays.
 
     Args:
         logits: # [batch, vocabulary]
@@ -29,19 +29,37 @@ def distribution(
         min_p: see ``temperature``.
 
     Returns:
-        probabilities and token ids, both # [batch, vocabulary]
+        # [batch, vocabulary], each row with the sum 1
     """
-    scaled = logits.double() / temperature[:, None]
-    ordered, ids = torch.sort(scaled, dim=-1, descending=True, stable=True)
-    probabilities = torch.softmax(ordered, dim=-1)  # [batch, vocabulary]
-    ranks = torch.arange(logits.shape[-1], device=logits.device)
+    probabilities = torch.softmax(logits.float() / temperature[:, None], dim=-1)
+    limited = ((top_p < 1) | (top_k > 0)).nonzero()[:, 0]
+    if len(limited):
+        probabilities[limited] = _limit(probabilities[limited], top_p[limited], top_k[limited])
+    probabilities = probabilities.masked_fill(
+        probabilities < min_p[:, None] * probabilities.amax(-1, keepdim=True), 0.0
+    )
+    return probabilities / probabilities.sum(dim=-1, keepdim=True)
+
+
+def _limit(probabilities: Tensor, top_p: Tensor, top_k: Tensor, candidates: int = _CANDIDATES) -> Tensor:
+    """Set probabilities beyond top-k and top-p to 0 # [batch, vocabulary]."""
+    vocabulary = probabilities.shape[-1]
+    # Sorting a whole vocabulary takes longer than a step of a small model, and the most probable tokens nearly
+    # always hold the mass that top-p asks for. Rows where they do not are done again, each for itself.
+    ordered, ids = probabilities.topk(min(candidates, vocabulary), dim=-1)
+    ranks = torch.arange(ordered.shape[-1], device=ordered.device)
     cut = (ranks >= top_k[:, None]) & (top_k[:, None] > 0)
-    probabilities = probabilities.masked_fill(cut, 0.0)
-    probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
-    before = probabilities.cumsum(dim=-1) - probabilities  # mass of all more probable tokens
-    cut = (before >= top_p[:, None]) | (probabilities < min_p[:, None] * probabilities[:, :1])
+    kept = ordered.masked_fill(cut, 0.0).double()
+    cumulative = kept.cumsum(dim=-1)
+    ends = (top_k > 0) & (top_k <= candidates)
+    whole = torch.where(ends, cumulative[:, -1], 1.0)  # the mass top-p is a share of
+    cut |= cumulative - kept >= (top_p * whole)[:, None]
     cut[:, 0] = False
-    return probabilities.masked_fill(cut, 0.0), ids
+    limited = torch.zeros_like(probabilities).scatter_(-1, ids, ordered.masked_fill(cut, 0.0))
+    short = (~ends & ((top_k > 0) | (cumulative[:, -1] < top_p))).nonzero()[:, 0]
+    if len(short) and candidates < vocabulary:
+        limited[short] = _limit(probabilities[short], top_p[short], top_k[short], vocabulary)
+    return limited
 
 
 class Sampler:
@@ -59,7 +77,7 @@ class Sampler:
 
     def _prepare(self) -> None:
         self._sampled = [row for row, settings in enumerate(self._settings) if settings[0] > 0]
-        columns = torch.tensor([self._settings[row] for row in self._sampled], dtype=torch.float64).view(-1, 4).T
+        columns = torch.tensor([self._settings[row] for row in self._sampled]).view(-1, 4).T
         self._columns = columns.to(self._device)
         self._rows = torch.tensor(self._sampled, device=self._device)
 
@@ -78,18 +96,15 @@ class Sampler:
         Returns:
             token ids # [batch]
         """
-        chosen = logits.argmax(dim=-1)
+        chosen = logits.float().argmax(dim=-1)  # in bfloat16, argmax is five times slower on a CPU
         if not self._sampled:
             return chosen
         rows = logits if len(self._sampled) == len(logits) else logits[self._rows]
-        temperature, top_p, top_k, min_p = self._columns
-        probabilities, ids = distribution(rows, temperature, top_p, top_k, min_p)
+        mass = distribution(rows, *self._columns).cumsum(dim=-1, dtype=torch.float64)
         drawn = [torch.rand((), generator=self._generators[row], dtype=torch.float64) for row in self._sampled]
-        mass = probabilities.cumsum(dim=-1)
         target = torch.stack(drawn).to(self._device)[:, None] * mass[:, -1:]
-        # The first rank whose cumulative mass exceeds the target: a rank of probability 0 is never it.
-        rank = torch.searchsorted(mass, target, right=True).clamp_(max=mass.shape[-1] - 1)
-        chosen[self._rows] = ids.gather(-1, rank)[:, 0]
+        # The first token whose cumulative mass exceeds the target: one of probability 0 is never it.
+        chosen[self._rows] = torch.searchsorted(mass, target, right=True)[:, 0].clamp_(max=mass.shape[-1] - 1)
         return chosen
 
 

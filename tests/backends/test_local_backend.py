@@ -244,7 +244,7 @@ def test_what_it_can_do_is_known_without_torch():
         "import sys; from stretto.backends.local import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
         "b.name, b.capabilities; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'tokenizers')))"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)  # noqa: S603 - our own interpreter
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_the_capabilities_come_from_the_folder(folder):
@@ -308,6 +308,6 @@ async def main():
 asyncio.run(main())
 """
     offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", code], check=True, env=offline, capture_output=True, text=True)  # noqa: S603 - our own interpreter
+    run = subprocess.run([sys.executable, "-c", code], check=True, env=offline, capture_output=True, text=True)
     assert run.stdout.startswith("ModelNotFoundError 'nobody/no-such-model' could not be loaded from the hub")
     assert "local:./folder" in run.stdout

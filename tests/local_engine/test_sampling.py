@@ -14,10 +14,10 @@ def request(**settings):
 
 
 def kept(logits=LOGITS, temperature=1.0, top_p=1.0, top_k=0, min_p=0.0):
-    settings = [torch.tensor([value], dtype=torch.float64) for value in (temperature, top_p, top_k, min_p)]
-    probabilities, ids = distribution(logits[None], *settings)
-    total = probabilities.sum()
-    return {int(i): float(p / total) for i, p in zip(ids[0], probabilities[0], strict=True) if p > 0}
+    settings = [torch.tensor([value], dtype=torch.float32) for value in (temperature, top_p, top_k, min_p)]
+    probabilities = distribution(logits[None], *settings)[0]
+    assert abs(float(probabilities.sum()) - 1) < 1e-6
+    return {token: float(p) for token, p in enumerate(probabilities) if p > 0}
 
 
 def test_temperature_zero_takes_the_most_probable_token():
@@ -27,7 +27,7 @@ def test_temperature_zero_takes_the_most_probable_token():
 def test_without_limits_the_distribution_is_the_softmax():
     expected = torch.softmax(LOGITS.double() / 0.7, dim=-1)
     got = kept(temperature=0.7)
-    assert all(abs(got[token] - float(expected[token])) < 1e-12 for token in range(5))
+    assert all(abs(got[token] - float(expected[token])) < 1e-6 for token in range(5))
 
 
 def test_top_k_keeps_so_many_tokens():
@@ -44,6 +44,24 @@ def test_top_p_keeps_the_smallest_set_with_that_mass():
 def test_top_p_counts_the_mass_that_top_k_left():
     # Of two tokens the first has 0.731 of the mass.
     assert set(kept(top_k=2, top_p=0.7)) == {4}
+
+
+def test_a_flat_distribution_is_limited_exactly_over_the_whole_vocabulary():
+    flat = torch.linspace(0, 1, 2000)
+    ordered = torch.softmax(flat, -1).flip(0)
+    smallest = int((ordered.cumsum(-1) < 0.9).sum()) + 1
+    assert set(kept(flat, top_p=0.9)) == set(range(2000 - smallest, 2000))
+    assert set(kept(flat, top_k=700)) == set(range(1300, 2000))
+    assert set(kept(flat, top_k=10, top_p=0.35)) == set(range(1996, 2000))
+
+
+def test_the_limits_of_one_row_leave_the_others_alone():
+    logits = torch.randn(4, 2000, generator=torch.Generator().manual_seed(4)) / 4
+    settings = [(1.0, 0.9, 0, 0.0), (0.7, 1.0, 0, 0.0), (1.0, 0.5, 20, 0.0), (1.0, 1.0, 0, 0.2)]
+    together = distribution(logits, *(torch.tensor(column) for column in zip(*settings, strict=True)))
+    for row, (temperature, top_p, top_k, min_p) in enumerate(settings):
+        alone = kept(logits[row], temperature, top_p, top_k, min_p)
+        assert {token: float(p) for token, p in enumerate(together[row]) if p > 0} == alone
 
 
 def test_min_p_keeps_tokens_near_the_most_probable_one():

@@ -1,0 +1,160 @@
+"""A lean forward of the Llama family: Llama, Mistral, Qwen2 and Qwen3.
+
+A small model's step in transformers' own modelling code is spent between the operations as much as in them. This
+forward does what is needed and nothing else: query, key and value come from one product, the gate and the first
+feed-forward matrix from another; queries and keys are turned to their positions together; query heads that share a
+key head are rows of one attention, so that nothing is repeated. The weights are those of the transformers model, not
+copies.
+
+Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (RMSNorm); Su et al., arXiv:2104.09864
+(rotary positions); Shazeer, arXiv:2002.05202 (SwiGLU); Ainslie et al., arXiv:2305.13245 (grouped queries).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_attention, silu
+
+from stretto.local_engine.cache import KeyValueCache, Rows
+
+__all__ = ["LlamaForward", "is_llama_like"]
+
+_FAMILY = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+_FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
+
+
+def is_llama_like(model: Any) -> bool:
+    """Whether `LlamaForward` can run this transformers model."""
+    config = model.config
+    return (
+        type(model).__module__.startswith("transformers.models.")
+        and type(model).__name__ in _FAMILY
+        and config.hidden_act == "silu"
+        and not getattr(config, "mlp_bias", False)
+        and getattr(model.model.rotary_emb, "rope_type", None) in _FIXED_ROTATIONS
+        and set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    norm: Tensor  # [hidden]
+    query_key_value: Tensor  # [(heads + 2 * key_value_heads) * head_dim, hidden]
+    query_key_value_bias: Tensor | None
+    query_key_norm: Tensor | None  # [heads + key_value_heads, head_dim]
+    output: Tensor  # [hidden, heads * head_dim]
+    output_bias: Tensor | None
+    feed_forward_norm: Tensor  # [hidden]
+    gate_up: Tensor  # [2 * intermediate, hidden]
+    down: Tensor  # [hidden, intermediate]
+    window: int | None
+
+
+class LlamaForward:
+    """Runs a model for which `is_llama_like` holds; see `stretto.local_engine.forward.Forward`."""
+
+    def __init__(self, model: Any) -> None:
+        config, inner = model.config, model.model
+        self._heads = config.num_attention_heads
+        self._stored = config.num_key_value_heads
+        self._width = inner.layers[0].self_attn.head_dim
+        self._group = self._heads // self._stored
+        self._epsilon = config.rms_norm_eps
+        self._embedding: Tensor = inner.embed_tokens.weight.data
+        self._norm: Tensor = inner.norm.weight.data
+        self._vocabulary: Tensor = model.lm_head.weight.data
+        self._frequencies: Tensor = inner.rotary_emb.inv_freq.float()  # [head_dim / 2]
+        self._amplitude: float = inner.rotary_emb.attention_scaling
+        kinds = getattr(config, "layer_types", None)
+        window = getattr(config, "sliding_window", None)
+        self._layers = [
+            _take(layer, window if kinds is None or kinds[number] == "sliding_attention" else None, self)
+            for number, layer in enumerate(inner.layers)
+        ]
+        self._windows = {layer.window for layer in self._layers}
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """Query heads and key-value heads."""
+        return self._heads, self._stored
+
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """See `stretto.local_engine.forward.Forward`."""
+        cache.begin(rows)
+        batch, count = rows.tokens.shape
+        stored, group, width, epsilon = self._stored, self._group, self._width, self._epsilon
+        rotated = self._heads + stored
+        state = embedding(rows.tokens, self._embedding)  # [batch, rows, hidden]
+        hidden = state.shape[-1:]
+        cosine, sine = self._rotation(rows.positions, state.dtype)  # [batch, rows, 1, head_dim]
+        masks = {window: self._mask(rows, state.dtype, window) for window in self._windows}
+        for number, layer in enumerate(self._layers):
+            normed = rms_norm(state, hidden, layer.norm, epsilon)
+            projected = linear(normed, layer.query_key_value, layer.query_key_value_bias)
+            heads = projected.view(batch, count, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
+            turning = heads[:, :, :rotated]  # queries and keys
+            if layer.query_key_norm is not None:
+                turning = rms_norm(turning, (width,), None, epsilon) * layer.query_key_norm
+            turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
+            keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
+            queries = turning[:, :, : self._heads].view(batch, count, stored, group, width)
+            mixed = scaled_dot_product_attention(
+                queries.permute(0, 2, 3, 1, 4).reshape(batch, stored, group * count, width),
+                keys.transpose(1, 2),  # [batch, key_value_heads, extent, head_dim]
+                values.transpose(1, 2),
+                attn_mask=masks[layer.window],
+            )
+            mixed = mixed.view(batch, stored, group, count, width).permute(0, 3, 1, 2, 4)
+            state = state + linear(mixed.reshape(batch, count, -1), layer.output, layer.output_bias)
+            normed = rms_norm(state, hidden, layer.feed_forward_norm, epsilon)
+            gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
+            state = state + linear(silu(gate) * up, layer.down)
+        if count > 1:
+            state = state.index_select(1, keep)
+        return linear(rms_norm(state, hidden, self._norm, epsilon), self._vocabulary)
+
+    def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine such that a head x turns as ``x * cosine + roll(x, head_dim / 2) * sine``."""
+        angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
+        cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
+        return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
+
+    def _mask(self, rows: Rows, dtype: torch.dtype, window: int | None) -> Tensor:
+        """Return the mask, repeated for each query head of a group # [batch, 1, group * rows, extent]."""
+        mask = rows.mask(dtype, window)
+        return mask if rows.tokens.shape[1] == 1 else mask.repeat(1, 1, self._group, 1)
+
+
+def _take(layer: Any, window: int | None, forward: LlamaForward) -> _Layer:
+    attention, feed_forward = layer.self_attn, layer.mlp
+    norm = None
+    if hasattr(attention, "q_norm"):
+        heads, stored = forward.heads
+        norm = torch.cat((attention.q_norm.weight.expand(heads, -1), attention.k_norm.weight.expand(stored, -1)))
+    return _Layer(
+        norm=layer.input_layernorm.weight.data,
+        query_key_value=_join("weight", attention.q_proj, attention.k_proj, attention.v_proj),
+        query_key_value_bias=_join("bias", attention.q_proj, attention.k_proj, attention.v_proj),
+        query_key_norm=norm,
+        output=attention.o_proj.weight.data,
+        output_bias=None if attention.o_proj.bias is None else attention.o_proj.bias.data,
+        feed_forward_norm=layer.post_attention_layernorm.weight.data,
+        gate_up=_join("weight", feed_forward.gate_proj, feed_forward.up_proj),
+        down=feed_forward.down_proj.weight.data,
+        window=window,
+    )
+
+
+def _join(name: str, *modules: Any) -> Any:
+    """Put parameters under each other into one, of which the modules' own become views: nothing is held twice."""
+    if getattr(modules[0], name) is None:
+        return None
+    joined = torch.cat([getattr(module, name).data for module in modules])
+    parts = torch.split(joined, [len(getattr(module, name)) for module in modules])
+    for module, part in zip(modules, parts, strict=True):
+        getattr(module, name).data = part
+    return joined
