@@ -7,8 +7,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from stretto.backends.base import Backend, Chunk, Prompt
-from stretto.backends.wrapper import Wrapper
-from stretto.errors import BreakerOpenError, ConnectionFailedError, ServerFailedError, StalledError, StreamBrokenError
+from stretto.backends.wrapper import Wrapper, tapped
+from stretto.errors import (
+    BackendError,
+    BreakerOpenError,
+    ConnectionFailedError,
+    ServerFailedError,
+    StalledError,
+    StreamBrokenError,
+)
 from stretto.request import GenerationOptions
 
 _FAULTS = (ServerFailedError, ConnectionFailedError, StreamBrokenError, StalledError)
@@ -45,13 +52,9 @@ class Breaker(Wrapper):
         """Start one generation. Raises `BreakerOpenError`."""
         trying = self._admit()
         try:
-            async with self.inner.stream(prompt, options) as chunks:
-                yield _Watched(chunks, self)
-        except _FAULTS:
-            self._in_a_row += 1
-            if trying or self._in_a_row >= self._limit:
-                self._opened_s = self._clock()
-            raise
+            stream = self.inner.stream(prompt, options)
+            async with tapped(stream, self._heed, lambda error: self._count(error, trying)) as chunks:
+                yield chunks
         finally:
             if trying:
                 self._trying = False
@@ -72,23 +75,15 @@ class Breaker(Wrapper):
         self._trying = True
         return True
 
-    def heed(self, *, whole: bool) -> None:
-        """Close the breaker: the endpoint answers; forget its faults once an answer is whole."""
-        self._opened_s = None
-        if whole:
+    def _heed(self, chunk: Chunk) -> None:
+        """Close the breaker when the endpoint answers; forget its faults once an answer is whole."""
+        if chunk.text or chunk.finish_reason:
+            self._opened_s = None
+        if chunk.finish_reason:
             self._in_a_row = 0
 
-
-class _Watched:
-    def __init__(self, chunks: AsyncIterator[Chunk], breaker: Breaker) -> None:
-        self._chunks = chunks
-        self._breaker = breaker
-
-    def __aiter__(self) -> _Watched:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        chunk = await anext(self._chunks)
-        if chunk.text or chunk.finish_reason:
-            self._breaker.heed(whole=chunk.finish_reason is not None)
-        return chunk
+    def _count(self, error: BackendError, trying: bool) -> None:
+        if isinstance(error, _FAULTS):
+            self._in_a_row += 1
+            if trying or self._in_a_row >= self._limit:
+                self._opened_s = self._clock()

@@ -17,7 +17,7 @@ import anyio
 from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.waiting import why_not_wait
-from stretto.backends.wrapper import Wrapper
+from stretto.backends.wrapper import Wrapper, tapped
 from stretto.errors import BackendError, RateLimitedError
 from stretto.request import GenerationOptions
 
@@ -64,13 +64,8 @@ class Pace(Wrapper):
         try:
             call = await self._admit(_cost(prompt, options))
             try:
-                async with self.inner.stream(prompt, options) as chunks:
-                    yield _Metered(chunks, call)
-            except BackendError as error:
-                call.report(error.headers)
-                if isinstance(error, RateLimitedError) and error.retry_after_s and error.transient:
-                    self._limits.hold(error.retry_after_s)
-                raise
+                async with tapped(self.inner.stream(prompt, options), call.read, call.fail) as chunks:
+                    yield chunks
             finally:
                 call.settle()
         finally:
@@ -95,21 +90,6 @@ def _cost(prompt: Prompt, options: GenerationOptions) -> dict[str, int]:
     tokens = estimate_tokens(prompt)
     answer = options.max_tokens or 1
     return {"requests": 1, "tokens": tokens + answer, "input-tokens": tokens, "output-tokens": answer}
-
-
-class _Metered:
-    def __init__(self, chunks: AsyncIterator[Chunk], call: Call) -> None:
-        self._chunks = chunks
-        self._call = call
-
-    def __aiter__(self) -> _Metered:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        chunk = await anext(self._chunks)
-        if chunk.headers:
-            self._call.report(chunk.headers)
-        return chunk
 
 
 @dataclass
@@ -183,10 +163,18 @@ class Call:
         self._open = True
         limits.send(cost)
 
-    def report(self, headers: Mapping[str, str]) -> None:
+    def read(self, chunk: Chunk) -> None:
         """Take in the headers of its response."""
+        if chunk.headers:
+            self.settle()
+            self._limits.read(chunk.headers)
+
+    def fail(self, error: BackendError) -> None:
+        """Take in the headers of an error, and the wait that it asks of everybody."""
         self.settle()
-        self._limits.read(headers)
+        self._limits.read(error.headers)
+        if isinstance(error, RateLimitedError) and error.transient and error.retry_after_s:
+            self._limits.hold(error.retry_after_s)
 
     def settle(self) -> None:
         """Count it no longer: it is reported, or has ended."""

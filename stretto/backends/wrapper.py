@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+from stretto.errors import BackendError
 from stretto.request import GenerationOptions
 
 
@@ -68,6 +69,49 @@ class Replay:
         if self._head:
             return self._head.pop()
         return await anext(self._rest)
+
+
+class _Tap:
+    def __init__(
+        self,
+        chunks: AsyncIterator[Chunk],
+        on_chunk: Callable[[Chunk], None],
+        on_error: Callable[[BackendError], None],
+    ) -> None:
+        self._chunks = chunks
+        self._on_chunk = on_chunk
+        self._on_error = on_error
+
+    def __aiter__(self) -> _Tap:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        try:
+            chunk = await anext(self._chunks)
+        except BackendError as error:
+            self._on_error(error)
+            raise
+        self._on_chunk(chunk)
+        return chunk
+
+
+@asynccontextmanager
+async def tapped(
+    stream: AbstractAsyncContextManager[AsyncIterator[Chunk]],
+    on_chunk: Callable[[Chunk], None],
+    on_error: Callable[[BackendError], None],
+) -> AsyncGenerator[AsyncIterator[Chunk]]:
+    """Open a stream and look at what passes: each chunk, and the error that ends it.
+
+    The error is seen where it is raised, even if the reader deals with it inside the context.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            chunks = await stack.enter_async_context(stream)
+        except BackendError as error:
+            on_error(error)
+            raise
+        yield _Tap(chunks, on_chunk, on_error)
 
 
 async def open_to_first_text(

@@ -2,11 +2,12 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from talking import KEY, hear
+from talking import KEY, asking, hear
 
 from stretto.backends.breaker import Breaker
 from stretto.backends.openai import OpenAIBackend
-from stretto.errors import BackendError, BreakerOpenError
+from stretto.errors import BackendError, BreakerOpenError, StreamBrokenError
+from stretto.request import GenerationOptions
 from stretto.testing.server import Fault, ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +81,17 @@ async def test_what_is_not_the_endpoints_fault_does_not_count(status):
     async with talk() as (backend, server):
         await fail(backend, server, *[Fault("status", status=status)] * 4)
         assert (await hear(backend)).text == "one two three"
+
+
+async def test_a_fault_counts_even_if_the_reader_deals_with_it_inside():
+    async with talk() as (backend, server):
+        for _ in range(2):
+            server.script(Fault("reset", after=1))
+            async with backend.stream(asking(), GenerationOptions()) as chunks:
+                with pytest.raises(StreamBrokenError):
+                    [chunk async for chunk in chunks]
+        with pytest.raises(BreakerOpenError):
+            await hear(backend)
 
 
 async def test_a_whole_answer_between_faults_starts_the_count_anew():
