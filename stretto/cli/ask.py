@@ -89,14 +89,15 @@ async def _answers(
 ) -> Sequence[Answer]:
     """The answer, and with ``compare`` the direct one behind it."""
     from stretto.cli.compare import direct_beside, make_ready  # noqa: PLC0415 - keeps `stretto --help` light
-    from stretto.cli.live import answer_live, events_on, silently, text_on  # noqa: PLC0415
+    from stretto.cli.live import answer_live, conclude, events_on, silently  # noqa: PLC0415
 
     json, events = form
-    show = silently if json else events_on(screen) if events else text_on(screen)
+    show = silently if json else events_on(screen) if events else None
     async with client:
         if compare:
             await make_ready(client, question, screen)
         answer = await answer_live(client, question, screen, show, **request)
+        conclude(answer, screen)
         if not compare:
             return (answer,)
         return (answer, *await direct_beside(client, question, screen, answer, request))
@@ -104,17 +105,12 @@ async def _answers(
 
 def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, trace: bool) -> None:
     from stretto.cli.compare import as_json, table  # noqa: PLC0415 - keeps `stretto --help` light
-    from stretto.cli.progress import status_of  # noqa: PLC0415
     from stretto.cli.timeline import render_timeline  # noqa: PLC0415
 
-    answer = answers[0]
     if json:
         screen.write(as_json(answers) + "\n")
-    for warning in answer.warnings:
-        screen.warn(warning)
-    screen.note(status_of(answer))
     if trace:
         for each in answers:
-            screen.show(*render_timeline(each, screen.width, blocks=screen.encodes_blocks))
+            screen.show("", *render_timeline(each, screen.width, blocks=screen.encodes_blocks))
     if len(answers) > 1:
-        screen.show(*table(*answers))
+        screen.show("", *table(*answers))

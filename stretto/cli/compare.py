@@ -106,4 +106,5 @@ def _sentence(answer: Answer, straight: Answer) -> str:
         return ""
     tokens = straight.usage.total_tokens
     spent = f", for {answer.usage.total_tokens / tokens:.1f} times the tokens" if tokens else ""
-    return f"{answer.route.strategy} was {times:.1f} times as fast as direct{spent}."
+    how = f"was {times:.1f} times as fast as direct" if times >= 1 else f"took {1 / times:.1f} times as long as direct"
+    return f"{answer.route.strategy} {how}{spent}."

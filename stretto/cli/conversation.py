@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from stretto.cli.live import answer_live, introduce
+from stretto.cli.live import answer_live, conclude, introduce
 from stretto.cli.options import Preference
 from stretto.cli.plain import one_line
-from stretto.cli.progress import status_of
 from stretto.cli.timeline import render_timeline
 from stretto.errors import InvalidRequestError
 from stretto.request import Message
@@ -65,6 +64,7 @@ class Conversation:
         self.last: Answer | None = None
         self._request: dict[str, Any] = {"strategy": strategy, "preference": preference}
         introduce(self.client, screen)
+        screen.note(f"{one_line(self.client.backends['main'].name)} · /help lists the commands, Ctrl-D ends")
 
     async def aclose(self) -> None:
         """Close the client."""
@@ -72,6 +72,7 @@ class Conversation:
 
     async def take(self, line: str) -> None:
         """Obey a command or answer a question. Raises `StrettoError`, and `Ended` when the user leaves."""
+        self._screen.begin()
         text = line.strip()
         if not text:
             return
@@ -93,9 +94,7 @@ class Conversation:
         answer = await answer_live(self.client, (*system, *self.history, asked), self._screen, **request)
         self.last = answer
         self.history += [asked, Message(role="assistant", content=answer.text)]
-        for warning in answer.warnings:
-            self._screen.warn(warning)
-        self._screen.note(status_of(answer))
+        conclude(answer, self._screen)
         if self.trace:
             self._draw(answer)
 
@@ -157,7 +156,7 @@ class Conversation:
             self._draw(self.last)
 
     def _draw(self, answer: Answer) -> None:
-        self._screen.show(*render_timeline(answer, self._screen.width, blocks=self._screen.encodes_blocks))
+        self._screen.show("", *render_timeline(answer, self._screen.width, blocks=self._screen.encodes_blocks))
 
     def _clear(self, _: str) -> None:
         self.history.clear()

@@ -11,7 +11,7 @@ import anyio
 
 from stretto.cli.notices import demonstration
 from stretto.cli.plain import plain_json
-from stretto.cli.progress import Progress
+from stretto.cli.progress import Progress, status_of
 from stretto.cli.screen import FRAME_S, Screen
 from stretto.events import Event, RouteChosen, TextDelta
 
@@ -30,30 +30,29 @@ async def answer_live(
 
     A progress line is drawn while nothing arrives. The line is ended however the answer ends.
     """
-    show = show or text_on(screen)
+    show = show or text_on(screen, explain=request.get("strategy") in (None, "auto"))
     progress = Progress(client.backends["main"].name, time.monotonic)
     try:
         async with client.stream(prompt, **request) as events:
             while True:
                 with anyio.move_on_after(FRAME_S if screen.live else math.inf) as pause:
                     event = await anext(events, None)
-                if pause.cancelled_caught:
-                    screen.tick(progress.phrase)
-                elif event is None:
-                    return events.answer
-                else:
+                if not pause.cancelled_caught:
+                    if event is None:
+                        return events.answer
                     progress.see(event)
                     show(event)
+                screen.tick(progress.phrase)
     finally:
         screen.end()
 
 
-def text_on(screen: Screen) -> Show:
-    """Show the text of the answer, and before it why it is written in this way."""
+def text_on(screen: Screen, *, explain: bool = True) -> Show:
+    """Show the text of the answer; and before it, why it is written in this way."""
 
     def show(event: Event) -> None:
         match event:
-            case RouteChosen():
+            case RouteChosen() if explain:
                 screen.note(f"{event.route.strategy}: {event.route.cause}")
             case TextDelta():
                 screen.write(event.text)
@@ -72,6 +71,13 @@ def events_on(screen: Screen) -> Show:
 
 def silently(event: Event) -> None:
     """Show nothing: the answer is printed when it is complete, or not at all."""
+
+
+def conclude(answer: Answer, screen: Screen) -> None:
+    """Say what the reader of an answer should know: its warnings, and what it took."""
+    for warning in answer.warnings:
+        screen.warn(warning)
+    screen.note(status_of(answer))
 
 
 def introduce(client: AsyncStretto, screen: Screen) -> None:

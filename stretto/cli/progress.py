@@ -48,7 +48,6 @@ class Progress:
                 kind = self._running.pop(event.branch.id, event.branch.kind)
                 self._ended += kind in ("point", "item")
 
-    @property
     def phrase(self) -> str:
         """A few words and the seconds so far: ``writing 5 points, 2 done · 1.4 s``."""
         return f"{self._doing()} · {self._now_s() - self._began:.1f} s"
@@ -60,7 +59,7 @@ class Progress:
         if "outline" in self._running.values() or "plan" in self._running.values():
             known = f": {counted(self._points, 'point')}" if self._points else ""
             done = f", {self._ended} done" if self._ended else ""
-            return f"outline{known}{done}" if self._heard else f"waiting for {self._model}: outline"
+            return f"outline{known}{done}" if self._heard else f"outline: waiting for {self._model}"
         if parts or self._ended:
             every = max(self._points, len(parts) + self._ended)
             done = f", {self._ended} done" if self._ended else ""
@@ -76,12 +75,12 @@ def counted(number: int, noun: str) -> str:
 def status_of(answer: Answer) -> str:
     """One line about a finished answer: strategy, seconds, tokens, calls."""
     timeline, usage = answer.timeline, answer.usage
-    first = f", first text after {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
+    first = f", first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
     return " · ".join(
         (
             answer.route.strategy,
             f"{timeline.total_s:.2f} s{first}",
-            f"{usage.prompt_tokens:,} tokens read, {usage.completion_tokens:,} written",
+            f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out",
             counted(usage.calls, "call"),
         )
     )

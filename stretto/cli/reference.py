@@ -33,7 +33,7 @@ The text of a model is not trusted: control characters other than newline and ta
 it, so an answer cannot move the cursor or change the terminal. `--json` keeps them, escaped.
 
 `--json` prints the answer with its route, branches, tokens, times and warnings, when it is complete. With
-`--compare` it prints `{"answer", "direct", "comparison"}`. `--events` prints each event as a line of JSON while it comes.
+`--compare` it prints `{"answer", "direct", "comparison"}`. `--events` prints each event as a line of JSON as it comes.
 
 ## Input
 
@@ -64,13 +64,13 @@ The critical path is the longest chain of branches that had to wait for each oth
 
 `--compare` asks twice, one after the other: with the chosen strategy, then with `direct`. A local model is loaded
 before. A remote provider has an open connection and perhaps the prompt in its cache for the second call, so the
-figures lean towards `direct`, if anywhere. The two answers differ in length, so words per second stand beside the times.
+figures lean towards `direct`, if anywhere. The answers differ in length, so words per second stand beside the times.
 
 ## Chat
 
 `/strategy`, `/model`, `/preference`, `/system`, `/trace`, `/clear`, `/help` and `/quit` are commands; what
-they take, `/help` says. The history holds questions and merged answers, nothing else. An answer that was cancelled with Ctrl-C or
-failed leaves neither its text nor its question there.
+they take, `/help` says. The history holds questions and merged answers, nothing else. An answer that was
+cancelled with Ctrl-C or failed leaves neither its text nor its question there.
 
 ## Exit codes
 

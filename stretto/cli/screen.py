@@ -6,12 +6,13 @@ cursor and taken back by the same number of cells, so it needs no knowledge of t
 
 from __future__ import annotations
 
-import os
 import sys
+import time
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from stretto.cli.plain import one_line, plain
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.1
+CALM_S = 0.5  # seconds without text before the progress line comes back: tokens are to flow without flicker
 NARROWEST = 12  # cells; a progress line shorter than this says nothing
 TAB = 8
 
@@ -31,14 +33,24 @@ class Screen:
     move its cursor, so that progress can be shown.
     """
 
-    def __init__(self, *, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.quiet = quiet
         self._out = out or sys.stdout
         self._err = err or sys.stderr
+        self._last: Literal["", "text", "notes"] = ""
         self._open_line = False
         self._column = 0
         self._drawn = 0
         self._frame = 0
+        self._now_s = now_s
+        self._next_s = 0.0
         self.live = not quiet and self._out.isatty() and self._err.isatty() and not self._console.is_dumb_terminal
         self.live = self.live and not self._console.legacy_windows
 
@@ -58,12 +70,18 @@ class Screen:
         """Whether standard error can show more than ASCII."""
         return (self._err.encoding or "").lower().replace("-", "").startswith("utf")
 
+    def begin(self) -> None:
+        """The cursor is at the beginning of a line that something else has come to, such as the user's typing."""
+        self._last, self._open_line, self._column, self._next_s = "", False, 0, 0.0
+
     def write(self, text: str) -> None:
         """Write a piece of the answer."""
         self.erase()
+        self._turn_to("text")
         text = plain(text)
         self._out.write(text)
         self._out.flush()
+        self._next_s = self._now_s() + CALM_S
         if text:
             _, newline, line = text.rpartition("\n")
             self._column = (0 if newline else self._column) + cell_len(line.expandtabs(TAB))
@@ -93,26 +111,34 @@ class Screen:
         self.erase()
         if self._out.isatty():
             self.end()
+        self._turn_to("notes")
         for each in drawn:
             # Piped lines are not cut at 80 columns: whoever reads them knows its own width.
             self._console.print(each, soft_wrap=not self._err.isatty())
 
-    def tick(self, phrase: str) -> None:
-        """Draw the next frame of the progress line, if there is room for it behind the text."""
-        if not self.live:
+    def _turn_to(self, what: Literal["text", "notes"]) -> None:
+        """Where both outputs are the same terminal, an empty line between answer and notes."""
+        if self.live and self._last not in ("", what):
+            self._err.write("\n")
+            self._err.flush()
+        self._last = what
+
+    def tick(self, phrase: Callable[[], str]) -> None:
+        """Draw the next frame of the progress line, if it is time and there is room for it behind the text."""
+        if not self.live or self._now_s() < self._next_s:
             return
+        self._next_s = self._now_s() + FRAME_S
         room = self.width - self._column % self.width - 2
         if room < NARROWEST:
             return
         self.erase()
         sign = FRAMES[self._frame % len(FRAMES)] if self.encodes_blocks else "|/-\\"[self._frame % 4]
         self._frame += 1
-        line = f"{sign} {phrase}"
+        line = f"{sign} {phrase()}"
         if cell_len(line) > room:
-            line = line[: room - 1] + "…"
+            line = set_cell_size(line, room - 1).rstrip() + "…"
         self._drawn = cell_len(line)
-        plain_colours = self._console.no_color or os.environ.get("NO_COLOR")
-        self._err.write(line if plain_colours else f"\x1b[2m{line}\x1b[22m")
+        self._err.write(f"\x1b[2m{line}\x1b[22m")
         self._err.flush()
 
     def erase(self) -> None:

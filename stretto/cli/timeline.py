@@ -73,6 +73,7 @@ def _phases(branch: Branch, bar: int, end_s: float, signs: _Signs) -> Text:
     for phase, until_s in (("", span.needed_s), ("waiting", started_s), ("silent", first_s), ("writing", ended_s)):
         until = round(until_s / end_s * bar)
         if phase == "writing" and span.first_s is not None:
+            row = row[: bar - 1]
             until = max(until, len(row) + 1)  # it did write, however quickly
         cells = max(0, min(bar, until) - len(row))
         row.append((getattr(signs, phase) if phase else " ") * cells, _STYLES.get(phase, ""))

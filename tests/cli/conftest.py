@@ -1,0 +1,37 @@
+import sys
+
+import pytest
+from scripted import __file__ as scripted_program
+from scripted import opening
+from typer.testing import CliRunner
+
+from stretto.cli.app import app
+
+ENVIRONMENT = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "HF_TOKEN", "NO_COLOR")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch, tmp_path):
+    """No keys and no settings of whoever runs the tests."""
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
+
+
+@pytest.fixture
+def stretto():
+    """Runs a command in this process, on a model that follows a script."""
+
+    def run(*arguments, script="A plain answer.", piped=None, **options):
+        script = script if not isinstance(script, str) else {"": script}
+        return CliRunner().invoke(
+            app, list(arguments), input=piped, obj=opening(script, **options), prog_name="stretto"
+        )
+
+    return run
+
+
+@pytest.fixture
+def program():
+    """The command line of the same as a program of its own; the script as JSON."""
+    return lambda script, *arguments: [sys.executable, scripted_program, script, *arguments]

@@ -1,0 +1,35 @@
+"""Clients whose model follows a script, for the commands under test; run as a program, the program with such a client.
+
+``python scripted.py SCRIPT ARGUMENTS...``: SCRIPT is JSON, patterns to texts or to the fields of a `Reply`.
+"""
+
+import json
+import sys
+
+from stretto.backends.base import Capabilities
+from stretto.cli.app import run
+from stretto.client import AsyncStretto
+from stretto.testing import Reply, ScriptedBackend
+
+OUTLINE = "Write only the outline|outline of"
+
+
+def opening(script, *, name="scripted:model", opened=None, **capabilities):
+    """What a command takes instead of `AsyncStretto`; ``opened`` collects the backends it made."""
+
+    def open_client(model=None, *, base_url=None, api_key=None):
+        backend = ScriptedBackend(script, name=model or name, capabilities=Capabilities(**capabilities))
+        if opened is not None:
+            opened.append(backend)
+        return AsyncStretto(backend)
+
+    return open_client
+
+
+def replies(fields):
+    return {pattern: reply if isinstance(reply, str) else Reply(**reply) for pattern, reply in fields.items()}
+
+
+if __name__ == "__main__":
+    script = sys.argv.pop(1)
+    run(opening(replies(json.loads(script))))

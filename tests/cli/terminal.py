@@ -1,0 +1,79 @@
+"""A program on a pseudo terminal: type, wait for what it shows, bounded in time."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+PATIENCE_S = 60.0
+
+
+class Terminal:
+    """Start a program on a terminal of its own; leaving the context kills it if it still runs."""
+
+    def __init__(self, command, *, columns=80, rows=24, environment=None):
+        self._controller, worker = pty.openpty()
+        fcntl.ioctl(worker, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        variables = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(environment or {})}
+        variables.pop("COLUMNS", None)
+        self._program = subprocess.Popen(
+            command, stdin=worker, stdout=worker, stderr=worker, env=variables, start_new_session=True
+        )
+        os.close(worker)
+        self.seen = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._program.poll() is None:
+            self._program.kill()
+        self._program.wait()
+        os.close(self._controller)
+
+    def type(self, text):
+        os.write(self._controller, text.encode())
+
+    def interrupt(self):
+        self._program.send_signal(signal.SIGINT)
+
+    def interrupt_until(self, pattern):
+        """Press Ctrl-C, and again: at a prompt, readline may overlook one that comes in the wrong moment."""
+        until = time.monotonic() + PATIENCE_S
+        while not re.search(pattern, self.seen, re.DOTALL):
+            assert time.monotonic() < until, f"{pattern!r} was not shown, only {self.seen!r}"
+            self.interrupt()
+            self._read(time.monotonic() + 1)
+        return self.wait_for(pattern)
+
+    def wait_for(self, pattern):
+        """Read until the pattern is found in what came since the last find; returns all of that."""
+        until = time.monotonic() + PATIENCE_S
+        while not (found := re.search(pattern, self.seen, re.DOTALL)):
+            assert self._read(until), f"{pattern!r} was not shown, only {self.seen!r}"
+        shown, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+        return shown
+
+    def wait_for_end(self):
+        """Read to the end; returns what came and the exit code."""
+        until = time.monotonic() + PATIENCE_S
+        while self._read(until):
+            pass
+        return self.seen, self._program.wait(PATIENCE_S)
+
+    def _read(self, until):
+        ready, _, _ = select.select([self._controller], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            return False
+        try:
+            content = os.read(self._controller, 65536)
+        except OSError:  # Linux says so when the other side is closed
+            return False
+        self.seen += content.decode("utf-8", "replace")
+        return bool(content)

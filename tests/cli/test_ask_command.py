@@ -1,0 +1,234 @@
+import json
+import re
+
+import pytest
+from pydantic import TypeAdapter
+
+from stretto.answer import Answer
+from stretto.errors import AuthenticationError, ConnectionFailedError, ContextOverflowError, ServerFailedError
+from stretto.events import Event, TextDelta
+from stretto.testing import Reply
+
+
+def points(prompt):
+    """An outline of three points, then a sentence on each."""
+    text = "\n".join(message.content for message in prompt.messages)
+    return "Some words about it." if "1. Tea" in text else "1. Tea\n2. Milk\n3. Sugar\n"
+
+
+def test_the_answer_goes_to_standard_output_and_the_rest_to_standard_error(stretto):
+    result = stretto("ask", "-s", "direct", "What", "is", "tea?")
+    assert result.exit_code == 0
+    assert result.stdout == "A plain answer.\n"
+    assert "direct" in result.stderr
+    assert "A plain answer" not in result.stderr
+
+
+def test_the_words_of_the_command_are_the_question(stretto):
+    opened = []
+    stretto("ask", "-s", "direct", "What", "is", "tea?", opened=opened)
+    assert opened[0].calls[0][0].messages[-1].content == "What is tea?"
+
+
+def test_text_from_a_pipe_is_put_below_the_question(stretto):
+    opened = []
+    stretto("ask", "-s", "direct", "Summarise this.", piped="A long story.\n", opened=opened)
+    assert opened[0].calls[0][0].messages[-1].content == "Summarise this.\n\nA long story."
+
+
+def test_text_from_a_pipe_alone_is_the_question(stretto):
+    opened = []
+    stretto("ask", "-s", "direct", piped="What is tea?\n", opened=opened)
+    assert opened[0].calls[0][0].messages[-1].content == "What is tea?"
+
+
+def test_without_a_question_it_says_how_to_ask(stretto):
+    result = stretto("ask", piped=" \n")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: There is no question.")
+    assert result.stdout == ""
+
+
+def test_options_reach_the_model(stretto):
+    opened = []
+    options = ("--system", "Be brief.", "--max-tokens", "9", "--temperature", "0", "--seed", "3")
+    stretto("ask", "Why?", "-s", "direct", *options, opened=opened)
+    prompt, sent = opened[0].calls[0]
+    assert prompt.messages[0].content == "Be brief."
+    assert (sent.max_tokens, sent.temperature, sent.seed) == (9, 0, 3)
+
+
+def test_documents_are_read_and_titled_by_their_files(stretto, tmp_path):
+    (tmp_path / "story.txt").write_text("Once upon a time.", encoding="utf-8")
+    opened = []
+    result = stretto("ask", "What happens?", "--document", str(tmp_path / "story.txt"), opened=opened)
+    assert result.exit_code == 0, result.stderr
+    sent = "\n".join(message.content for prompt, _ in opened[0].calls for message in prompt.messages)
+    assert "story.txt" in sent
+    assert "Once upon a time." in sent
+
+
+def test_a_document_that_is_not_there_is_named(stretto, tmp_path):
+    result = stretto("ask", "What?", "-d", str(tmp_path / "gone.txt"))
+    assert result.exit_code == 2
+    assert "gone.txt" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_document_that_is_no_text_is_refused(stretto, tmp_path):
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff")
+    result = stretto("ask", "What?", "-d", str(tmp_path / "picture.png"))
+    assert result.exit_code == 2
+    assert "not UTF-8 text" in result.stderr
+
+
+def test_json_is_the_whole_answer(stretto):
+    result = stretto("ask", "What is tea?", "-s", "direct", "--json")
+    answer = Answer.model_validate_json(result.stdout)
+    assert answer.text == "A plain answer."
+    assert answer.route.strategy == "direct"
+
+
+def test_events_are_one_a_line_and_their_texts_are_the_answer(stretto):
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--events", script=points)
+    events = [TypeAdapter(Event).validate_json(line) for line in result.stdout.splitlines()]
+    assert events[0].type == "route_chosen"
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert events[-1].answer.text == text
+
+
+@pytest.mark.parametrize("second", ["--json", "--compare"])
+def test_events_go_alone(stretto, second):
+    result = stretto("ask", "Why?", "--events", second)
+    assert result.exit_code == 2
+    assert "--events exclude" in result.stderr
+
+
+def test_quiet_leaves_the_answer_only(stretto):
+    result = stretto("ask", "Why?", "--quiet")
+    assert result.output == "A plain answer.\n"
+
+
+def test_a_model_cannot_control_the_terminal(stretto):
+    result = stretto("ask", "Why?", script="\x1b]0;owned\x07Fine\x9b2J.\r\n")
+    assert result.stdout == "]0;ownedFine2J.\n"
+
+
+def test_json_holds_no_raw_control_character(stretto):
+    result = stretto("ask", "Why?", "--json", script="a\x9bb\x7fc\x1bd")
+    assert not {"\x9b", "\x7f", "\x1b"} & set(result.stdout)
+    assert json.loads(result.stdout)["text"] == "a\x9bb\x7fc\x1bd"
+
+
+def test_the_strategy_that_is_asked_for_writes_the_answer(stretto):
+    result = stretto("ask", "How do I make tea?", "--strategy", "skeleton", script=points)
+    assert result.exit_code == 0
+    assert result.stdout.count("Some words about it.") == 3
+    assert "4 calls" in result.stderr
+
+
+def test_the_route_explains_itself_where_the_router_chose(stretto):
+    question = "Write a poem about the sea."
+    assert "direct: Written straight through" in stretto("ask", question).stderr
+    assert "caller" not in stretto("ask", question, "-s", "direct").stderr
+
+
+def test_an_unknown_strategy_is_one_line(stretto):
+    result = stretto("ask", "Why?", "--strategy", "magic")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: There is no strategy 'magic'. Choose one of: auto, direct")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_point_that_fails_makes_the_answer_incomplete(stretto):
+    def script(prompt):
+        text = "\n".join(message.content for message in prompt.messages)
+        if "1. Tea" in text or "Milk" in text:
+            last = prompt.messages[-1].content
+            asked = "Milk" in last and "Milk;" not in last and "Milk." not in last
+            return Reply(fault=ServerFailedError("The server fell over.")) if asked else "Some words."
+        return "1. Tea\n2. Milk\n3. Sugar\n"
+
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", script=script)
+    assert result.exit_code == 3
+    assert "warning: Point 2, 'Milk', is incomplete: The server fell over." in result.stderr
+
+
+def test_an_answer_cut_by_length_is_incomplete(stretto):
+    assert stretto("ask", "Why?", "--max-tokens", "2", script="One two three four five.").exit_code == 3
+
+
+def test_an_answer_cut_by_its_deadline_is_incomplete(stretto):
+    held = Reply("One two.", chunks=("One ", "two."), chunk_delay_s=600)
+    result = stretto("ask", "Why?", "-s", "direct", "--deadline", "1", script={"": held})
+    assert result.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (AuthenticationError("The key is wrong."), 4),
+        (ConnectionFailedError("Nobody answers."), 1),
+        (ContextOverflowError("The prompt is too long."), 2),
+    ],
+)
+def test_a_failure_is_one_line_and_an_exit_code(stretto, error, code):
+    result = stretto("ask", "Why?", "--quiet", script={"": Reply(fault=error)})
+    assert result.exit_code == code
+    assert result.stderr == f"error: {error}\n"
+    assert result.stdout == ""
+
+
+def test_an_error_of_a_server_cannot_control_the_terminal_either(stretto):
+    result = stretto("ask", "Why?", "-q", script={"": Reply(fault=AuthenticationError("No.\n\x1b[2J\nGo away."))})
+    assert result.stderr == "error: No. [2J Go away.\n"
+
+
+def test_the_demonstration_model_says_what_it_is(stretto):
+    result = stretto("ask", "Who will win?", name="local:pocket")
+    assert "demonstration model" in result.stderr
+    assert "OPENAI_API_KEY" in result.stderr
+    assert "stretto[local]" in result.stderr
+
+
+def test_other_models_need_no_such_notice(stretto):
+    assert "demonstration" not in stretto("ask", "Why?").stderr
+
+
+def test_trace_draws_the_branches(stretto):
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--trace", script=points)
+    assert "2 Milk" in result.stderr
+    assert "critical path" in result.stderr
+    assert "critical path" not in result.stdout
+
+
+def test_compare_asks_direct_as_well(stretto):
+    opened = []
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", script=points, opened=opened)
+    assert result.exit_code == 0
+    assert len(opened[0].calls) == 5
+    assert re.search("^ +skeleton +direct$", result.stderr, re.MULTILINE)
+    for shown in ("seconds to first text", "prompt tokens", "completion tokens", "calls"):
+        assert shown in result.stderr
+    assert result.stdout.count("1. ") == 1  # the second answer is counted, not shown
+
+
+def test_compare_as_json_holds_both_answers(stretto):
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", "--json", script=points)
+    both = json.loads(result.stdout)
+    assert Answer.model_validate(both["answer"]).route.strategy == "skeleton"
+    assert Answer.model_validate(both["direct"]).route.strategy == "direct"
+    assert both["comparison"]["skeleton"]["calls"] == 4
+    assert both["comparison"]["direct"]["calls"] == 1
+
+
+def test_compare_has_nothing_to_compare_with_direct(stretto):
+    result = stretto("ask", "Why?", "-s", "direct", "--compare")
+    assert "Nothing to compare" in result.stderr
+    assert "seconds in total" not in result.stderr
+
+
+def test_a_key_that_was_given_as_a_variables_name_is_not_repeated(stretto):
+    result = stretto("ask", "Why?", "--key-variable", "sk-very-secret")
+    assert result.exit_code == 2
+    assert "sk-very" not in result.output

@@ -1,0 +1,79 @@
+import json
+
+from stretto.cli.doctor import report
+from stretto.cli.examination import Findings, Package, Verdict, look_at_backends, look_at_packages
+
+
+def findings(**changes):
+    usual = {
+        "python": "3.12.0 (CPython)",
+        "system": "Linux x86_64",
+        "stretto": "0.1.0",
+        "packages": [Package("rich", "15.0.0"), Package("torch", None, "local")],
+        "settings_file": "settings.toml",
+        "settings_file_exists": False,
+        "settings_error": None,
+        "environment": {"OPENAI_API_KEY": True, "HF_TOKEN": False},
+        "backends": [Verdict("openai", True, "fine"), Verdict("local", False, "torch is not installed")],
+        "default_model": "openai:gpt-5-mini",
+        "default_because": "OPENAI_API_KEY is set.",
+        "machine": {"cpus": 4},
+    }
+    return Findings(**(usual | changes))
+
+
+def test_a_key_is_reported_and_never_printed(stretto, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    for form in ((), ("--json",)):
+        result = stretto("doctor", *form)
+        assert result.exit_code == 0
+        assert "OPENAI_API_KEY" in result.stdout
+        assert "secret" not in result.output
+
+
+def test_json_holds_what_the_person_reads(stretto):
+    found = json.loads(stretto("doctor", "--json").stdout)
+    assert {each["backend"] for each in found["backends"]} == {"openai", "anthropic", "local", "local:pocket"}
+    assert found["environment"]["ANTHROPIC_API_KEY"] is False
+    assert found["default_model"] == "scripted:model"
+
+
+def test_the_report_says_what_works_and_what_is_missing():
+    lines = [line.plain for line in report(findings())]
+    assert "✓  openai  fine" in lines
+    assert "✗  local   torch is not installed" in lines
+    assert "✗  torch  missing  stretto[local]" in lines
+    assert "OPENAI_API_KEY  set" in lines
+    assert "HF_TOKEN        not set" in lines
+    assert lines[-1] == "Without --model, openai:gpt-5-mini answers. OPENAI_API_KEY is set."
+
+
+def test_it_is_healthy_with_one_backend_that_works():
+    assert findings().healthy
+    assert not findings(backends=[Verdict("openai", False, "no key")]).healthy
+
+
+def test_without_a_key_a_remote_backend_would_not_work():
+    verdicts = {verdict.backend: verdict for verdict in look_at_backends({}, None)}
+    assert not verdicts["openai"].works
+    assert "OPENAI_API_KEY" in verdicts["openai"].why
+    assert look_at_backends({"OPENAI_API_KEY": "x"}, None)[0].works
+
+
+def test_a_broken_torch_is_told_from_a_missing_one():
+    verdicts = {verdict.backend: verdict for verdict in look_at_backends({}, "OSError: no libgomp")}
+    assert not verdicts["local"].works
+    assert not verdicts["local:pocket"].works
+
+
+def test_settings_that_cannot_be_used_are_reported(stretto, monkeypatch):
+    monkeypatch.setenv("STRETTO_RETRIES", "many")
+    assert "STRETTO_RETRIES" in stretto("doctor").stdout
+
+
+def test_packages_are_those_the_library_declares():
+    packages = {package.name: package for package in look_at_packages()}
+    assert packages["rich"].version
+    assert packages["rich"].extra is None
+    assert packages["torch"].extra == "local"
+    assert "pytest" not in packages

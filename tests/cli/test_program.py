@@ -1,0 +1,175 @@
+"""The program as the shell starts it: outputs, pipes, signals, a terminal."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from terminal import Terminal
+
+STRETTO = [sys.executable, "-m", "stretto.cli"]
+PLAIN = json.dumps({"": "A plain answer."})
+NEVER_ENDING = json.dumps({"stop here": "Fine.", "": {"chunks": ["One ", "two."], "chunk_delay_s": 3600}})
+ONE_SLOW_POINT = json.dumps(
+    {
+        "1. Tea\n.*Milk.*\n.*Milk": {"text": "Slow words.", "delay_s": 1.5},
+        "1. Tea": "Quick words.",
+        "": "1. Tea\n2. Milk\n",
+    }
+)
+MANY_WORDS = json.dumps({"": {"chunks": ["word "] * 5_000, "chunk_delay_s": 0.001}})
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+PATIENCE_S = 60
+
+needs_terminal = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are a thing of POSIX")
+
+
+def run(command, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options)
+
+
+def test_piped_output_is_plain(program):
+    result = run(program(PLAIN, "ask", "-s", "direct", "--trace", "Why?"), stdin=subprocess.DEVNULL)
+    assert result.returncode == 0
+    assert result.stdout == "A plain answer.\n"
+    assert not ESCAPE.search(result.stderr)
+    assert "\r" not in result.stderr
+
+
+def test_a_pipe_gives_the_question(program):
+    result = run(program(PLAIN, "ask", "-q", "-s", "direct"), input="Why?\n")
+    assert (result.stdout, result.stderr) == ("A plain answer.\n", "")
+
+
+def test_no_question_and_no_pipe_does_not_wait(program):
+    result = run(program(PLAIN, "ask"), stdin=subprocess.DEVNULL)
+    assert result.returncode == 2
+    assert "There is no question" in result.stderr
+
+
+@needs_terminal
+def test_ctrl_c_ends_the_answer_with_its_line(program):
+    command = program(NEVER_ENDING, "ask", "-q", "-s", "direct", "Why?")
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as running:
+        assert running.stdout.read(4) == b"One "
+        running.send_signal(signal.SIGINT)
+        rest, said = running.communicate(timeout=PATIENCE_S)
+    assert rest == b"\n"
+    assert said == b"interrupted\n"
+    assert running.returncode == 130
+
+
+@needs_terminal
+def test_a_reader_that_goes_away_ends_it_in_silence(program):
+    with subprocess.Popen(
+        program(MANY_WORDS, "ask", "-q", "-s", "direct", "Why?"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        running.stdout.read(4)
+        running.stdout.close()
+        said = running.stderr.read()
+    assert said == b""
+    assert running.returncode == 141
+
+
+@needs_terminal
+def test_on_a_terminal_the_text_streams_and_progress_is_taken_back(program):
+    with Terminal(program(ONE_SLOW_POINT, "ask", "-s", "skeleton", "How do I make tea?")) as terminal:
+        terminal.wait_for("Quick words.")
+        shown = terminal.wait_for("writing 2 points, 1 done")
+        assert "Slow" not in shown
+        rest, code = terminal.wait_for_end()
+    assert code == 0
+    assert re.search(r"\x1b\[\d+D\x1b\[KSlow", rest)
+    assert "skeleton · " in rest
+
+
+@needs_terminal
+def test_on_a_terminal_without_a_movable_cursor_there_is_no_progress(program):
+    command = program(ONE_SLOW_POINT, "ask", "-s", "skeleton", "How do I make tea?")
+    with Terminal(command, environment={"TERM": "dumb"}) as terminal:
+        shown, code = terminal.wait_for_end()
+    assert code == 0
+    assert not ESCAPE.search(shown)
+    assert "writing" not in shown
+
+
+@needs_terminal
+def test_in_a_chat_ctrl_c_cancels_the_answer_and_not_the_program(program):
+    with Terminal(program(NEVER_ENDING, "chat", "-s", "direct")) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("Why?\n")
+        terminal.wait_for("One")
+        terminal.interrupt()
+        terminal.wait_for("cancelled.*> ")
+        terminal.type("stop here\n")
+        terminal.wait_for("Fine.")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        _, code = terminal.wait_for_end()
+    assert code == 0
+
+
+@needs_terminal
+def test_in_a_chat_ctrl_c_at_the_prompt_gives_a_new_prompt(program):
+    with Terminal(program(PLAIN, "chat")) as terminal:
+        terminal.wait_for("> ")
+        terminal.interrupt_until("\n> ")
+        terminal.type("/quit\n")
+        _, code = terminal.wait_for_end()
+    assert code == 0
+
+
+def test_the_version_is_that_of_the_package():
+    assert run([*STRETTO, "--version"]).stdout == f"stretto {version('stretto')}\n"
+
+
+@pytest.mark.parametrize("command", [["--help"], ["ask", "--help"], ["chat", "--help"]])
+def test_help_imports_nothing_heavy(command):
+    listing = (
+        "import sys; sys.argv = ['stretto', *sys.argv[1:]]\n"
+        "from stretto.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print(sorted(set(sys.modules) & {'torch', 'transformers', 'openai', 'anthropic', 'numpy',"
+        " 'langchain_core', 'rich.console'}))"
+    )
+    assert run([sys.executable, "-c", listing, *command]).stdout.endswith("\n[]\n")
+
+
+def test_help_tells_the_exit_codes():
+    shown = run([*STRETTO, "--help"]).stdout
+    for code in (0, 1, 2, 3, 4, 130, 141):
+        assert re.search(rf"^    {code} ", shown, re.MULTILINE)
+
+
+def test_an_unknown_option_is_a_usage_error():
+    assert run([*STRETTO, "ask", "--nonsense"]).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["ask", "--strategy", "sk"], ["skeleton"]),
+        (["ask", "--preference", "c"], ["careful"]),
+        (["chat", "--model", "local"], ["local:", "local:pocket"]),
+        (["prompts", "show", "skeleton_"], ["skeleton_careful"]),
+        (["do"], ["doctor"]),
+    ],
+)
+def test_the_shell_completes(words, offered):
+    environment = {
+        **os.environ,
+        "_STRETTO_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["stretto", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    start = "import sys; sys.argv = ['stretto']; from stretto.cli import main; main()"
+    assert run([sys.executable, "-c", start], env=environment).stdout.split() == offered

@@ -1,0 +1,67 @@
+import pytest
+
+from stretto.answer import Answer, Branch, Timeline, Usage
+from stretto.cli.progress import Progress, status_of
+from stretto.events import BranchDelta, BranchFinished, BranchStarted, OutlinePointReady, RouteChosen
+from stretto.route import Route
+
+
+@pytest.fixture
+def progress():
+    return Progress("openai:gpt-5-mini", lambda: 0.0)
+
+
+def after(progress, *events):
+    for event in events:
+        progress.see(event)
+    return progress.phrase().removesuffix(" · 0.0 s")
+
+
+def started(name, kind):
+    return BranchStarted(branch_id=name, kind=kind, title="")
+
+
+def point(number):
+    return OutlinePointReady(branch_id=f"point-{number}", index=number, title="Tea")
+
+
+CHOSEN = RouteChosen(route=Route(strategy="skeleton"))
+
+
+def test_before_the_route_it_is_choosing(progress):
+    assert after(progress) == "choosing a strategy"
+
+
+def test_until_the_first_text_it_names_the_model(progress):
+    assert after(progress, CHOSEN, started("direct", "direct")) == "waiting for openai:gpt-5-mini"
+    assert after(progress, started("outline", "outline")) == "outline: waiting for openai:gpt-5-mini"
+
+
+def test_it_counts_the_points_of_the_outline(progress):
+    heard = (CHOSEN, started("outline", "outline"), BranchDelta(branch_id="outline", text="1. Tea\n"))
+    assert after(progress, *heard, point(1)) == "outline: 1 point"
+    assert after(progress, point(2)) == "outline: 2 points"
+
+
+def test_it_counts_the_points_that_are_written(progress):
+    outline = (CHOSEN, started("outline", "outline"), point(1), point(2))
+    points = (started("point-1", "point"), started("point-2", "point"))
+    assert after(progress, *outline, *points, BranchFinished(branch=Branch(id="outline", kind="outline"))) == (
+        "writing 2 points"
+    )
+    assert after(progress, BranchFinished(branch=Branch(id="point-1", kind="point"))) == "writing 2 points, 1 done"
+
+
+def test_the_seconds_count_from_the_beginning():
+    times = iter((10.0, 12.5))
+    assert Progress("local:pocket", lambda: next(times)).phrase().endswith(" · 2.5 s")
+
+
+def test_the_status_line_holds_time_tokens_and_calls():
+    answer = Answer(
+        text="Tea.",
+        route=Route(strategy="skeleton"),
+        usage=Usage(prompt_tokens=1200, completion_tokens=34, calls=1),
+        timeline=Timeline(first_text_s=0.5, total_s=2.0),
+    )
+    assert status_of(answer) == "skeleton · 2.00 s, first text 0.50 s · 1,200 tokens in, 34 out · 1 call"

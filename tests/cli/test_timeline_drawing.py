@@ -1,0 +1,93 @@
+from rich.cells import cell_len
+
+from stretto.answer import Answer, Branch, Span, Timeline, Usage
+from stretto.cli.timeline import render_timeline
+from stretto.route import Route
+
+
+def branch(name, times, *, title="", tokens=0, failed=False):
+    needed_s, started_s, first_s, ended_s = times
+    return Branch(
+        id=name,
+        kind="point" if title else "outline",
+        title=title,
+        status="failed" if failed else "finished",
+        span=Span(needed_s=needed_s, started_s=started_s, first_s=first_s, ended_s=ended_s),
+        usage=Usage(completion_tokens=tokens),
+    )
+
+
+def answer(*branches, total_s, first_text_s=None, critical_path_s=0.0):
+    timeline = Timeline(total_s=total_s, first_text_s=first_text_s, critical_path_s=critical_path_s)
+    return Answer(text="", route=Route(strategy="skeleton"), branches=branches, timeline=timeline)
+
+
+def drawn(*arguments, **options):
+    return [line.plain.rstrip() for line in render_timeline(*arguments, **options)]
+
+
+TEA = answer(
+    branch("outline", (0.0, 0.0, 0.5, 1.0), tokens=20),
+    branch("point-1", (0.75, 0.75, 1.25, 3.0), title="Water", tokens=60),
+    branch("point-2", (1.0, 1.5, 2.0, 4.0), title="Leaves", tokens=1200),
+    total_s=4.0,
+    first_text_s=1.25,
+    critical_path_s=3.5,
+)
+
+
+def test_a_row_for_each_branch_over_the_seconds_of_the_answer():
+    assert drawn(TEA, 80) == [
+        "         0 s           1            2            3                  time  tokens",
+        "outline  ░░░░░░░███████                                           1.00 s      20",
+        "1 Water            ░░░░░░░███████████████████████                 2.25 s      60",
+        "2 Leaves               ······░░░░░░░███████████████████████████   3.00 s   1,200",
+        "·· waits for its turn  ░░ waits for the first text  ██ writes",
+        "first text 1.25 s · total 4.00 s · critical path 3.50 s",
+    ]
+
+
+def test_ascii_is_enough():
+    assert drawn(TEA, 60, blocks=False) == [
+        "         0 s              2                     time  tokens",
+        "outline  ----####                             1.00 s      20",
+        "1 Water        -----###############           2.25 s      60",
+        "2 Leaves         .....----#################   3.00 s   1,200",
+        ".. waits for its turn  -- waits for the first text  ## writes",
+        "first text 1.25 s | total 4.00 s | critical path 3.50 s",
+    ]
+
+
+def test_a_failed_branch_ends_in_a_cross():
+    lines = drawn(answer(branch("point-1", (0.0, 0.0, None, 2.0), title="Water", failed=True), total_s=4.0), 60)
+    assert "░×" in lines[1]
+    assert "× failed or dropped" in lines[2]
+
+
+def test_a_branch_that_never_started_only_waits():
+    lines = drawn(answer(branch("point-1", (1.0, None, None, 2.0), title="Water", failed=True), total_s=2.0), 60)
+    assert "·×" in lines[1]
+    assert "░" not in lines[1]
+
+
+def test_a_branch_that_wrote_at_once_is_still_seen():
+    lines = drawn(answer(branch("direct", (0.0, 0.0, 9.999, 10.0)), total_s=10.0), 60)
+    assert "█" in lines[1]
+
+
+def test_no_line_is_wider_than_asked_whatever_the_titles():
+    wide = answer(
+        branch("point-1", (0.0, 0.0, 0.1, 1.0), title="自転車の手入れについて詳しく説明します"),
+        branch("point-2", (0.0, 0.0, 0.1, 1.0), title="A very long title that goes on and on and on"),
+        branch("point-3", (0.0, 0.0, 0.1, 1.0), title="Red\x1b[31m\ntitle"),
+        total_s=1.0,
+    )
+    for width in (50, 80, 132):
+        rows = [line.plain for line in render_timeline(wide, width)][1:4]
+        assert {cell_len(row) for row in rows} == {width}
+    assert "…" in rows[1]
+    assert "\x1b" not in rows[2]
+
+
+def test_an_answer_without_branches_says_so():
+    assert drawn(answer(total_s=0.0), 80) == ["Nothing ran."]
