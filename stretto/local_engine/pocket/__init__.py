@@ -1,8 +1,8 @@
 """The pocket model: a tiny Llama trained from nothing on text of this project.
 
-It is an instrument and a demonstration, not a source of knowledge: it knows a hundred everyday topics, two hundred short facts and
-a few mechanical tasks by heart, so that every strategy of the library can be shown for real without a key, a network or a download.
-Whatever else it is asked, it answers :data:`UNKNOWN`.
+It is an instrument and a demonstration, not a source of knowledge: it knows a hundred everyday topics, two hundred
+short facts and a few mechanical tasks by heart, so that every strategy of the library can be shown for real without a
+key, a network or a download. Whatever else it is asked, it answers :data:`UNKNOWN`.
 
 Importing this package imports neither torch nor transformers.
 """
@@ -17,7 +17,8 @@ MODEL_FOLDER = Path(__file__).parent / "model"
 """The folder of the published weights, in the form transformers reads."""
 
 UNKNOWN = (
-    "I am Stretto's pocket model, a demonstration that knows 100 everyday topics and 200 short facts, and I cannot answer this. "
+    "I am Stretto's pocket model, a demonstration that knows 100 everyday topics and 200 short facts, "
+    "and I cannot answer this. "
     "For a real answer, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or use --model local:<folder or hub name>."
 )
 """What the pocket model answers when it is asked something it cannot know."""

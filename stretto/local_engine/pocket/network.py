@@ -1,12 +1,13 @@
 """A lean training forward of the Llama architecture.
 
-The parameters carry the names that :class:`transformers.LlamaForCausalLM` gives them, so a trained network is exported by saving
-its state and read back by transformers without any conversion.  What is left out is everything training does not need: key-value
-caches, attention masks (examples are padded on the right, and a causal row never sees what follows it) and logits at positions
-that carry no loss.
+The parameters carry the names that :class:`transformers.LlamaForCausalLM` gives them, so a trained network is
+exported by saving its state and read back by transformers without any conversion.  What is left out is everything
+training does not need: key-value caches, attention masks (examples are padded on the right, and a causal row never
+sees what follows it) and logits at positions that carry no loss.
 
-Architecture: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971; rotary positions: Su et
-al., arXiv:2104.09864; grouped queries: Ainslie et al., arXiv:2305.13245; tied embeddings: Press and Wolf, arXiv:1608.05859.
+Architecture: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971; rotary
+positions: Su et al., arXiv:2104.09864; grouped queries: Ainslie et al., arXiv:2305.13245; tied embeddings: Press and
+Wolf, arXiv:1608.05859.
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ class Network(nn.Module):
     def losses(self, tokens: Tensor, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """The cross-entropy in nats of every position whose target is not negative, in reading order.
 
-        ``tokens`` and ``targets`` are [batch, rows]; ``targets`` holds the token that should follow, or -1 where none is wanted.
+        ``tokens`` and ``targets`` are [batch, rows]; ``targets`` holds the token that should follow, or -1 where none
+        is wanted.
         """
         places = (targets.reshape(-1) >= 0).nonzero()[:, 0]
         count = len(places)

@@ -1,7 +1,7 @@
 """The tokenizer of the pocket model: byte-level BPE, trained on the text the model is trained on.
 
-Byte-pair encoding of words: Sennrich et al., arXiv:1508.07909; over bytes: Radford et al., "Language Models are Unsupervised
-Multitask Learners" (2019).
+Byte-pair encoding of words: Sennrich et al., arXiv:1508.07909; over bytes: Radford et al., "Language Models are
+Unsupervised Multitask Learners" (2019).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "USER",
     "render_chat",
     "save_tokenizer",
+    "token_id",
     "train_tokenizer",
 ]
 
@@ -39,8 +40,10 @@ CHAT_TEMPLATE = (
 )
 """The chat template, in Jinja: any number of turns, a system message accepted."""
 
-# Words with one leading space, numbers of up to three digits, runs of punctuation, indentation kept apart from the word after it.
-_PIECES = r"'(?:s|t|re|ve|m|ll|d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# Words with one leading space, numbers of up to three digits, runs of punctuation, indentation apart from its word.
+_PIECES = (
+    r"'(?:s|t|re|ve|m|ll|d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
@@ -85,8 +88,16 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
 def render_chat(turns: Iterable[tuple[str, str]]) -> str:
     """The text of a conversation up to the point where the assistant's next turn begins.
 
-    ``turns`` are pairs of role and content.  This is what :data:`CHAT_TEMPLATE` renders with ``add_generation_prompt``; a test
-    holds the two together.
+    ``turns`` are pairs of role and content.  This is what :data:`CHAT_TEMPLATE` renders with
+    ``add_generation_prompt``; a test holds the two together.
     """
     body = "".join(f"<|{role}|>\n{content.strip()}{END}\n" for role, content in turns)
     return f"{BEGIN}{body}{ASSISTANT}\n"
+
+
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """The id of a special token that the tokenizer must have."""
+    found = tokenizer.token_to_id(token)
+    if found is None:
+        raise ValueError(f"the tokenizer has no token {token}: it was not made for the pocket model")
+    return int(found)

@@ -1,0 +1,104 @@
+"""Muon for the matrices, AdamW for everything else.
+
+Muon: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): momentum whose update is
+replaced by the nearest semi-orthogonal matrix, found by five Newton-Schulz steps.  AdamW: Loshchilov and Hutter,
+arXiv:1711.05101.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Optimiser", "orthogonalised"]
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """Each of ``matrices``  # [count, rows, columns]  with its singular values driven towards one."""
+    wide = matrices.shape[1] <= matrices.shape[2]
+    state = matrices.bfloat16() if wide else matrices.bfloat16().transpose(1, 2)
+    state = state / (state.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    first, second, third = _COEFFICIENTS
+    for _ in range(5):
+        gram = state @ state.transpose(1, 2)  # [count, rows, rows]
+        state = first * state + (second * gram + third * gram @ gram) @ state
+    result: Tensor = (state if wide else state.transpose(1, 2)).to(matrices.dtype)
+    return result
+
+
+class Optimiser:
+    """Both optimisers behind one :meth:`step`; its state is a flat mapping of tensors, fit for safetensors."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        matrix_rate: float = 0.02,
+        other_rate: float = 0.003,
+        momentum: float = 0.95,
+        betas: tuple[float, float] = (0.9, 0.98),
+        decay: float = 0.02,
+    ) -> None:
+        self.matrix_rate, self.other_rate, self.momentum, self.betas, self.decay = (
+            matrix_rate,
+            other_rate,
+            momentum,
+            betas,
+            decay,
+        )
+        self.others: dict[str, nn.Parameter] = {}
+        self.groups: dict[tuple[int, ...], dict[str, nn.Parameter]] = defaultdict(dict)
+        for name, parameter in network.named_parameters():
+            if parameter.ndim == 2 and "embed" not in name:
+                self.groups[tuple(parameter.shape)][name] = parameter
+            else:
+                self.others[name] = parameter
+        self.state: dict[str, Tensor] = {}
+        for group in self.groups.values():
+            for name, parameter in group.items():
+                self.state[f"momentum.{name}"] = torch.zeros_like(parameter)
+        for name, parameter in self.others.items():
+            self.state[f"first.{name}"] = torch.zeros_like(parameter)
+            self.state[f"second.{name}"] = torch.zeros_like(parameter)
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take over a saved state."""
+        for name, tensor in self.state.items():
+            tensor.copy_(state[name])
+
+    @torch.no_grad()
+    def step(self, number: int, factor: float) -> None:
+        """Update every parameter from its gradient and clear the gradients.
+
+        ``number`` counts steps from one; ``factor`` scales both learning rates.
+        """
+        for shape, group in self.groups.items():
+            updates = []
+            for name, parameter in group.items():
+                if parameter.grad is None:
+                    raise ValueError(f"{name} has no gradient: call backward first")
+                momentum = self.state[f"momentum.{name}"]
+                momentum.lerp_(parameter.grad, 1 - self.momentum)
+                updates.append(parameter.grad.lerp(momentum, self.momentum))  # Nesterov's look ahead
+            rate = self.matrix_rate * factor
+            scale = max(1.0, shape[0] / shape[1]) ** 0.5
+            for parameter, update in zip(group.values(), orthogonalised(torch.stack(updates)), strict=True):
+                parameter.mul_(1 - rate * self.decay)
+                parameter.add_(update, alpha=-rate * scale)
+                parameter.grad = None
+        small, large = self.betas
+        rate = self.other_rate * factor
+        for name, parameter in self.others.items():
+            if parameter.grad is None:
+                raise ValueError(f"{name} has no gradient: call backward first")
+            first, second = self.state[f"first.{name}"], self.state[f"second.{name}"]
+            first.lerp_(parameter.grad, 1 - small)
+            second.mul_(large).addcmul_(parameter.grad, parameter.grad, value=1 - large)
+            spread = (second / (1 - large**number)).sqrt_().add_(1e-8)
+            parameter.addcdiv_(first, spread, value=-rate / (1 - small**number))
+            parameter.grad = None

@@ -1,0 +1,403 @@
+"""The pocket model: its data, its training and the published weights."""
+
+# ruff: noqa: S311, PLC0415 - seeded draws are no secrets; transformers is imported where it is needed
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from stretto.local_engine.pocket import MODEL_FOLDER, UNKNOWN, augment, is_unknown, source, tasks  # noqa: E402
+from stretto.local_engine.pocket import tokenizer as texts  # noqa: E402
+from stretto.local_engine.pocket.batches import encode  # noqa: E402
+from stretto.local_engine.pocket.card import card  # noqa: E402
+from stretto.local_engine.pocket.corpus import (  # noqa: E402
+    Corpus,
+    Example,
+    outline_lines,
+    render,
+    straight_answer,
+    unknown_questions,
+    unseen_questions,
+)
+from stretto.local_engine.pocket.evaluate import (  # noqa: E402
+    Writer,
+    distinct_share,
+    nearest_topics,
+    parse_outline,
+    text_present,
+)
+from stretto.local_engine.pocket.network import Network, NetworkConfig  # noqa: E402
+from stretto.local_engine.pocket.optimiser import orthogonalised  # noqa: E402
+from stretto.local_engine.pocket.train import MIX, Plan, Trainer, export  # noqa: E402
+
+published = pytest.mark.skipif(not (MODEL_FOLDER / "model.safetensors").is_file(), reason="no published weights here")
+TINY = NetworkConfig(vocabulary=1024, hidden=32, layers=2, heads=4, key_value_heads=2, intermediate=64, context=256)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return Corpus(with_source=False)
+
+
+@pytest.fixture(scope="module")
+def writer() -> Writer:
+    return Writer(MODEL_FOLDER)
+
+
+# --- data ---------------------------------------------------------------------------------------------------
+
+
+def test_the_encyclopaedia_has_100_topics_with_5_to_7_points_and_200_facts(corpus: Corpus) -> None:
+    assert len(corpus.topics) == 100
+    assert len(corpus.facts) == 200
+    assert all(5 <= len(topic.points) <= 7 for topic in corpus.topics)
+    assert all(len(fact.answer.split()) <= 12 for fact in corpus.facts)
+
+
+def test_every_topic_has_at_least_15_added_wordings_and_keywords_of_its_own(corpus: Corpus) -> None:
+    assert min(len(topic.questions) for topic in corpus.topics) >= 50
+    assert min(len(topic.keywords) for topic in corpus.topics) >= 14
+
+
+def test_no_wording_belongs_to_two_topics(corpus: Corpus) -> None:
+    owners = [question for topic in corpus.topics for question in topic.questions]
+    assert len(owners) == len(set(owners))
+
+
+def test_unseen_wordings_are_in_no_training_wording(corpus: Corpus) -> None:
+    known = {question.lower() for topic in corpus.topics for question in topic.questions}
+    known |= {question.lower() for fact in corpus.facts for question in fact.questions}
+    topics, facts = unseen_questions()
+    assert len(topics) == 200
+    assert not known & {question.lower() for question, _ in [*topics, *facts]}
+
+
+def test_held_out_unknown_questions_are_not_trained_on(corpus: Corpus) -> None:
+    held = set(unknown_questions(held_out=True))
+    assert len(held) >= 80
+    assert not held & set(corpus.unknown)
+
+
+def test_held_out_source_is_not_training_source() -> None:
+    held, trained = source.held_out_source(), source.training_source()
+    assert len(held) >= 15
+    assert not held.keys() & trained.keys()
+
+
+@pytest.mark.parametrize("task", [name for name in MIX if name != "code"])
+def test_an_example_follows_from_the_task_and_the_seed_alone(corpus: Corpus, task: str) -> None:
+    assert corpus.draw(task, random.Random(3)) == corpus.draw(task, random.Random(3))
+    assert len({corpus.draw(task, random.Random(seed)) for seed in range(20)}) > 10
+
+
+# --- prompts ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("skeleton", {"question": "Q?"}),
+        ("point", {"question": "Q?", "outline": "1. A\n2. B", "index": 2, "title": "B"}),
+        ("item", {"instruction": "Give the plural of each word", "item": "child"}),
+    ],
+)
+def test_training_prompts_are_the_library_templates_filled_in(name: str, values: dict[str, object]) -> None:
+    path = Path(__file__).parents[1] / f"stretto/prompts/templates/pocket/v1/{name}.md"
+    body = path.read_text(encoding="utf-8").split("--- user ---\n")[1].rstrip("\n")
+    for key, value in values.items():
+        body = body.replace(f"${key}", str(value))
+    assert render(name, **values) == body
+    assert "$" not in body
+
+
+def test_a_straight_answer_numbers_its_points_between_opening_and_closing(corpus: Corpus) -> None:
+    topic = corpus.topics[0]
+    answer = straight_answer(topic)
+    assert answer.startswith(topic.opening + "\n\n1. **")
+    assert answer.endswith("\n\n" + topic.closing)
+    assert all(f"{n}. **{p.title}**: {p.text}\n" in answer for n, p in enumerate(topic.points, 1))
+
+
+def test_every_outline_parses_to_its_titles(corpus: Corpus) -> None:
+    for topic in corpus.topics:
+        assert parse_outline(topic.outline) == [point.title for point in topic.points]
+
+
+@pytest.mark.parametrize("text", ["", "1. Only one", "1. A\n3. B", "A\nB", "1. A\nand more\n2. B", UNKNOWN])
+def test_what_is_no_outline_does_not_parse(text: str) -> None:
+    assert parse_outline(text) is None
+
+
+def test_the_answer_to_the_unknown_is_recognised() -> None:
+    assert is_unknown(UNKNOWN)
+    assert is_unknown("\n" + UNKNOWN + " And more.")
+    assert not is_unknown("I am a teapot.")
+
+
+# --- changes of wording -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", augment.MEASURED_CHANGES)
+def test_every_measured_change_changes_most_questions(corpus: Corpus, kind: str) -> None:
+    chance = random.Random(4)
+    questions = [chance.choice(topic.questions) for topic in corpus.topics]
+    changed = [augment.measured_change(kind, question, chance) for question in questions]
+    assert sum(one != other for one, other in zip(questions, changed, strict=True)) >= 70
+
+
+def test_a_typo_touches_one_word_only() -> None:
+    for seed in range(50):
+        before, after = (
+            ["please", "repair", "the", "bicycle"],
+            augment.typo("please repair the bicycle", random.Random(seed)).split(),
+        )
+        assert len(after) == 4
+        assert sum(one != other for one, other in zip(before, after, strict=True)) <= 1
+
+
+def test_scrambling_keeps_a_telling_word() -> None:
+    words = ["how", "do", "i", "look", "after", "the", "bicycle"]
+    texts = [augment.scramble(words, {"bicycle": 1}, random.Random(seed), ["zzz"]).lower() for seed in range(200)]
+    assert len(set(texts)) > 150
+    assert sum("bicycle" in text for text in texts) > 170  # a typo may hit the word
+
+
+# --- tasks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", tasks.ITEM_TASKS)
+def test_item_requests_name_every_item(kind: str) -> None:
+    chance = random.Random(5)
+    for _ in range(20):
+        say, pairs = tasks.item_task(kind, 4, chance)
+        request = tasks.item_request(say, [item for item, _ in pairs], chance)
+        assert request.startswith(say)
+        assert all(item in request for item, _ in pairs)
+
+
+def test_numbers_are_spelled_out_and_units_converted() -> None:
+    chance = random.Random(6)
+    spelled = dict(tasks.item_task("words", 99, chance)[1])
+    assert (spelled["7"], spelled["13"], spelled["40"], spelled["86"]) == ("seven", "thirteen", "forty", "eighty-six")
+    assert dict(tasks.item_task("metres", 99, chance)[1])["3 km"] == "3000 m"
+    assert dict(tasks.item_task("minutes", 24, chance)[1])["1 hour"] == "60 minutes"
+
+
+def test_json_transformations_are_json() -> None:
+    chance = random.Random(7)
+    for _ in range(30):
+        assert isinstance(json.loads(tasks.TRANSFORMS["to_json"](chance)[1]), dict)
+
+
+def test_an_edit_puts_the_new_word_for_the_old_one() -> None:
+    chance = random.Random(8)
+    for _ in range(50):
+        request, answer = tasks.TRANSFORMS["replace"](chance)
+        found = re.match(r"Replace (.+?) (?:with|by) (.+?)(?: in this text)?:", request)
+        if found:
+            assert found[2] in answer
+
+
+# --- tokenizer, network, training -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small_corpus() -> Corpus:
+    whole = Corpus(with_source=False)
+    return Corpus(topics=whole.topics[:3], facts=whole.facts[:5], unknown=whole.unknown[:20], with_source=False)
+
+
+@pytest.fixture
+def trainer(tmp_path: Path, small_corpus: Corpus) -> Trainer:
+    return _trainer(tmp_path, small_corpus, steps=6)
+
+
+def _trainer(folder: Path, corpus: Corpus, steps: int) -> Trainer:
+    plan = Plan(steps=steps, tokens=512, micro=256, context=128, seed=2)
+    return Trainer(plan, TINY, folder, corpus=corpus, threads=2)
+
+
+def test_the_tokenizer_gives_any_text_back(trainer: Trainer) -> None:
+    for text in ("def f(x):\n    return x  # täglich\n", UNKNOWN, "Ω ≈ 3,14 — 日本 🙂", "  two\n\n\tspaces  "):
+        assert trainer.tokenizer.decode(trainer.tokenizer.encode(text, add_special_tokens=False).ids) == text
+
+
+def test_the_chat_template_renders_what_training_reads(trainer: Trainer) -> None:
+    from transformers import AutoTokenizer
+
+    loaded = AutoTokenizer.from_pretrained(trainer.folder)
+    turns = [("system", "Be brief."), ("user", "One?"), ("assistant", "1"), ("user", " Two? ")]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    text = loaded.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text == texts.render_chat(turns)
+    assert (
+        loaded(text, add_special_tokens=False)["input_ids"]
+        == trainer.tokenizer.encode(text, add_special_tokens=False).ids
+    )
+
+
+def test_only_the_answer_carries_loss_and_ends_with_the_end_token(trainer: Trainer) -> None:
+    end = texts.token_id(trainer.tokenizer, texts.END)
+    whole = encode(Example("fact", (("user", "Q?"),), "An answer."), trainer.tokenizer, 128)
+    assert trainer.tokenizer.decode(whole.tokens[whole.learned : -1]) == "An answer."
+    assert whole.tokens[-1] == end
+    cut = encode(
+        Example("fact", (("user", "Q?"),), "An answer to learn the start of.", limit=2), trainer.tokenizer, 128
+    )
+    assert len(cut.tokens) - cut.learned == 2
+    assert cut.tokens[-1] != end
+
+
+def test_orthogonalised_matrices_have_singular_values_near_one() -> None:
+    torch.manual_seed(0)
+    for shape in ((3, 16, 48), (2, 48, 16)):
+        values = torch.linalg.svdvals(orthogonalised(torch.randn(shape)).float())
+        assert float(values.min()) > 0.5
+        assert float(values.max()) < 1.5
+
+
+def test_training_lowers_the_loss(tmp_path: Path, small_corpus: Corpus) -> None:
+    trainer = _trainer(tmp_path, small_corpus, steps=30)
+    losses = []
+    while trainer.progress < 1:
+        step = trainer.step()
+        losses.append(sum(step.values()) / len(step))
+    assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
+
+
+def test_a_stopped_run_resumes_to_the_same_state(tmp_path: Path, small_corpus: Corpus) -> None:
+    straight = _trainer(tmp_path / "straight", small_corpus, steps=6)
+    for _ in range(6):
+        straight.step()
+    first = _trainer(tmp_path / "stopped", small_corpus, steps=6)
+    for _ in range(3):
+        first.step()
+    first.save()
+    second = _trainer(tmp_path / "stopped", small_corpus, steps=6)
+    assert second.number == 3
+    for _ in range(3):
+        second.step()
+    for name, tensor in straight.network.weights().items():
+        assert torch.equal(tensor, second.network.weights()[name]), name
+    for name, tensor in straight.optimiser.state.items():
+        assert torch.equal(tensor, second.optimiser.state[name]), name
+
+
+def test_a_checkpoint_of_other_sizes_is_refused_by_name(tmp_path: Path, small_corpus: Corpus) -> None:
+    _trainer(tmp_path, small_corpus, steps=2).save()
+    other = NetworkConfig(**{**TINY.as_dict(), "layers": 3})
+    with pytest.raises(ValueError, match="other sizes"):
+        Trainer(Plan(steps=2), other, tmp_path, corpus=small_corpus)
+
+
+def test_transformers_computes_what_the_network_computes(trainer: Trainer, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    trainer.step()
+    trainer.save()
+    export(trainer.folder, tmp_path / "model")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
+    assert type(loaded).__name__ == "LlamaForCausalLM"
+    network = Network(TINY)
+    network.load_state_dict({name: tensor.bfloat16().float() for name, tensor in trainer.network.weights().items()})
+    tokens = torch.randint(0, TINY.vocabulary, (2, 40), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        ours = torch.nn.functional.linear(network.hidden(tokens, torch.float32), network.model.embed_tokens.weight)
+        torch.testing.assert_close(loaded(tokens).logits, ours, rtol=1e-4, atol=1e-4)
+
+
+# --- measuring ------------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_present_whole_or_nearly_but_not_in_part() -> None:
+    text = "Squeeze the tyres every week and top them up with a pump that has a gauge on it."
+    assert text_present(text, f"1. **Title**: {text}\n2. More")
+    assert text_present(text, text.replace("gauge", "dial"))
+    assert not text_present(text, " ".join(text.split()[:9]))
+    assert not text_present(text, "")
+
+
+def test_a_loop_has_few_distinct_sequences_of_words() -> None:
+    assert distinct_share("one two three four five six seven eight") == 1.0
+    assert distinct_share("again and again and " * 20) < 0.1
+
+
+def test_the_nearest_neighbour_knows_the_training_wordings(corpus: Corpus) -> None:
+    pytest.importorskip("sklearn")
+    asked = [topic.questions[3] for topic in corpus.topics]
+    assert nearest_topics(corpus.topics, asked, keywords=False) == [topic.id for topic in corpus.topics]
+
+
+def test_the_card_states_every_figure_it_is_given() -> None:
+    figures = {
+        "known_straight_points": 0.9712,
+        "distinct_4_grams_mean": 0.99,
+        "distinct_4_grams_least": 0.91,
+        "source_nats_per_token": 3.25,
+        "source_bits_per_byte": 1.5,
+    }
+    text = card(figures, 16.8)
+    assert "97.1%" in text
+    assert "16.8 MB" in text
+    assert "3.250 nats" in text
+
+
+# --- the published model --------------------------------------------------------------------------------------
+
+
+@published
+def test_the_published_folder_is_small_and_of_the_declared_kind() -> None:
+    config = json.loads((MODEL_FOLDER / "config.json").read_text(encoding="utf-8"))
+    assert config["architectures"] == ["LlamaForCausalLM"]
+    assert (MODEL_FOLDER / "model.safetensors").stat().st_size <= 25_000_000
+    network = Network(NetworkConfig())
+    assert 8e6 <= sum(parameter.numel() for parameter in network.parameters()) <= 15e6
+    assert "## Figures" in (MODEL_FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+@published
+def test_the_published_model_answers_a_question_with_its_points(writer: Writer, corpus: Corpus) -> None:
+    topic = corpus.topics[0]
+    (answer,) = writer.answers(["How do I look after a bicycle?"], 800)
+    assert all(point.title in answer and text_present(point.text, answer) for point in topic.points)
+    (outline,) = writer.answers([render("skeleton", question="How do I look after a bicycle?")], 120)
+    assert parse_outline(outline) == [point.title for point in topic.points]
+
+
+@published
+def test_the_published_model_expands_a_point_of_a_half_written_outline(writer: Writer, corpus: Corpus) -> None:
+    topic = corpus.topics[0]
+    titles = [point.title for point in topic.points]
+    prompts = [
+        render(
+            "point",
+            question="How do I look after a bicycle?",
+            outline=outline_lines(titles[:n]),
+            index=n,
+            title=titles[n - 1],
+        )
+        for n in (2, 4)
+    ]
+    for number, text in zip((2, 4), writer.answers(prompts, 120), strict=True):
+        assert text_present(topic.points[number - 1].text, text)
+
+
+@published
+def test_the_published_model_answers_items_one_by_one(writer: Writer) -> None:
+    say = "Give the plural of each word"
+    answers = writer.answers([render("item", instruction=say, item=item) for item in ("cat", "child", "mouse")], 12)
+    assert [answer.strip() for answer in answers] == ["cats", "children", "mice"]
+
+
+@published
+def test_the_published_model_says_what_it_is_when_it_cannot_know(writer: Writer) -> None:
+    (answer,) = writer.answers(["Who won the chess world championship in 1972?"], 80)
+    assert answer.strip() == UNKNOWN
