@@ -63,10 +63,9 @@ class OpenAIBackend(RemoteBackend):
         choice = event.choices[0] if event.choices else None
         if choice is None:
             return Chunk(usage=usage)
-        delta = choice.delta
-        refusal = getattr(delta, "refusal", None)
+        refusal = getattr(choice.delta, "refusal", None)  # the model's own words; the finish reason says only stop
+        text = refusal or getattr(choice.delta, "content", None) or ""
         finish = _FINISH.get(choice.finish_reason, "stop") if choice.finish_reason else None
-        text = getattr(delta, "content", None) or refusal or ""
         return Chunk(text=text, usage=usage, finish_reason="refusal" if refusal else finish)  # type: ignore[arg-type]
 
 

@@ -143,7 +143,7 @@ class RemoteBackend(ABC):
             async for event in response:
                 chunk = self._read(event)
                 usage = _latest(usage, chunk.usage) if chunk.usage else usage
-                finish = chunk.finish_reason or finish
+                finish = finish if finish == "refusal" else chunk.finish_reason or finish
                 yield Chunk(text=chunk.text)  # without text, a sign of life
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
             failure = self._failure(error, started=True)

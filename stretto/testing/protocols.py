@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
+Finish = Literal["stop", "length", "refusal", "filtered"]
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -41,13 +43,14 @@ class HttpReply:
     """What the model says. Token counts that are ``None`` are worked out from the texts.
 
     Attributes:
-        finish: the reason the answer ends; ``refusal`` is sent the way each API sends it.
+        finish: the reason the answer ends, sent the way each API sends it; ``filtered`` is a refusal
+            by OpenAI's content filter instead of by the model.
         time_to_first_token_s: for this reply only; ``None``: the server's own.
         fault: what goes wrong while it is sent.
     """
 
     text: str
-    finish: Literal["stop", "length", "refusal"] = "stop"
+    finish: Finish = "stop"
     prompt_tokens: int | None = None
     cached_tokens: int = 0
     reasoning_tokens: int = 0
@@ -61,7 +64,7 @@ class Turn:
 
     reply: HttpReply
     tokens: Sequence[str]
-    finish: Literal["stop", "length", "refusal"]
+    finish: Finish
     prompt_tokens: int
     model: str
     number: int
@@ -153,21 +156,21 @@ def _event(data: Any, name: str = "") -> bytes:
 class OpenAIDialect:
     """Chat Completions: role chunk, content chunks, finish chunk, usage chunk, ``[DONE]``."""
 
-    _finish: ClassVar[Mapping[str, str]] = {"stop": "stop", "length": "length", "refusal": "content_filter"}
+    _finish: ClassVar[Mapping[str, str]] = {"filtered": "content_filter", "length": "length"}
 
     def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
-        message = {"role": "assistant", "content": turn.text, "refusal": None}
-        choice = {"index": 0, "message": message, "finish_reason": self._finish[turn.finish], "logprobs": None}
+        message = {"role": "assistant", "content": None, "refusal": None, self._field(turn): turn.text}
+        choice = {"index": 0, "message": message, "finish_reason": self._reason(turn), "logprobs": None}
         return self._frame(turn, "chat.completion") | {"choices": [choice], "usage": self._usage(turn)}
 
     def opening(self, turn: Turn) -> bytes:  # noqa: D102
         return self._delta(turn, {"role": "assistant", "content": ""})
 
     def token(self, turn: Turn, text: str) -> bytes:  # noqa: D102
-        return self._delta(turn, {"content": text})
+        return self._delta(turn, {self._field(turn): text})
 
     def closing(self, turn: Turn) -> bytes:  # noqa: D102
-        end = self._delta(turn, {}, self._finish[turn.finish])
+        end = self._delta(turn, {}, self._reason(turn))
         if turn.usage_wanted:
             end += _event(self._frame(turn, "chat.completion.chunk") | {"choices": [], "usage": self._usage(turn)})
         return end + _event("[DONE]")
@@ -184,6 +187,12 @@ class OpenAIDialect:
 
     def rejection(self, parameter: str) -> str:  # noqa: D102
         return f"Unsupported parameter: '{parameter}' is not supported with this model."
+
+    def _field(self, turn: Turn) -> str:
+        return "refusal" if turn.finish == "refusal" else "content"
+
+    def _reason(self, turn: Turn) -> str:
+        return self._finish.get(turn.finish, "stop")
 
     def _frame(self, turn: Turn, kind: str) -> dict[str, Any]:
         return {"id": f"chatcmpl-{turn.number}", "object": kind, "created": 0, "model": turn.model}
@@ -205,7 +214,12 @@ class OpenAIDialect:
 class AnthropicDialect:
     """Messages: message start, one text block, message delta with the stop reason, message stop."""
 
-    _finish: ClassVar[Mapping[str, str]] = {"stop": "end_turn", "length": "max_tokens", "refusal": "refusal"}
+    _finish: ClassVar[Mapping[str, str]] = {
+        "stop": "end_turn",
+        "length": "max_tokens",
+        "refusal": "refusal",
+        "filtered": "refusal",
+    }
 
     def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
         content = [{"type": "text", "text": turn.text}]

@@ -197,8 +197,9 @@ async def test_a_truncated_answer_says_so(model):
         assert (heard.text, heard.finish) == ("one two three", "length")
 
 
-async def test_a_refusal_says_so(model):
-    async with talk(model, replies=HttpReply("I cannot", finish="refusal")) as (backend, _):
+@pytest.mark.parametrize("finish", ["refusal", "filtered"])
+async def test_a_refusal_says_so(model, finish):
+    async with talk(model, replies=HttpReply("I cannot", finish=finish)) as (backend, _):
         heard = await hear(backend)
         assert (heard.text, heard.finish) == ("I cannot", "refusal")
 
