@@ -24,6 +24,9 @@ _FAULTS = (ServerFailedError, ConnectionFailedError, StreamBrokenError, StalledE
 class Breaker(Wrapper):
     """Refuses calls for a while after several faults in a row, then lets one call try.
 
+    The faults must spread over some time as well: many branches fail together in one short
+    disturbance, which the retries outlast.
+
     Only what says that the endpoint is ill counts: no refused key, bad request or rate limit, and
     no cancelled call. (Of the libraries, purgatory counts a cancelled call as a failure unless told
     otherwise, keeps wall-clock time, and lets every waiting call through at once when it half opens.)
@@ -32,18 +35,27 @@ class Breaker(Wrapper):
     Args:
         backend: the endpoint.
         faults: how many in a row open the breaker.
+        over_s: seconds that must lie between the first and the last of them.
         rest_s: seconds until a call may try.
         clock: seconds, monotonic.
     """
 
     def __init__(
-        self, backend: Backend, *, faults: int = 5, rest_s: float = 30.0, clock: Callable[[], float] = time.monotonic
+        self,
+        backend: Backend,
+        *,
+        faults: int = 5,
+        over_s: float = 5.0,
+        rest_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(backend)
         self._limit = faults
+        self._over_s = over_s
         self._rest_s = rest_s
         self._clock = clock
         self._in_a_row = 0
+        self._since_s = 0.0
         self._opened_s: float | None = None
         self._trying = False
 
@@ -83,7 +95,11 @@ class Breaker(Wrapper):
             self._in_a_row = 0
 
     def _count(self, error: BackendError, trying: bool) -> None:
-        if isinstance(error, _FAULTS):
-            self._in_a_row += 1
-            if trying or self._in_a_row >= self._limit:
-                self._opened_s = self._clock()
+        if not isinstance(error, _FAULTS):
+            return
+        now_s = self._clock()
+        if self._in_a_row == 0:
+            self._since_s = now_s
+        self._in_a_row += 1
+        if trying or (self._in_a_row >= self._limit and now_s - self._since_s >= self._over_s):
+            self._opened_s = now_s

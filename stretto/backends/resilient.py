@@ -37,7 +37,8 @@ class Resilience:
         hedge_after_s: what late means; ``None``: later than 95 of 100.
         hedge_share: extra calls as a share of all.
         breaker_faults: faults in a row after which the endpoint is left alone.
-        breaker_rest_s: for how long.
+        breaker_over_s: the time that these must spread over.
+        breaker_rest_s: for how long it is left alone.
     """
 
     attempts: int = 4
@@ -51,6 +52,7 @@ class Resilience:
     hedge_after_s: float | None = None
     hedge_share: float = 0.05
     breaker_faults: int = 5
+    breaker_over_s: float = 5.0
     breaker_rest_s: float = 30.0
 
     def __post_init__(self) -> None:
@@ -76,7 +78,7 @@ def resilient(backend: Backend, policy: Resilience | None = None) -> Backend:
     """
     policy = policy or Resilience()
     layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, gap_s=policy.stall_s)
-    layers = Breaker(layers, faults=policy.breaker_faults, rest_s=policy.breaker_rest_s)
+    layers = Breaker(layers, faults=policy.breaker_faults, over_s=policy.breaker_over_s, rest_s=policy.breaker_rest_s)
     layers = Pace(layers, max_in_flight=policy.max_in_flight, longest_pause_s=policy.longest_pause_s)
     if policy.hedge:
         layers = Hedge(layers, after_s=policy.hedge_after_s, share=policy.hedge_share)

@@ -21,10 +21,10 @@ class Clock:
 
 
 @asynccontextmanager
-async def talk(clock=None):
+async def talk(clock=None, over_s=0):
     async with ScriptedServer("one two three") as server:
         inner = OpenAIBackend("some-model", base_url=server.openai_url, api_key=KEY)
-        backend = Breaker(inner, faults=2, rest_s=10, clock=clock or Clock())
+        backend = Breaker(inner, faults=2, over_s=over_s, rest_s=10, clock=clock or Clock())
         yield backend, server
         await backend.aclose()
 
@@ -48,6 +48,18 @@ async def test_faults_in_a_row_open_it_and_a_whole_answer_closes_it_again():
         assert (await hear(backend)).text == "one two three"
         await fail(backend, server, Fault("status", status=500))
         assert (await hear(backend)).text == "one two three"
+
+
+async def test_faults_of_one_short_disturbance_do_not_open_it():
+    clock = Clock()
+    async with talk(clock, over_s=5) as (backend, server):
+        await fail(backend, server, *[Fault("reset")] * 4)
+        assert (await hear(backend)).text == "one two three"
+        await fail(backend, server, Fault("reset"))
+        clock.now = 6
+        await fail(backend, server, Fault("reset"))
+        with pytest.raises(BreakerOpenError):
+            await hear(backend)
 
 
 async def test_one_call_tries_and_its_failure_opens_it_at_once():

@@ -302,7 +302,7 @@ async def test_closing_the_client_in_mid_answer_ends_the_answer_with_an_error(mo
 
 
 async def test_an_endpoint_that_keeps_failing_is_left_alone(model):
-    policy = Resilience(attempts=1, breaker_faults=2, breaker_rest_s=600)
+    policy = Resilience(attempts=1, breaker_faults=2, breaker_over_s=0, breaker_rest_s=600)
     async with talk(model, policy) as (backend, server):
         server.script(Fault("status", status=500), Fault("reset"))
         await failing(ServerFailedError, backend)
