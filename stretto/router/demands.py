@@ -31,6 +31,14 @@ _FORMAT = re.compile(
     r"|\b(?:json|xml|yaml|csv|toml)\b[^.\n]{0,20}\b(?:only|object|array|format|schema|output|response)\b"
     r"|\b(?:as|in|return|output|respond with|reply with|answer in|answer with) (?:a |an |valid |raw )?(?:json|xml|yaml|csv|toml)\b",
 )
+_BRIEF_HINTS = (
+    "word", "sentence", "line", "brief", "short", "concise", "terse", "yes", "true", "tl", "nutshell", "explanation",
+    "just", "only", "quick", "paragraph", "satz", "sätz", "wort", "wört", "kurz", "ja ", "phrase", "mot", "bref", "court", "oui", "frase",
+    "oración", "palabra", "breve", "no", "parola", "não", "zin", "woord", "kort", "слов", "предложени", "кратко", "нет",
+    "话", "言", "简", "簡", "词", "문장",
+)  # fmt: skip
+_LENGTH_HINTS = ("word", "wort", "wört", "mots", "palabras", "parole", "palavras", "woorden")
+_FORMAT_HINTS = ("json", "xml", "yaml", "csv", "html", "toml", "sql", "code")
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\(?\d{1,3}[.):]|\(?[a-zA-Z][.)])[ \t]*\S", re.MULTILINE)
 _INLINE_NUMBERS = re.compile(r"(?:^|\s)\(?(\d{1,2}|[a-h])[.)]\s*\S")
 _COUNT = re.compile(
@@ -60,6 +68,8 @@ def _ends(text: str) -> str:
 def wants_brevity(text: str) -> str | None:
     """The words by which a text asks for a short answer as a whole, or None. "50 words each" asks for no such thing."""
     text = _ends(text)
+    if not any(hint in text for hint in _BRIEF_HINTS):
+        return None
     if found := _BRIEF.search(text):
         return found[0].strip()
     for found in _BRIEFLY.finditer(text):
@@ -75,13 +85,19 @@ def wants_brevity(text: str) -> str | None:
 
 def wants_format(text: str) -> str | None:
     """The words by which a text demands a machine-readable answer, or None."""
-    found = _FORMAT.search(_ends(text))
+    text = _ends(text)
+    if not any(hint in text for hint in _FORMAT_HINTS):
+        return None
+    found = _FORMAT.search(text)
     return found[0].strip() if found else None
 
 
 def words_wanted(text: str) -> int | None:
     """The length in words that a text asks for, if it names one."""
-    found = _WORDS_OF_LENGTH.search(_ends(text))
+    text = _ends(text)
+    if not any(hint in text for hint in _LENGTH_HINTS):
+        return None
+    found = _WORDS_OF_LENGTH.search(text)
     return int(found[1]) if found else None
 
 

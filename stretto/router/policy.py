@@ -19,6 +19,7 @@ from stretto.router.second_opinion import SecondOpinion
 from stretto.router.shape import Judgement, ShapeModel
 
 ITEMS_THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
+ITEMS_WORTH_COUNTING = 0.1
 PHRASES = {
     "short": "fits in a line or two", "points": "is a list of points", "steps": "is a chain of steps that build on each other",
     "prose": "is one continuous text", "items": "is a set of separate items", "code": "is mainly code",
@@ -42,6 +43,10 @@ class Case:
         """Items that the prompt supplies or asks for."""
         return items_wanted(self.text)
 
+    @property
+    def _may_be_items(self) -> bool:
+        return self.request.strategy == "items" or self.judgement.shapes["items"] >= ITEMS_WORTH_COUNTING
+
     @cached_property
     def forecast(self) -> dict[str, Forecast]:
         """The expected cost of each candidate."""
@@ -49,7 +54,7 @@ class Case:
             self.judgement.shape,
             speed_of(self.backend.name, self.backend.capabilities),
             prompt_tokens=_tokens(self.request),
-            items=self.items,
+            items=self.items if self._may_be_items else 0,
             words=words_wanted(self.text),
             max_tokens=self.request.options.max_tokens,
         )
@@ -120,7 +125,6 @@ class Router:
         return (
             case.request.strategy == "auto"
             and abs(case.judgement.skeleton - case.threshold) <= asked.zone
-            and obstacles.to_any(case.request, case.text) is None
             and _obstacle(case, "skeleton") is None
         )
 
@@ -148,41 +152,30 @@ def _choose(case: Case) -> tuple[str, float, str]:
     if request.strategy != "auto":
         serves = {"skeleton": skeleton, "items": items}.get(request.strategy, 1.0)
         return request.strategy, serves, "Asked for by the caller."
-    if against := obstacles.to_any(request, case.text):
-        return "direct", 1.0, f"Written straight through: {against}."
     if judgement.unsure:
-        return (
-            "direct",
-            1 - skeleton,
-            "Written straight through: nothing in the request tells what shape the answer has.",
-        )
+        cause = "Written straight through: nothing in the request tells what shape the answer has."
+        return "direct", 1 - skeleton, cause
     if judgement.shape == "items" and items >= ITEMS_THRESHOLD[request.preference] and case.items > 1:
-        against = _obstacle(case, "items")
-        if against is None:
-            return (
-                "items",
-                items,
-                f"Written item by item in parallel: the answer {PHRASES['items']} ({items:.0%} sure).",
-            )
-        return "direct", 1.0, f"Written straight through although the answer {PHRASES['items']}: {against}."
+        if against := _obstacle(case, "items"):
+            return "direct", 1.0, f"Written straight through although the answer {PHRASES['items']}: {against}."
+        return "items", items, f"Written item by item in parallel: the answer {PHRASES['items']} ({items:.0%} sure)."
     if skeleton < case.threshold:
         shape = judgement.shape
+        reason = f"the answer most likely {PHRASES[shape]} ({judgement.shapes[shape]:.0%} sure)"
         if shape == "points":
             reason = f"an outline first would probably not serve ({skeleton:.0%} sure, {case.threshold:.0%} needed)"
-        else:
-            reason = f"the answer most likely {PHRASES[shape]} ({judgement.shapes[shape]:.0%} sure)"
         return "direct", 1 - skeleton, f"Written straight through: {reason}."
     if against := _obstacle(case, "skeleton"):
         return "direct", 1.0, f"Written straight through although points in parallel would serve: {against}."
-    return (
-        "skeleton",
-        skeleton,
-        f"Outline first, then its points in parallel: they stand on their own ({skeleton:.0%} sure).",
-    )
+    cause = f"Outline first, then its points in parallel: they stand on their own ({skeleton:.0%} sure)."
+    return "skeleton", skeleton, cause
 
 
 def _obstacle(case: Case, strategy: str) -> str | None:
-    return obstacles.to_parallel(case.request, case.backend, case.forecast["direct"], case.forecast[strategy])
+    """Say what stands against a parallel strategy: first in the request, then in backend, budget and forecast."""
+    return obstacles.to_any(case.request, case.text) or obstacles.to_parallel(
+        case.request, case.backend, case.forecast["direct"], case.forecast[strategy]
+    )
 
 
 def _tokens(request: Request) -> int:

@@ -17,7 +17,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from stretto.route import Shape
-from stretto.router.features import cues
+from stretto.router.features import CueReader, cues
 from stretto.router.rows import CLASSES, SHAPES
 
 if TYPE_CHECKING:
@@ -57,17 +57,21 @@ class ShapeModel:
     """A trained model, read from the arrays that ``python -m stretto.router.train`` writes."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
+
         if int(arrays["format"]) != FORMAT:
             raise ValueError(
                 f"The router model has format {int(arrays['format'])}, this version reads {FORMAT}. "
                 "Train it again: python -m stretto.router.train"
             )
+        self._numpy = np
         names = arrays["cues"].tobytes().decode().split("\n")
         self._index: dict[str, int] = {name: row for row, name in enumerate(names)}
+        self._reader = CueReader(self._index.get)
         self._structural = sum(name.startswith("=") for name in names)  # they stand first
-        self._weights: NDArray[np.int8] = arrays["weights"]  # [cues, classes]
-        self._squares: NDArray[np.float32] = arrays["idf"].astype("float32") ** 2  # [cues]
-        self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [classes]
+        weights = arrays["weights"] * arrays["scale"]
+        squares = arrays["idf"].astype("float32") ** 2
+        self._table: NDArray[np.float32] = np.column_stack([weights, squares]).astype("float32")  # [cues, classes + 1]
         self._bias: list[float] = arrays["bias"].astype(float).tolist()  # [classes]
         self._temperature = float(arrays["temperature"])
         self._slope, self._offset = arrays["platt"].astype(float).tolist()
@@ -86,15 +90,14 @@ class ShapeModel:
 
     def judge(self, prompt: str) -> Judgement:
         """Judge a prompt. Any text is accepted; the empty one gives the prior and ``known`` 0."""
-        index = self._index
-        fired = [index[cue] for cue in cues(prompt) if cue in index]
+        fired = self._reader.read(prompt)
+        scores, known = self._bias, 0
         if fired:
-            sums = self._weights[fired].sum(axis=0, dtype="int32").tolist()
-            norm = math.sqrt(float(self._squares[fired].sum()))
-        else:
-            sums, norm = [0] * len(self._bias), 1.0
-        scores = [total * scale / norm + bias for total, scale, bias in zip(sums, self._scale, self._bias, strict=True)]
-        known = sum(row >= self._structural for row in fired)
+            rows = self._numpy.fromiter(fired, "intp", len(fired))
+            *sums, square = self._table.take(rows, axis=0).sum(axis=0).tolist()
+            norm = math.sqrt(square)
+            known = int((rows >= self._structural).sum())
+            scores = [total / norm + bias for total, bias in zip(sums, scores, strict=True)]
         classes = _softmax([score / self._temperature for score in scores])
         shapes: dict[Shape, float] = dict(
             zip(SHAPES, classes, strict=False)
@@ -110,14 +113,13 @@ class ShapeModel:
 
         Beside each its share of the log-odds between points that a skeleton serves and all else.
         """
-        fired = {cue: self._index[cue] for cue in cues(prompt) if cue in self._index}
-        norm = math.sqrt(float(self._squares[list(fired.values())].sum())) if fired else 1.0
+        fired = {cue: self._table[self._index[cue]].tolist() for cue in cues(prompt) if cue in self._index}
+        norm = math.sqrt(sum(row[-1] for row in fired.values())) or 1.0
         points = CLASSES.index(("points", True))
         shares = []
         for cue, row in fired.items():
-            weights = [float(weight) * scale for weight, scale in zip(self._weights[row], self._scale, strict=True)]
-            others = (sum(weights) - weights[points]) / (len(weights) - 1)
-            shares.append((cue, (weights[points] - others) / norm))
+            others = (sum(row[:-1]) - row[points]) / (len(CLASSES) - 1)
+            shares.append((cue, (row[points] - others) / norm))
         return sorted(shares, key=lambda share: -abs(share[1]))[:count]
 
 
