@@ -130,7 +130,8 @@ _CONNECTED = re.compile(
     r"|previous|preceding|each building|builds? on|one after (?:the other|another)|(?:one|each) for (?:each|every)"
     r"|(?:for|per|from|on|about) (?:each|every)\b|a mix of|mixture of|half of|some of (?:them|which)"
     r"|(?:\w+|\d+) (?:should|must) be (?:\w+ )?(?:\w+,|and)|at least (?:one|two|three|\d) of|from easy|easiest to"
-    r"|easy to hard|total(?:ling|s)?|sum|average|compare|versus|vs|in one paragraph|step[- ]by[- ]step"
+    r"|easy to hard|total(?:ling|s)?|sum|average|compare|versus|vs|in one paragraph|which (?:one|of (?:them|these)"
+    r"|is)|conclusion|introduction|pick|choose|step[- ]by[- ]step"
     r"|steigend\w*|reihenfolge|geordnet|sortiert|croissant\w*|ordre|creciente|orden|crescente|ordine|oplopend\w*"
     r"|volgorde|csv|xml|yaml)(?!\w)"
     r"|递增|遞增|按顺序|按順序|順番|排序",

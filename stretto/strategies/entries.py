@@ -77,8 +77,8 @@ class EntryText:
 class Entries:
     """Takes a numbered list apart while it is being written; an entry is known once the next one begins.
 
-    ``most``: how many were asked for; ``confused``: numbers came out of turn, so entries may be parts
-    of entries. Text before the first number is dropped. Where nothing is
+    ``most``: how many were asked for; ``confused``: numbers came out of turn, so entries may be
+    parts of entries, or there were too many. Text before the first number is dropped. Where nothing is
     numbered, a single entry is the whole text, and several are the lines.
     """
 
@@ -109,8 +109,11 @@ class Entries:
 
     def _take(self, line: str) -> str | None:
         found = _NUMBER.match(line)
-        if found and int(found["number"]) == self._next and self._next <= self.most:
-            before, self._entry = self._entry, [found["text"]]
+        if self._next > self.most + 1:
+            return None
+        if found and int(found["number"]) == self._next:
+            before, self._entry = self._entry, [found["text"]] if self._next <= self.most else None
+            self.confused = self.confused or self._entry is None
             self._next += 1
             return "\n".join(before).strip() or None if before is not None else None
         self.confused = self.confused or found is not None

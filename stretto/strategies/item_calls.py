@@ -101,6 +101,11 @@ class Calls:
         return max(SHORTEST, len(text)) * (ROOM if _LONG.search(instruction) else 1)
 
 
+def evenly(count: int, calls: int) -> list[int]:
+    """How many of ``count`` things each of so many calls gets."""
+    return [count // calls + (number < count % calls) for number in range(calls)]
+
+
 def shortened(text: str) -> str:
     """A text as a title: on one line, cut at a word."""
     line = " ".join(text.split())

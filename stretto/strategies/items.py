@@ -12,12 +12,14 @@ the order of the items and in the form that is asked for (`layout`).
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+
 from stretto.request import Request
 from stretto.route import Route
 from stretto.strategies.direct import Direct
 from stretto.strategies.entries import Entries
 from stretto.strategies.fan_out import FanOut, Running
-from stretto.strategies.item_calls import POCKET, Calls
+from stretto.strategies.item_calls import POCKET, Calls, evenly
 from stretto.strategies.item_plan import planned
 from stretto.strategies.layout import Layout, layout_for
 from stretto.strategies.samples import FINAL, Samples
@@ -108,7 +110,8 @@ class _Items:
         size = -(-count // most)
         if not forced or (budget is not None and -(-count // MOST_TOGETHER) <= budget):
             size = min(size, MOST_TOGETHER)
-        return [range(first, min(first + size, count)) for first in range(0, count, size)]
+        ends = list(accumulate(evenly(count, -(-count // size)), initial=0))
+        return [range(first, end) for first, end in pairwise(ends)]
 
     def _start(self, group: range) -> Running:
         if len(group) == 1:

@@ -213,7 +213,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\|", cell) for cell in cells) + " |"
+    return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\|", " ".join(cell.split())) for cell in cells) + " |"
 
 
 def _refuse(constant: str) -> Any:

@@ -19,7 +19,7 @@ from stretto.strategies.counting import Size
 from stretto.strategies.distinct import is_repeated
 from stretto.strategies.entries import Entries, EntryText
 from stretto.strategies.fan_out import Running
-from stretto.strategies.item_calls import Calls
+from stretto.strategies.item_calls import Calls, evenly
 from stretto.strategies.layout import Layout
 from stretto.strategies.outline import OutlineParser
 from stretto.strategies.splitting import Split
@@ -44,8 +44,11 @@ class Samples:
 
     async def run(self) -> str | None:
         """Write all samples; returns why it could not be done, before anything was shown."""
-        shares = shared(self.split.count, SHARE[self.split.size], self.calls.most)
-        if self.split.count >= PLAN_FROM and (cause := await self._plan(shares)):
+        planned = self.split.count >= PLAN_FROM
+        budget = self.calls.request.budget.max_calls
+        most = self.calls.most if budget is None else min(self.calls.most, budget - planned)
+        shares = shared(self.split.count, SHARE[self.split.size], most)
+        if planned and (cause := await self._plan(shares)):
             return cause
         while len(self.groups) < len(shares):
             self._start(shares, self.angles[len(self.groups)] if len(self.groups) < len(self.angles) else "")
@@ -170,5 +173,4 @@ class Samples:
 
 def shared(count: int, share: int, most: int) -> list[int]:
     """How many samples each call writes: about ``share``, more only where there are fewer calls than that takes."""
-    calls = max(1, min(most, -(-count // share)))
-    return [count // calls + (number < count % calls) for number in range(calls)]
+    return evenly(count, max(1, min(most, -(-count // share))))

@@ -69,7 +69,7 @@ _ASPECT = re.compile(
 )
 _QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|\{\{.*?\}\}|«[^»\n]*»", re.DOTALL)
 _EITHER = re.compile(r"\b(?:between|whether|or|if)\b[^.]*$", re.IGNORECASE)
-_CODE = re.compile(r"```|^\s*(?:def |class |import |SELECT |#include|function )|[;{}]\s*$", re.MULTILINE)
+_CODE = re.compile(r"```|^\s*(?:def |class |import |SELECT |#include|function )|[{}]\s*$|\);\s*$", re.MULTILINE)
 _TURNS = re.compile(r"^\s*(?:user|assistant|human|ai|system|q|a|me|him|her)\s*:", re.IGNORECASE | re.MULTILINE)
 
 
@@ -152,7 +152,7 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
     if not _carries(listing, around):
         yield NotSplit("the list may be one text, or no list of items", final=False)
     if number < FEWEST and min(map(len, listing.items)) < LONG_ITEM:
-        yield NotSplit(f"{number} items are too few to write them in parallel", final=listing.marks != "separated")
+        yield NotSplit(f"{number} items are too few to write them in parallel")
     if number > MOST_ITEMS:
         yield NotSplit(f"{number} items are more than {MOST_ITEMS}")
     if len(set(listing.items)) < number:

@@ -19,7 +19,14 @@ EACH = re.compile(
 )
 
 _ALWAYS = re.compile(
-    r"\b(?:sort(?:ed|ing)?\b|rank(?:s|ed|ing)?\b|compar(?:e|es|ed|ing|isons?)\b(?! (?:of each|form))|contrast\b"
+    r"\b(?:different\b(?! words)|distinct\b|unique\b|no two|without repeat\w*|no repeat\w*|(?:do not|don't"
+    r"|never) repeat\w*|alternat(?:e|ing)"
+    r"|relative to|the (?:others|rest)\b|among (?:them|these)|of (?:them|these) all|of the lot|priorit\w+|allocat\w+"
+    r"|distribut\w+|share out"
+    r"|assign (?:\w+ ){1,6}to (?:an? |the |one )?(?:\w+ )?(?:team|person|member|people|student|group|room|day|slot)s?"
+    r"|conclu(?:sion|de)\w*|introduction|at the end|finally|in the end|(?:and|then) summari[sz]e\b(?! each)"
+    r"|(?:and|then) (?:tell me|say|decide|explain) which (?:one|of|is|are)|"
+    r"sort(?:ed|ing)?\b|rank(?:s|ed|ing)?\b|compar(?:e|es|ed|ing|isons?)\b(?! (?:of each|form))|contrast\b"
     r"|versus|vs\b"
     r"|(?:re)?order (?:these|them|the|by|of)|put (?:these|them|the \w+"
     r"|the following(?: \w+)?) in(?:to)? (?:\w+ )?order"

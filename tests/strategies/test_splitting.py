@@ -128,9 +128,8 @@ def test_white_space_around_a_prompt_changes_nothing():
 
 
 def test_context_is_kept_apart_from_the_instruction():
-    taken = split(
-        "Our shop sells tea to restaurants.\n\nClassify each mail as order or complaint:\n- 3 boxes please\n- wrong tea\n- 9 tins"
-    )
+    mails = "- 3 boxes please\n- wrong tea\n- 9 tins"
+    taken = split(f"Our shop sells tea to restaurants.\n\nClassify each mail as order or complaint:\n{mails}")
     assert isinstance(taken, Split)
     assert taken.context == "Our shop sells tea to restaurants."
     assert taken.instruction == "Classify each mail as order or complaint"

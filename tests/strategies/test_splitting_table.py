@@ -102,6 +102,11 @@ ITEMS = {
     ),
     "Sentence 1: He sings bad.\nSentence 2: She don't know.\nSentence 3: We was here.\n\nCorrect each sentence.": 3,
     "Answer each question in one word:\n1. What is the capital of Chad?\n2. Who wrote Emma?\n3. Where is Oslo?": 3,
+    "Define each of these terms:\n- net weight;\n- gross weight;\n- tare.": (
+        "Define each of these terms",
+        "net weight|gross weight|tare.",
+    ),
+    "Write an e-mail to each of these people: Ann, Bob, Cleo": 3,
     # marks inside a line
     "sentiment of each: 1) 'great bread' 2) 'stale again' 3) 'okay I guess'": (
         "sentiment of each",
@@ -184,6 +189,12 @@ KEPT = [
     "Ordena estas palabras: pera, higo, uva",
     "比较以下城市：北京、上海、广州",
     "Calculate the total price for each order: 3 cups, 2 plates, 1 bowl",
+    "Give each animal a different name: cat, dog, cow",
+    "Define each: mean, mode, median. Then write a conclusion",
+    "Rate each on taste relative to the others: tea, coffee, cocoa",
+    "Describe each and tell me which is best: Bonn, Rome, Oslo",
+    "Assign each of these tasks to one team member: cook, clean, drive",
+    "Prioritise each of these bugs:\n- crash\n- typo\n- slow",
     # items that lean on each other
     "Translate these sentences:\n1. I saw a dog.\n2. Same as above, but two dogs.\n3. A cat.",
     "Answer these questions:\n1. Who wrote Emma?\n2. When was she born?\n3. Where did she live?",
