@@ -14,6 +14,7 @@ from typing import Literal
 Size = Literal["short", "medium", "long"]
 
 MOST_SAMPLES = 100
+HEAD, TAIL = 2000, 1000  # characters of a long text that are read
 LONGEST_LEAD = 10  # words before the number in its sentence
 _FLAGS = re.IGNORECASE
 _WORDS = {
@@ -161,6 +162,8 @@ class Count:
 
 def counted(text: str) -> Count | str | None:
     """The samples asked for; a string says why counted things must stay together; ``None``: nothing is counted."""
+    if len(text) > HEAD + TAIL:  # what is asked stands at either end of a long text
+        text = f"{text[:HEAD]}\n{text[-TAIL:]}"
     found = [match for match in _COUNT.finditer(text) if not _length_of_text(text, match)]
     if not found:
         return _unspaced(text)
