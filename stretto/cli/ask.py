@@ -72,7 +72,7 @@ def ask(
     request = {name: value for name, value in request.items() if value is not None}
     screen = Screen(quiet=quiet)
     client = open_client(context, model, base_url, key_variable)
-    introduce(client, screen)
+    introduce(client, screen, named=model is not None)
     answers = asyncio.run(_answers(client, asked, screen, request, compare=compare, form=(json, events)))
     _print(answers, screen, json=json, trace=trace)
     raise typer.Exit(exit_of_answer(answers[0]))

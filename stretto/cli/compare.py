@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
 
 
 async def make_ready(client: AsyncStretto, question: str, screen: Screen) -> None:
-    """Load a local model before the clock starts: the first of two answers must not pay for both."""
+    """Load before the clock starts what only the first of two answers would pay for: model, SDK, router."""
     for backend in client.backends.values():
-        if backend.name.startswith("local:"):
+        provider = backend.name.partition(":")[0]
+        if provider in ("openai", "anthropic"):
+            import_module(provider)
+        elif provider == "local":
             screen.note(f"loading {backend.name} before the clock starts")
             await backend.count_tokens(Prompt((Message(role="user", content=question),)))
+    if not client.settings.second_opinion:  # which would be a call
+        await client.route(question)
 
 
 async def direct_beside(

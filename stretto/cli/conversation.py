@@ -63,7 +63,7 @@ class Conversation:
         self.trace = trace
         self.last: Answer | None = None
         self._request: dict[str, Any] = {"strategy": strategy, "preference": preference}
-        introduce(self.client, screen)
+        introduce(self.client, screen, named=model is not None)
         screen.note(f"{one_line(self.client.backends['main'].name)} · /help lists the commands, Ctrl-D ends")
 
     async def aclose(self) -> None:
@@ -130,7 +130,7 @@ class Conversation:
             client = self._open(name, **(self._server if name.startswith("openai:") else {}))
             former, self.client = self.client, client
             await former.aclose()
-            introduce(client, self._screen)
+            introduce(client, self._screen, named=True)
         self._say(f"model: {one_line(self.client.backends['main'].name)}")
 
     def _set_preference(self, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from stretto.cli.notices import demonstration
-from stretto.cli.plain import plain_json
+from stretto.cli.plain import one_line, plain_json
 from stretto.cli.progress import Progress, status_of
 from stretto.cli.screen import FRAME_S, Screen
 from stretto.events import Event, RouteChosen, TextDelta
@@ -80,9 +80,10 @@ def conclude(answer: Answer, screen: Screen) -> None:
     screen.note(status_of(answer))
 
 
-def introduce(client: AsyncStretto, screen: Screen) -> None:
-    """Say which model answers where the user did not choose, and what the demonstration model is."""
-    if client.chosen_because:
-        screen.note(client.chosen_because)
-    if client.backends["main"].name == "local:pocket":
+def introduce(client: AsyncStretto, screen: Screen, *, named: bool) -> None:
+    """Say which model answers where the user has not ``named`` one, and what the demonstration model is."""
+    main = client.backends["main"].name
+    if not named:
+        screen.note(client.chosen_because or f"{one_line(main)} answers: the settings say so.")
+    if main == "local:pocket":
         screen.note(demonstration(), "yellow")

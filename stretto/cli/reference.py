@@ -62,9 +62,10 @@ The critical path is the longest chain of branches that had to wait for each oth
 
 ## The comparison
 
-`--compare` asks twice, one after the other: with the chosen strategy, then with `direct`. A local model is loaded
-before. A remote provider has an open connection and perhaps the prompt in its cache for the second call, so the
-figures lean towards `direct`, if anywhere. The answers differ in length, so words per second stand beside the times.
+`--compare` asks twice, one after the other: with the chosen strategy, then with `direct`. What only the first would
+pay for, such as loading a local model, is done before. A remote provider has an open connection and perhaps the
+prompt in its cache for the second call, so the figures lean towards `direct`, if anywhere. The answers differ in
+length, so words per second stand beside the times.
 
 ## Chat
 

@@ -131,19 +131,21 @@ class Screen:
         room = self.width - self._column % self.width - 2
         if room < NARROWEST:
             return
-        self.erase()
         sign = FRAMES[self._frame % len(FRAMES)] if self.encodes_blocks else "|/-\\"[self._frame % 4]
         self._frame += 1
         line = f"{sign} {phrase()}"
         if cell_len(line) > room:
             line = set_cell_size(line, room - 1).rstrip() + "…"
-        self._drawn = cell_len(line)
-        self._err.write(f"\x1b[2m{line}\x1b[22m")
+        former, self._drawn = self._taken_back(), cell_len(line)
+        self._err.write(f"{former}\x1b[2m{line}\x1b[22m")  # in one piece, so that nothing flickers
         self._err.flush()
 
     def erase(self) -> None:
         """Take the progress line back."""
         if self._drawn:
-            self._err.write(f"\x1b[{self._drawn}D\x1b[K")
+            self._err.write(self._taken_back())
             self._err.flush()
             self._drawn = 0
+
+    def _taken_back(self) -> str:
+        return f"\x1b[{self._drawn}D\x1b[K" if self._drawn else ""

@@ -195,6 +195,11 @@ def test_other_models_need_no_such_notice(stretto):
     assert "demonstration" not in stretto("ask", "Why?").stderr
 
 
+def test_a_model_that_nobody_named_on_the_command_line_is_told(stretto):
+    assert "scripted:model answers: the settings say so." in stretto("ask", "Why?").stderr
+    assert "answers:" not in stretto("ask", "Why?", "--model", "other:model").stderr
+
+
 def test_trace_draws_the_branches(stretto):
     result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--trace", script=points)
     assert "2 Milk" in result.stderr

@@ -16,7 +16,7 @@ PLAIN = json.dumps({"": "A plain answer."})
 NEVER_ENDING = json.dumps({"stop here": "Fine.", "": {"chunks": ["One ", "two."], "chunk_delay_s": 3600}})
 ONE_SLOW_POINT = json.dumps(
     {
-        "1. Tea\n.*Milk.*\n.*Milk": {"text": "Slow words.", "delay_s": 1.5},
+        "1. Tea\n.*Milk.*\n.*Milk": {"text": "Slow words.", "delay_s": 3},
         "1. Tea": "Quick words.",
         "": "1. Tea\n2. Milk\n",
     }

@@ -1,4 +1,4 @@
-"""The program against an HTTP server, with nothing replaced: options, keys, errors and exit codes as a user meets them."""
+"""The program against an HTTP server, nothing replaced: options, keys, errors and exit codes as a user meets them."""
 
 import os
 import sys
