@@ -22,7 +22,7 @@ __all__ = ["Engine", "Handle", "Listener"]
 Listener = Callable[[Piece | Finished], None]
 
 _QUIET_S = 0.002
-_GATHER_S = 0.5
+_GATHER_S = 1.0
 
 
 class Handle:
@@ -74,7 +74,7 @@ class Engine:
         max_batch: requests in one batch at most.
         prefill_rows: prompt tokens of each request read in one forward at most; a request can be cancelled
             between two forwards.
-        threads: of torch, inside the engine's thread; ``None`` leaves torch's own choice.
+        threads: of torch, inside the engine's thread; by default what the model's size is worth.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Engine:
         self.model = model
         self._max_batch = max_batch
         self._prefill_rows = prefill_rows
-        self._threads = threads
+        self._threads = threads or model.threads
         self._changed = threading.Condition()
         self._waiting: deque[Handle] = deque()
         self._coming = 0

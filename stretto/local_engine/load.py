@@ -20,6 +20,7 @@ __all__ = ["LoadedModel", "load_model", "prepare"]
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
 _LONGEST_WINDOW = 2**20
+_BYTES_PER_THREAD = 2**24
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class LoadedModel:
         end_ids: tokens that end an answer.
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
         sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
+        threads: of torch that its size is worth; ``None`` on a GPU.
     """
 
     name: str
@@ -49,6 +51,7 @@ class LoadedModel:
     end_ids: frozenset[int]
     cache_tokens: int = 2**62
     sampling: dict[str, float] = field(default_factory=dict)
+    threads: int | None = None
 
 
 def load_model(
@@ -95,6 +98,7 @@ def prepare(name: str, model: Any, tokenizer: Any) -> LoadedModel:
         end_ids=_end_ids(model, tokenizer),
         cache_tokens=_free_bytes(model.device) // _bytes_per_token(config, model.dtype),
         sampling=_sampling(model),
+        threads=_threads(model),
     )
 
 
@@ -198,6 +202,14 @@ def _sampling(model: Any) -> dict[str, float]:
         return {}
     given = {key: getattr(own, key, None) for key in ("temperature", "top_p", "top_k", "min_p")}
     return {"temperature": 1.0} | {key: value for key, value in given.items() if value is not None}
+
+
+def _threads(model: Any) -> int | None:
+    """Say how many threads share the reading of the weights; for a small model, meeting takes longer than reading."""
+    if model.device.type != "cpu":
+        return None
+    size: int = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    return max(1, min(torch.get_num_threads(), size // _BYTES_PER_THREAD))
 
 
 def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:

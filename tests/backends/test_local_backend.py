@@ -30,7 +30,7 @@ def anyio_backend():
     return "asyncio"
 
 
-def save(folder, *, template=None, **generation):
+def save(folder, *, template=None, window=512, **generation):
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(["<end>", *alphabet])}, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -41,7 +41,7 @@ def save(folder, *, template=None, **generation):
     torch.manual_seed(2)
     config = LlamaConfig(
         vocab_size=257, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512, initializer_range=0.3, eos_token_id=0, bos_token_id=None,
+        num_key_value_heads=2, max_position_embeddings=window, initializer_range=0.3, eos_token_id=0, bos_token_id=None,
     )  # fmt: skip
     model = LlamaForCausalLM(config)
     model.generation_config = GenerationConfig(eos_token_id=0, **generation)
@@ -52,6 +52,12 @@ def save(folder, *, template=None, **generation):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return save(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def wide_folder(tmp_path_factory):
+    """A model that would write for hours."""
+    return save(tmp_path_factory.mktemp("wide"), window=10**7)
 
 
 @asynccontextmanager
@@ -124,17 +130,17 @@ async def test_a_stop_text_ends_the_answer_before_itself(folder):
     assert chunks[-1].finish_reason == "stop"
 
 
-async def test_leaving_early_frees_the_engine_for_the_next_call(folder):
-    async with opened(folder) as backend:
+async def test_leaving_early_frees_the_engine_for_the_next_call(wide_folder):
+    async with opened(wide_folder) as backend:
         expected = text_of(await collect(backend, max_tokens=20))
-        async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=400)) as chunks:
+        async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=10**6)) as chunks:
             async for _ in chunks:
                 break
         assert text_of(await collect(backend, max_tokens=20)) == expected
 
 
-async def test_a_cancelled_caller_leaves_and_the_others_go_on(folder):
-    async with opened(folder) as backend:
+async def test_a_cancelled_caller_leaves_and_the_others_go_on(wide_folder):
+    async with opened(wide_folder) as backend:
         expected = text_of(await collect(backend, max_tokens=60))
         finished = []
 
@@ -144,17 +150,17 @@ async def test_a_cancelled_caller_leaves_and_the_others_go_on(folder):
         async with anyio.create_task_group() as outer:
             outer.start_soon(other)
             with anyio.CancelScope() as scope:
-                async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=400)) as chunks:
+                async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=10**6)) as chunks:
                     async for _ in chunks:
                         scope.cancel()
             assert scope.cancelled_caught
     assert finished == [expected]
 
 
-async def test_closing_leaves_no_thread_and_ends_running_calls(folder):
+async def test_closing_leaves_no_thread_and_ends_running_calls(wide_folder):
     before = set(threading.enumerate())
-    backend = LocalBackend(f"local:{folder}", dtype="float32", device="cpu")
-    async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=450)) as chunks:
+    backend = LocalBackend(f"local:{wide_folder}", dtype="float32", device="cpu")
+    async with backend.stream(prompt("Tell all."), GenerationOptions(max_tokens=10**6)) as chunks:
         await anext(chunks)
         await backend.aclose()
         with pytest.raises(BackendError, match="closed while it generated"):

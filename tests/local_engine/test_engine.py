@@ -1,4 +1,5 @@
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -151,9 +152,7 @@ def test_more_requests_than_a_batch_holds_run_one_batch_after_the_other(loaded, 
 
 
 def test_requests_that_do_not_fit_into_memory_together_run_one_after_the_other(loaded, start, tokenizer):
-    model = loaded("llama")
-    small = type(model)(**(vars(model) | {"cache_tokens": 100}))
-    engine = start(small)
+    engine = start(replace(loaded("llama"), cache_tokens=100))
     handles = submit_together(engine, [Generation(PROMPTS[0], 20)] * 3)
     assert [outcome(handle)[1].cached_tokens for handle in handles] == [0, 0, 0]
     with pytest.raises(RequestRejectedError, match="it can hold 100 tokens"):
@@ -232,7 +231,7 @@ def test_a_text_that_cannot_be_decoded_ends_its_request_only(loaded, start):
             raise ValueError("not in my code page")
         return model.decode(ids)
 
-    picky = start(type(model)(**(vars(model) | {"decode": decode})))
+    picky = start(replace(model, decode=decode))
     bad, good = submit_together(picky, [Generation(PROMPTS[0], 20), Generation(PROMPTS[1], 20)])
     assert expected[0] != first[0]
     assert "not in my code page" in str(outcome(bad)[1].error)
@@ -275,11 +274,11 @@ def test_a_listener_that_raises_ends_its_own_request_only(loaded, start):
 
 def test_closing_ends_running_and_waiting_requests_and_the_thread(loaded, start):
     before = threading.active_count()
-    engine = start(loaded("llama"), max_batch=1)
+    engine = start(replace(loaded("llama"), context_window=10**7), max_batch=1)
     started = threading.Event()
     with engine.announced():
-        engine.submit(Generation(PROMPTS[0], 220), running := Collected(on_piece=started.set))
-        engine.submit(Generation(PROMPTS[1], 220), waiting := Collected())
+        engine.submit(Generation(PROMPTS[0], 10**6), running := Collected(on_piece=started.set))
+        engine.submit(Generation(PROMPTS[1], 10**6), waiting := Collected())
     assert started.wait(30)
     engine.close()
     engine.close()

@@ -12,6 +12,8 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -35,18 +37,39 @@ SIZES = {
 
 
 def build(architecture: str) -> Any:
+    """The same weights each time it is asked for the same architecture."""
     torch.manual_seed(5)
-    match architecture:
-        case "llama":
-            return LlamaForCausalLM(LlamaConfig(**SIZES))
-        case "qwen3":
-            return Qwen3ForCausalLM(Qwen3Config(**SIZES))
-        case "mistral":
-            return MistralForCausalLM(MistralConfig(**SIZES, sliding_window=12))
-        case "gemma3":
-            kinds = ["sliding_attention", "full_attention", "sliding_attention"]
-            return Gemma3ForCausalLM(Gemma3TextConfig(**SIZES, sliding_window=12, layer_types=kinds))
-        case "gpt2":
-            sizes = {"n_positions": WINDOW, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
-            return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2, **sizes))
-    raise AssertionError(architecture)
+    return ARCHITECTURES[architecture]()
+
+
+ARCHITECTURES = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**{k: v for k, v in SIZES.items() if k != "head_dim"})),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES)),
+    "qwen3 sliding": lambda: Qwen3ForCausalLM(
+        Qwen3Config(
+            **SIZES,
+            use_sliding_window=True,
+            sliding_window=12,
+            layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+        )
+    ),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=12)),
+    "gemma3": lambda: Gemma3ForCausalLM(
+        Gemma3TextConfig(
+            **SIZES, sliding_window=12, layer_types=["sliding_attention", "full_attention", "sliding_attention"]
+        )
+    ),
+    "gpt2": lambda: GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCABULARY,
+            n_positions=WINDOW,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            initializer_range=0.3,
+            bos_token_id=1,
+            eos_token_id=2,
+        )
+    ),
+}

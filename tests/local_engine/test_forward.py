@@ -1,0 +1,119 @@
+import pytest
+import torch
+from tiny_models import SIZES, VOCABULARY, build
+from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
+
+from stretto.errors import BackendError
+from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.forward import TransformersForward, disagreement
+from stretto.local_engine.llama import LlamaForward, is_llama_like
+from stretto.local_engine.load import prepare
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+def family_member(name):
+    if name == "llama3 rope":
+        rope = {
+            "rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
+        }  # fmt: skip
+        return LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=rope)).eval()
+    if name == "yarn rope":
+        rope = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+        return LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=rope)).eval()
+    if name == "llama with biases":
+        model = LlamaForCausalLM(LlamaConfig(**SIZES, attention_bias=True)).eval()
+        for parameter_name, parameter in model.named_parameters():
+            if parameter_name.endswith("bias"):
+                parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+        return model
+    return build(name).eval()
+
+
+FAMILY = ["llama", "llama3 rope", "yarn rope", "llama with biases", "mistral", "qwen2", "qwen3", "qwen3 sliding"]
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_the_lean_forward_gives_the_logits_of_transformers(name):
+    model = family_member(name)
+    assert is_llama_like(model)
+    ids = torch.randint(0, VOCABULARY, (2, 40), generator=torch.Generator().manual_seed(2))
+    expected = model(ids).logits
+    lean, cache = LlamaForward(model), KeyValueCache(2)
+    positions, got = torch.arange(40).expand(2, 40), []
+    for start, stop in ((0, 20), (20, 33), *((i, i + 1) for i in range(33, 40))):
+        rows = Rows(ids[:, start:stop], positions[:, start:stop], stop)
+        got.append(lean(rows, cache, torch.arange(stop - start)))
+    assert (torch.cat(got, 1) - expected).abs().max() < 1e-4 * expected.std()
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3"])
+def test_sequences_of_different_lengths_do_not_see_each_other(name):
+    model = build(name).eval()
+    forward = LlamaForward(model) if is_llama_like(model) else TransformersForward(model)
+    ids = torch.randint(0, VOCABULARY, (2, 20), generator=torch.Generator().manual_seed(3))
+    cache, keep = KeyValueCache(2), torch.tensor([0])
+    forward(Rows(ids[:, :15], torch.arange(15).expand(2, 15), 15), cache, keep)
+    # The second sequence goes on from its tenth token: what stood in its slots beyond is forgotten.
+    rows = Rows(torch.stack((ids[0, 15:16], ids[1, 15:16])), torch.tensor([[15], [10]]), 16)
+    got = forward(rows, cache, keep)[:, 0]
+    expected = model(ids[:1, :16]).logits[0, -1], model(torch.cat((ids[1:, :10], ids[1:, 15:16]), 1)).logits[0, -1]
+    assert (got - torch.stack(expected)).abs().max() < 1e-4 * got.std()
+
+
+def test_the_lean_forward_shares_its_weights_with_the_model():
+    model = build("llama").eval()
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    lean = LlamaForward(model)
+    assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
+    model.model.layers[0].self_attn.k_proj.weight.data.add_(1)
+    model.model.layers[1].mlp.up_proj.weight.data.add_(1)
+    assert disagreement(model, lean) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (BloomForCausalLM(BloomConfig(vocab_size=60, hidden_size=32, n_layer=2, n_head=4)), "cannot be run"),
+        (MambaForCausalLM(MambaConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2)), "cannot be run"),
+    ],
+    ids=["positions as a bias", "a recurrent state"],
+)
+def test_a_model_that_is_not_plain_attention_is_refused_with_its_name(model, words, tokenizer):
+    with torch.inference_mode(False), pytest.raises(BackendError, match=f"local:odd {words}"):
+        prepare("local:odd", model, tokenizer)
+
+
+def test_a_cache_grows_without_losing_what_it_holds():
+    cache, width = KeyValueCache(1), 4
+    written = torch.randn(1, 300, 2, width)
+    for start in range(0, 300, 30):
+        positions = torch.arange(start, start + 30)[None]
+        cache.begin(Rows(positions, positions, start + 30))
+        part = written[:, start : start + 30]
+        keys, values = cache.write(0, part, -part)
+    assert torch.equal(keys, written)
+    assert torch.equal(values, -written)
+    cache.spread(3)
+    cache.keep([2, 0])
+    positions = torch.tensor([[300], [10]])
+    cache.begin(Rows(positions, positions, 301))
+    keys, _ = cache.write(0, torch.ones(2, 1, 2, width), torch.ones(2, 1, 2, width))
+    assert torch.equal(keys[0, :300], written[0])
+    assert torch.equal(keys[1, 11:300], written[0, 11:])
+    assert (keys[0, 300] == 1).all()
+    assert (keys[1, 10] == 1).all()
+
+
+def test_a_window_hides_all_but_the_last_tokens():
+    positions = torch.tensor([[3, 4]])
+    mask = Rows(positions, positions, 6).mask(torch.float32, window=2)
+    assert mask[0, 0].isinf().tolist() == [
+        [True, True, False, False, True, True],
+        [True, True, True, False, False, True],
+    ]
