@@ -134,7 +134,7 @@ def test_the_route_explains_itself_where_the_router_chose(stretto):
 
 
 def test_an_unknown_strategy_is_one_line(stretto):
-    result = stretto("ask", "Why?", "--strategy", "magic")
+    result = stretto("ask", "-q", "Why?", "--strategy", "magic")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: There is no strategy 'magic'. Choose one of: auto, direct")
     assert result.stderr.count("\n") == 1
