@@ -28,12 +28,14 @@ class Held:
 class EntryText:
     """Takes a repeated name ("cat: cats") off the head of an entry and keeps further lines inside it.
 
-    Text is held until it is longer than a repeated name can be; white space at the end is dropped.
+    ``number``: taken off the head too. Text is held until it is longer than a repeated name can be;
+    white space at the end is dropped.
     """
 
-    def __init__(self, names: Sequence[str], indent: str) -> None:
+    def __init__(self, names: Sequence[str], indent: str, number: int | None = None) -> None:
         self._names = [name for name in dict.fromkeys(names) if name]
-        self._room = max((2 * len(name) + 24 for name in self._names), default=0)
+        self._number = number
+        self._room = max((2 * len(name) + 24 for name in self._names), default=0 if number is None else 12)
         self._indent = indent
         self._head: str | None = ""
         self._space = ""
@@ -56,6 +58,8 @@ class EntryText:
         return self._flow(self._without_name(head))
 
     def _without_name(self, head: str) -> str:
+        if self._number is not None:
+            head = re.sub(rf"^[\s*_]*{self._number}[.)][*_]*\s+(?=\S)", "", head)
         for name in self._names:
             at = _LEAD.match(head)
             start = at.end() if at else 0
@@ -77,48 +81,59 @@ class EntryText:
 class Entries:
     """Takes a numbered list apart while it is being written; an entry is known once the next one begins.
 
-    ``most``: how many were asked for; ``confused``: numbers came out of turn, so entries may be
-    parts of entries, or there were too many. Text before the first number is dropped. Where nothing is
-    numbered, a single entry is the whole text, and several are the lines.
+    ``most``: how many were asked for; ``first``: the number the list may begin with, besides 1;
+    ``confused``: numbers came out of turn, so entries may be parts of entries, or there were too many.
+    Text before the first number is dropped. Where nothing is numbered, the lines are the entries; a
+    single entry is always the whole text.
     """
 
     most: int
+    first: int = 1
     confused: bool = False
     _line: str = ""
     _entry: list[str] | None = None
-    _next: int = 1
+    _next: int | None = None
+    _begun: int = 0
     _plain: list[str] = field(default_factory=list)
 
     def feed(self, text: str) -> list[str]:
         """Take new text; return the entries completed by it."""
         *lines, self._line = (self._line + text).split("\n")
-        return [entry for line in lines if (entry := self._take(line)) is not None]
+        return [entry for line in lines if (entry := self._take(line))]
 
     def finish(self) -> list[str]:
         """The text has ended: return the entries that only its end completes."""
-        last = self._take(self._line)
+        found = [self._take(self._line)]
         self._line = ""
-        found = [] if last is None else [last]
         if self._entry is not None:
             found.append("\n".join(self._entry).strip())
             self._entry = None
-        elif self._next == 1:
-            lines = [line for line in self._plain if line.strip() and not _FENCE.match(line)]
-            found = ["\n".join(lines).strip()] if self.most == 1 else [_BULLET.sub("", line).strip() for line in lines]
+        elif not self._begun:
+            found = self._unnumbered()
         return [entry for entry in found if entry]
 
-    def _take(self, line: str) -> str | None:
-        found = _NUMBER.match(line)
-        if self._next > self.most + 1:
-            return None
-        if found and int(found["number"]) == self._next:
-            before, self._entry = self._entry, [found["text"]] if self._next <= self.most else None
+    def _take(self, line: str) -> str:
+        """Read a line; the entry before it, if it begins the next one."""
+        if _FENCE.match(line) or self._begun > self.most:
+            return ""
+        found = _NUMBER.match(line) if self.most > 1 else None
+        number = int(found["number"]) if found else None
+        if found and number is not None and (number == self._next or (not self._begun and number in (1, self.first))):
+            before, self._entry = self._entry, [found["text"]] if self._begun < self.most else None
             self.confused = self.confused or self._entry is None
-            self._next += 1
-            return "\n".join(before).strip() or None if before is not None else None
+            self._begun += 1
+            self._next = number + 1
+            return "\n".join(before or ()).strip()
         self.confused = self.confused or found is not None
-        if self._entry is not None:
-            self._entry.append("" if _FENCE.match(line) else line.strip())
-        else:
-            self._plain.append(line)
-        return None
+        (self._plain if self._entry is None else self._entry).append(line if self._entry is None else line.strip())
+        return ""
+
+    def _unnumbered(self) -> list[str]:
+        if self.most == 1:
+            text = "\n".join(self._plain).strip()
+            lead = re.match(rf"[*_]*(?P<number>1|{self.first})[.)][*_]*\s+(?=\S)", text)
+            later = next((mark["number"] for line in text.split("\n")[1:] if (mark := _NUMBER.match(line))), None)
+            # Where the next number counts on, the entry itself is a list.
+            return [text[lead.end() :] if lead and later != str(int(lead["number"]) + 1) else text]
+        lines = [_BULLET.sub("", line).strip() for line in self._plain if line.strip()]
+        return lines[1:] if len(lines) > self.most and lines[0].endswith((":", "：")) else lines

@@ -52,8 +52,10 @@ class Samples:
             return cause
         while len(self.groups) < len(shares):
             self._start(shares, self.angles[len(self.groups)] if len(self.groups) < len(self.angles) else "")
+        first = 1
         for running, share in self.groups:
-            await self._collect(running, share)
+            await self._collect(running, share, first)
+            first += share
         await self._ask_again()
         if not self.accepted:
             return "no sample came about"
@@ -119,12 +121,12 @@ class Samples:
             form=f"{form} {self.layout.instruction}",
         )
 
-    async def _collect(self, running: Running, share: int) -> None:
+    async def _collect(self, running: Running, share: int, first: int) -> None:
         """Take the samples of one call; the very first one is shown while it is being written."""
         if share == 1 and not self.accepted and self.layout.live:
             await self._show(running)
         else:
-            entries = Entries(share)
+            entries = Entries(share, first)
             found: list[str] = []
             while piece := await running.read():
                 found += entries.feed(piece)
@@ -139,14 +141,18 @@ class Samples:
             self.calls.runner.warn(f"The samples of {running.spec.title!r} are incomplete: {running.exception}")
 
     async def _show(self, running: Running) -> None:
-        merge, filter_ = self.calls.runner.merge, EntryText((), self.layout.indent)
+        merge, filter_ = self.calls.runner.merge, EntryText((), self.layout.indent, number=1)
         shown = ""
         while piece := await running.read():
             if text := filter_.feed(piece):
                 merge.add(text if shown else self.layout.before(1) + text)
                 shown += text
-        if shown:
-            self.accepted.append(running.text.strip())
+        rest = filter_.finish()
+        if not (shown + rest).strip():
+            return
+        ending = self.layout.ending(await running.ended())
+        merge.add((rest if shown else self.layout.before(1) + rest) + ending)
+        self.accepted.append(shown + rest)
 
     def _take(self, text: str) -> None:
         if len(self.accepted) == self.split.count:
@@ -163,8 +169,9 @@ class Samples:
         if missing and not any(running.finish_reason in FINAL for running, _ in self.groups):
             known = "\n".join(f"- {' '.join(text.split())}" for text in (*self.accepted, *self.repeated))
             left = f"Write nothing like these, which exist already:\n{known}" if known else ""
-            running = self._call(len(self.accepted) + 1, missing, "", left, "item-again")
-            await self._collect(running, missing)
+            first = len(self.accepted) + 1
+            running = self._call(first, missing, "", left, "item-again")
+            await self._collect(running, missing, first)
             missing = self.split.count - len(self.accepted)
         if missing:
             reason = "what else was written repeats them" if self.repeated else "the others could not be written"

@@ -2,7 +2,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stretto.answer import Branch
@@ -105,6 +105,7 @@ def test_a_repeated_name_is_taken_off(text, expected):
         ("```\n1. a\n2. b\n3. c\n```", ["a", "b", "c"]),
         ("1.\na\n2.\nb\n3.\nc", ["a", "b", "c"]),
         ("- a\n- b\n- c", ["a", "b", "c"]),
+        ("Here they are:\n- a\n- b\n- c", ["a", "b", "c"]),
         ("1. a\n2. b\n3. c\n4. d\nmore", ["a", "b", "c"]),
         ("", []),
     ],
@@ -113,13 +114,36 @@ def test_lists_as_models_write_them(text, expected):
     assert read(3, [text])[0] == expected
 
 
+def test_a_list_may_go_on_counting_from_its_own_first_number():
+    entries = Entries(3, first=5)
+    assert entries.feed("5. a\n6. b\n7. c") + entries.finish() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4. a", "a"),
+        ("1) a\nb", "a\nb"),
+        ("1. a\n2. b", "1. a\n2. b"),
+        ("1984. a", "1984. a"),
+        ("4. a?\n1) b\n2) c", "a?\n1) b\n2) c"),
+    ],
+)
+def test_a_single_entry_is_the_whole_text_without_its_number(text, expected):
+    entries = Entries(1, first=4)
+    assert entries.feed(text) + entries.finish() == [expected]
+
+
 def test_numbers_out_of_turn_are_noticed():
     assert read(3, ["1. a\n2. b\n3. c"])[1] is False
     assert read(3, ["1. a\n1. sub\n2. b\n3. c"])[1] is True
     assert read(3, ["1. a\n2. b\n3. c\n4. d"])[1] is True
 
 
-@given(texts=st.lists(st.text(), min_size=1, max_size=5), name=st.sampled_from(["json_array", "json_object"]))
+@settings(max_examples=50)
+@given(
+    texts=st.lists(st.text(max_size=30), min_size=1, max_size=4), name=st.sampled_from(["json_array", "json_object"])
+)
 def test_json_is_valid_whatever_was_written(texts, name):
     items = tuple(f"item {number}" for number in range(len(texts)))
     layout = Layout(name, items, items)

@@ -110,6 +110,20 @@ async def test_the_first_long_sample_streams_while_the_others_are_written():
     assert stream.answer.text == "1. One\n2. Two\n3. Three"
 
 
+async def test_the_first_long_sample_that_breaks_off_says_so():
+    broken = Reply(chunks=["One and", "never"], fault=ServerFailedError("gone"), fault_after=1)
+    down = Reply(fault=ServerFailedError("gone"))
+    backend = ScriptedBackend({"number 1 of": broken, "received": down, "number 2 of": "Two", "": "Three"})
+    answer = await ask(backend, "Write 3 limericks about rain")
+    assert answer.text == "1. One and […broken off: gone]\n2. Two\n3. Three"
+    assert "'number 1'" in answer.warnings[0]
+
+
+async def test_numbers_that_the_writers_put_before_their_samples_are_not_repeated():
+    backend = ScriptedBackend({"number 1 of": "1. One", "number 2 of": "2. Two", "": "3) Three"})
+    assert (await ask(backend, "Write 3 limericks about rain")).text == "1. One\n2. Two\n3. Three"
+
+
 async def test_repeated_samples_are_asked_for_once_more_and_told_what_exists():
     words = [*NUMBERS[:4], "ALPHA!", "bravo", *NUMBERS[6:]]
     backend = ScriptedBackend(writing(words))
