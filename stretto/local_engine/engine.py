@@ -170,25 +170,29 @@ class Engine:
         with torch.inference_mode():
             while handles := self._gather():
                 self._run(handles)
+                if self.model.device.type == "cuda":
+                    torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
 
     def _gather(self) -> list[Handle]:
-        """Wait for requests until nothing new comes; those of one batch. None when the engine is closed."""
+        """Wait for requests until nothing new comes, and take those of one batch; none when the engine is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            deadline, seen = time.monotonic() + _GATHER_S, 0
-            while not self._closed and len(self._waiting) < self._max_batch and time.monotonic() < deadline:
-                if seen == len(self._waiting) and not self._coming:
-                    break
-                seen = len(self._waiting)
-                self._changed.wait(_QUIET_S)
-            if self._closed:
-                abandoned, self._waiting = self._waiting, deque()
-                handles: list[Handle] = []
-            else:
-                abandoned, handles = deque(), self._take()
+            while not self._closed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                self._wait_for_more()
+                if self._waiting and not self._closed:  # they may have been cancelled meanwhile
+                    return self._take()
+            abandoned, self._waiting = self._waiting, deque()
         for handle in abandoned:
             handle.tell(handle.sequence.finish("cancelled"))
-        return handles or ([] if self._closed else self._gather())
+        return []
+
+    def _wait_for_more(self) -> None:
+        deadline, seen = time.monotonic() + _GATHER_S, 0
+        while not self._closed and len(self._waiting) < self._max_batch and time.monotonic() < deadline:
+            if seen == len(self._waiting) and not self._coming:
+                return
+            seen = len(self._waiting)
+            self._changed.wait(_QUIET_S)
 
     def _take(self) -> list[Handle]:
         """Take the oldest requests that fit into one batch and, together, into memory."""
@@ -215,10 +219,6 @@ class Engine:
             for handle in handles:
                 if not handle.finished:
                     handle.tell(Finished("error", len(handle.sequence.request.prompt), error=self._explain(error)))
-        finally:
-            if self.model.device.type == "cuda":
-                batch = None  # type: ignore[assignment]  # its cache must be gone before memory is given back
-                torch.cuda.empty_cache()
 
     def _leave(self, batch: Batch, handles: list[Handle]) -> list[Handle]:
         """Let finished and cancelled requests leave the batch; those that stay."""

@@ -69,9 +69,8 @@ class Batch:
             lengths = [len(sequence.request.prompt) for sequence in self.sequences]
             self._positions = torch.tensor(lengths, device=self._device)[:, None] - 1
             self._extent = max(lengths)
-            return self._commit(self._sampler.choose(logits))
-        logits = self._forward(Rows(self._tokens, self._positions, self._extent), self._cache, self._zero)
-        return self._commit(self._sampler.choose(logits[:, 0]))
+            return self._commit(self._verify(logits[:, None]))
+        return self._commit(self._verify(self._forward(self._draft(), self._cache, self._zero)))
 
     def keep(self, rows: Indices[int]) -> None:
         """Keep only these sequences, in this order; the others leave the batch and free their cache."""
@@ -87,8 +86,16 @@ class Batch:
             self._tokens, self._positions = self._tokens[chosen], self._positions[chosen]
             self._extent = max((len(s.request.prompt) + len(s.generated) for s in self.sequences), default=0)
 
+    def _draft(self) -> Rows:
+        """Propose the rows of a step: the last committed tokens, and nothing after them."""
+        return Rows(self._tokens, self._positions, self._extent)
+
+    def _verify(self, logits: Tensor) -> Tensor:
+        """Choose the next tokens from the logits # [batch, 1, vocabulary] -> [batch]; no draft can fail."""
+        return self._sampler.choose(logits[:, 0])
+
     def _commit(self, chosen: Tensor) -> list[list[int]]:
-        """Make the chosen tokens # [batch] the rows of the next forward."""
+        """Append the chosen tokens # [batch]; one small copy to the host."""
         self._tokens = chosen[:, None]
         self._positions = self._positions + 1
         self._extent += 1

@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from stretto.errors import BackendError, ContextOverflowError, ModelNotFoundErro
 from stretto.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.anyio
+torch.set_num_threads(1)  # for models this small a second thread only waits
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
@@ -30,21 +32,21 @@ def anyio_backend():
     return "asyncio"
 
 
-def save(folder, *, template=None, window=512, **generation):
+def save(folder, *, template=None, window=512, end=0, **generation):
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(["<end>", *alphabet])}, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>")  # noqa: S106 - no password
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=None if end is None else "<end>")
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     torch.manual_seed(2)
     config = LlamaConfig(
         vocab_size=257, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=window, initializer_range=0.3, eos_token_id=0, bos_token_id=None,
+        num_key_value_heads=2, max_position_embeddings=window, initializer_range=0.3, eos_token_id=end, bos_token_id=None,
     )  # fmt: skip
     model = LlamaForCausalLM(config)
-    model.generation_config = GenerationConfig(eos_token_id=0, **generation)
+    model.generation_config = GenerationConfig(eos_token_id=end, **generation)
     model.save_pretrained(folder)
     return folder
 
@@ -56,8 +58,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wide_folder(tmp_path_factory):
-    """A model that would write for hours."""
-    return save(tmp_path_factory.mktemp("wide"), window=10**7)
+    """A model that never ends by itself."""
+    return save(tmp_path_factory.mktemp("wide"), window=10**7, end=None)
 
 
 @asynccontextmanager
@@ -295,6 +297,32 @@ async def test_a_folder_that_cannot_be_loaded_says_so_and_leaves_no_thread(tmp_p
 async def test_an_impossible_dtype_or_device_is_an_error_of_settings(folder, options):
     backend = LocalBackend(f"local:{folder}", **options)
     with pytest.raises(SettingsError, match=next(iter(options.values()))):
+        await collect(backend)
+    await backend.aclose()
+
+
+def test_without_the_extra_it_says_what_to_install(folder):
+    code = """
+import asyncio, sys
+sys.modules["torch"] = None
+from stretto.backends.local import LocalBackend
+from stretto.backends.base import Prompt
+try:
+    asyncio.run(LocalBackend(sys.argv[1]).count_tokens(Prompt(())))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True)
+    assert run.stdout.startswith(f"MissingDependencyError local:{folder} needs torch")
+    assert "pip install 'stretto[local]'" in run.stdout
+
+
+async def test_weights_that_are_not_safetensors_are_not_read(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(LlamaForCausalLM.from_pretrained(folder).state_dict(), tmp_path / "pytorch_model.bin")
+    backend = LocalBackend(f"local:{tmp_path}")
+    with pytest.raises(ModelNotFoundError, match="safetensors"):
         await collect(backend)
     await backend.aclose()
 

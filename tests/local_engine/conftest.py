@@ -4,12 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from tiny_models import VOCABULARY, WINDOW, build
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.load import LoadedModel, prepare
+
+torch.set_num_threads(1)  # for models this small a second thread only waits
 
 
 @pytest.fixture(scope="session")
