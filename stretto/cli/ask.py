@@ -96,7 +96,7 @@ async def _answers(
     async with client:
         if compare:
             await make_ready(client, question, screen)
-        answer = await answer_live(client, question, screen, show, **request)
+        answer = await answer_live(client, question, screen, show, first=not compare, **request)
         conclude(answer, screen)
         if not compare:
             return (answer,)

@@ -12,8 +12,8 @@ from rich.text import Text
 from stretto.answer import Answer
 from stretto.backends.base import Prompt
 from stretto.cli.columns import columns
-from stretto.cli.live import answer_live, silently
-from stretto.cli.plain import plain_json
+from stretto.cli.live import answer_live, silently, wait_live
+from stretto.cli.plain import one_line, plain_json
 from stretto.cli.screen import Screen
 from stretto.request import Message
 
@@ -28,8 +28,8 @@ async def make_ready(client: AsyncStretto, question: str, screen: Screen) -> Non
         if provider in ("openai", "anthropic"):
             import_module(provider)
         elif provider == "local":
-            screen.note(f"loading {backend.name} before the clock starts")
-            await backend.count_tokens(Prompt((Message(role="user", content=question),)))
+            loading = backend.count_tokens(Prompt((Message(role="user", content=question),)))
+            await wait_live(loading, screen, f"loading {one_line(backend.name)}")
     if not client.settings.second_opinion:  # which would be a call
         await client.route(question)
 

@@ -58,6 +58,7 @@ class Conversation:
         self._screen = screen
         self._server = {"base_url": base_url, "api_key": api_key}
         self.client: AsyncStretto = open_client(model, **self._server)
+        self._fresh = True
         self.history: list[Message] = []
         self.system = system
         self.trace = trace
@@ -91,7 +92,9 @@ class Conversation:
         asked = Message(role="user", content=question)
         system = (Message(role="system", content=self.system),) if self.system else ()
         request = {name: value for name, value in self._request.items() if value is not None}
-        answer = await answer_live(self.client, (*system, *self.history, asked), self._screen, **request)
+        prompt = (*system, *self.history, asked)
+        answer = await answer_live(self.client, prompt, self._screen, first=self._fresh, **request)
+        self._fresh = False
         self.last = answer
         self.history += [asked, Message(role="assistant", content=answer.text)]
         conclude(answer, self._screen)
@@ -128,7 +131,7 @@ class Conversation:
     async def _set_model(self, name: str) -> None:
         if name:
             client = self._open(name, **(self._server if name.startswith("openai:") else {}))
-            former, self.client = self.client, client
+            former, self.client, self._fresh = self.client, client, True
             await former.aclose()
             introduce(client, self._screen, named=True)
         self._say(f"model: {one_line(self.client.backends['main'].name)}")

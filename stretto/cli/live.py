@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
@@ -20,18 +21,27 @@ if TYPE_CHECKING:
     from stretto.client import AsyncStretto
     from stretto.request import Message
 
+T = TypeVar("T")
 Show = Callable[[Event], None]
 
 
 async def answer_live(
-    client: AsyncStretto, prompt: str | Sequence[Message], screen: Screen, show: Show | None = None, **request: Any
+    client: AsyncStretto,
+    prompt: str | Sequence[Message],
+    screen: Screen,
+    show: Show | None = None,
+    *,
+    first: bool = False,
+    **request: Any,
 ) -> Answer:
     """Ask, and hand every event to ``show``; by default the text goes to the screen as it comes.
 
     A progress line is drawn while nothing arrives. The line is ended however the answer ends.
+    ``first``: of this client, so that a local model has to be loaded.
     """
     show = show or text_on(screen, explain=request.get("strategy") in (None, "auto"))
-    progress = Progress(client.backends["main"].name, time.monotonic)
+    main = client.backends["main"].name
+    progress = Progress(main, time.monotonic, loads=first and main.startswith("local:"))
     try:
         async with client.stream(prompt, **request) as events:
             while True:
@@ -45,6 +55,19 @@ async def answer_live(
                 screen.tick(progress.phrase)
     finally:
         screen.end()
+
+
+async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) -> T:
+    """Wait for something that has no events, with a progress line."""
+    began = time.monotonic()
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=FRAME_S if screen.live else None))[0]:
+            screen.tick(lambda: f"{doing} · {time.monotonic() - began:.1f} s")
+        return task.result()
+    finally:
+        task.cancel()
+        screen.erase()
 
 
 def text_on(screen: Screen, *, explain: bool = True) -> Show:

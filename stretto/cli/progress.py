@@ -20,11 +20,11 @@ from stretto.events import (
 class Progress:
     """Feed it events; `phrase` says where things stand.
 
-    ``model`` is named while nothing has been heard of it.
+    ``model`` is named while nothing has been heard of it; ``loads``: it has to be loaded first.
     """
 
-    def __init__(self, model: str, now_s: Callable[[], float]) -> None:
-        self._model = one_line(model)
+    def __init__(self, model: str, now_s: Callable[[], float], *, loads: bool = False) -> None:
+        self._waiting = f"{'loading' if loads else 'waiting for'} {one_line(model)}"
         self._now_s = now_s
         self._began = now_s()
         self._strategy = ""
@@ -59,12 +59,12 @@ class Progress:
         if "outline" in self._running.values() or "plan" in self._running.values():
             known = f": {counted(self._points, 'point')}" if self._points else ""
             done = f", {self._ended} done" if self._ended else ""
-            return f"outline{known}{done}" if self._heard else f"outline: waiting for {self._model}"
+            return f"outline{known}{done}" if self._heard else f"outline: {self._waiting}"
         if parts or self._ended:
             every = max(self._points, len(parts) + self._ended)
             done = f", {self._ended} done" if self._ended else ""
             return f"writing {counted(every, parts[0] if parts else 'point')}{done}"
-        return "writing" if self._heard else f"waiting for {self._model}"
+        return "writing" if self._heard else self._waiting
 
 
 def counted(number: int, noun: str) -> str:

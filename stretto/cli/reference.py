@@ -15,7 +15,7 @@ Written by `python -m stretto.cli.reference`; a test compares it with the progra
 
 ```console
 $ stretto ask "How do I look after a bicycle?"                    # no key: the demonstration model
-$ stretto ask --model openai:gpt-5-mini --trace "..."             # and a drawing of what ran when
+$ stretto ask --model openai:gpt-5.4-mini --trace "..."             # and a drawing of what ran when
 $ stretto ask --model openai:NAME --base-url http://localhost:8000/v1 "..."
 $ git diff | stretto ask "Summarise this change" > summary.txt    # a pipe, and plain text
 $ stretto ask --compare --strategy skeleton "..."                 # what it gains here

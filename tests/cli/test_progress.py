@@ -37,6 +37,10 @@ def test_until_the_first_text_it_names_the_model(progress):
     assert after(progress, started("outline", "outline")) == "outline: waiting for openai:gpt-5-mini"
 
 
+def test_a_local_model_is_loaded_first():
+    assert after(Progress("local:pocket", lambda: 0.0, loads=True), CHOSEN) == "loading local:pocket"
+
+
 def test_it_counts_the_points_of_the_outline(progress):
     heard = (CHOSEN, started("outline", "outline"), BranchDelta(branch_id="outline", text="1. Tea\n"))
     assert after(progress, *heard, point(1)) == "outline: 1 point"
