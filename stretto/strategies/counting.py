@@ -140,7 +140,7 @@ _CONNECTED = re.compile(
 )
 _OTHER_TASK = re.compile(
     r"(?:^|[.!?\n]\s*|\b(?:and|then|also) )(?:explain|describe|summari[sz]e|compare|analy[sz]e|define|translate"
-    r"|discuss|tell me (?:why|how|what)|what|why|how|who|which|when|where)\b(?! about\b)",
+    r"|discuss|rate|score|grade|vote|tell me (?:why|how|what)|what|why|how|who|which|when|where)\b(?! about\b)",
     _FLAGS,
 )
 _LONGER = re.compile(

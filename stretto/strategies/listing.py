@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Literal
 
@@ -52,7 +52,8 @@ _SHORT_AND = re.compile(r"(\S+) (?:y|e|en|i|och|o) (\S+)")  # these words mean o
 class Listing:
     """A list in a text: its items as written, the text before and behind it, and how they are marked.
 
-    ``labels``: what stood before each item ("Review 1", "b"), where something did.
+    ``labels``: what stood before each item ("Review 1", "b"), where something did. ``separator``: of a
+    separated list; ``sentence``: it ended with a full stop.
     """
 
     items: tuple[str, ...]
@@ -60,6 +61,8 @@ class Listing:
     after: str
     marks: Marks
     labels: tuple[str, ...] = ()
+    separator: str = ""
+    sentence: bool = False
 
 
 def listings(text: str) -> Iterator[Listing]:
@@ -242,7 +245,8 @@ def _separated(text: str) -> Iterator[Listing]:
                     [_unquoted(item) for item in items], text[: head.start()] + head[0].strip(), after, "separated"
                 )
                 if found:
-                    yield found
+                    stopped = end is not None or body.rstrip().endswith((".", "!", "。"))
+                    yield replace(found, separator=mark, sentence=stopped)
             break
 
 

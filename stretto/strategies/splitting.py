@@ -68,6 +68,22 @@ _ASPECT = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|\{\{.*?\}\}|«[^»\n]*»", re.DOTALL)
+_SENTENCES = re.compile(
+    r"\b(?:each|every|these|those|following|jede\w*|diese|folgende\w*|chaque|ces|cada|estas|ogni|queste|elke?|deze)"
+    r" (?:(?!in\b|as\b|with\b|of\b|an?\b|one\b|on\b|from\b)\w+ ){0,2}"
+    r"(?:sentences?|lines?|paragraphs?|reviews?|comments?|texts?|messages?|quotes?|statements?|headlines?|proverbs?"
+    r"|tweets?"
+    r"|sätze?|phrases?|frases?|frasi|zinn?en|oraciones)\b(?!-)",
+    re.IGNORECASE,
+)
+_REWRITES = re.compile(
+    r"\b(?:translat|correct|proofread|paraphras|rephras|reword|rewrit|simplif|punctuat|transcrib|transliterat|romani"
+    r"|spell|capitali"
+    r"|convert to (?:upper|lower)|übersetz|korrigier|tradu|corrig|corrij|corregg|vertaal|verbeter|перевед|исправ"
+    r"|przetłumacz|översätt)\w*"
+    r"|翻译|翻譯|翻訳|訳して",
+    re.IGNORECASE,
+)
 _EITHER = re.compile(r"\b(?:between|whether|or|if)\b[^.]*$", re.IGNORECASE)
 _CODE = re.compile(r"```|^\s*(?:def |class |import |SELECT |#include|function )|[{}]\s*$|\);\s*$", re.MULTILINE)
 _TURNS = re.compile(r"^\s*(?:user|assistant|human|ai|system|q|a|me|him|her)\s*:", re.IGNORECASE | re.MULTILINE)
@@ -210,8 +226,20 @@ def _carries(listing: Listing, around: str) -> bool:
                 listing.before.endswith((":", "：", "-", "–", "—"))
                 or _THESE.search(_sentence(listing.before)) is not None
             )
-            enough = led and not aspects and not puzzle
+            enough = led and not aspects and not puzzle and not _may_be_text(listing, plain)
     return enough
+
+
+def _may_be_text(listing: Listing, plain: bool) -> bool:
+    """Whether what looks like a separated list may be a sentence: "Translate: I like cats, dogs and birds."."""
+    longest = max(len(item.split()) for item in listing.items)
+    if listing.separator == "," and _SENTENCES.search(listing.before):
+        return True
+    if plain:
+        return False
+    if _REWRITES.search(listing.before):
+        return longest > 2 or listing.sentence or listing.separator != ","
+    return longest > 4 and listing.separator == ","
 
 
 def _instruction(listing: Listing) -> tuple[str, str]:

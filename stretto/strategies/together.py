@@ -47,7 +47,8 @@ _ALWAYS = re.compile(
     r"|combin\w+|merg(?:e|ed|ing)\b|join(?:ed)? (?:these|them|the|into)|connect (?:these|them|the)|link (?:these"
     r"|them) |mind ?map|together"
     r"|(?:in|into|as) (?:one|a single|1) (?:single |short |coherent )?(?:paragraph|text|essay|summary"
-    r"|sentence (?:using|with|from|containing))(?! (?:about|for|on|per) each)"
+    r"|sentence (?:using|with|from|containing))(?! (?:(?:about|for|on|per) )?each| apiece)|rhym\w+"
+    r"|so (?:that )?(?:they|all)"
     r"|(?:in|into) one sentence\b(?=[^.\n]*\b(?:these|all|them)\b)"
     r"|us(?:e|ing) (?:all )?(?:of )?(?:these|each|every|the following|the words?|all)|(?:contain|includ"
     r"|incorporat)(?:s|es|e|ing) (?:all )?(?:of )?(?:these|the following|the words?|each|every)"
@@ -80,7 +81,9 @@ _UNLESS_EACH = re.compile(
     r"|(?:larg|small|high|low|long|short|old|young|fast|slow|cheap|heav|light|bigg|great|few|strong|weak|new|near"
     r"|close|b|wor)(?:i?est|st)\b"
     r"|paragraphs?|most|least|more|less|better|worse|same|all correct|multiple[- ]choice|(?:explain|describe"
-    r"|translate|rate|define|summari[sz]e|simplify|answer|correct|convert|label|classify|tag) (?:it|this|that)"
+    r"|translate|rate|define|summari[sz]e|simplify|answer|correct|convert|label|classify|tag) (?:it|this"
+    r"|that)(?! (?:list|set)\b)"
+    r"|(?:an?|one) (?:\w+ ){1,3}(?:for|about|with|from|on) (?:all (?:of )?)?(?:these|the following)"
     r"|system of equations|simultaneous|program|function|class|code|app|website"
     r"|fasse?|zusammenfass\w*|résume\w*|resum\w+|riassum\w+|samenvat\w*|总结|總結|要約)\b",
     _FLAGS,
@@ -121,7 +124,9 @@ _PRONOUN = re.compile(
     r"\b(?:it|its|they|their|them|this|that|these|those|he|she|his|her|such|er|sie|ihr\w*|il|elle|leur)\b", _FLAGS
 )
 _QUESTIONS = re.compile(
-    r"(?<!the )(?<!your )\b(?:answer|questions?|solve|work out|beantwort\w*|répond\w*|respond\w*|rispond\w*)\b", _FLAGS
+    r"(?<!the )(?<!your )(?<!into )\b(?:answer|questions?|solve|work out|beantwort\w*|répond\w*|respond\w*"
+    r"|rispond\w*)\b",
+    _FLAGS,
 )
 
 

@@ -31,7 +31,7 @@ ITEMS = {
         "2 hours|5 hours|9 hours",
     ),
     "convert to kilometres - 3 miles, 10 miles, 26 miles": ("convert to kilometres", "3 miles|10 miles|26 miles"),
-    "make these sentences polite. Sit down, Be quiet, Leave now": 3,
+    "make these road signs polite. Stop, Go slow, No entry": 3,
     "Write a two-line description for each: tin kettle, oak stool, rope mat": (
         "Write a two-line description for each",
         "tin kettle|oak stool|rope mat",
@@ -107,6 +107,10 @@ ITEMS = {
         "net weight|gross weight|tare.",
     ),
     "Write an e-mail to each of these people: Ann, Bob, Cleo": 3,
+    "Translate into Spanish: spoon, fork, knife": ("Translate into Spanish", "spoon|fork|knife"),
+    "Translate this list to Spanish:\n- bread\n- milk\n- eggs": ("Translate this list to Spanish", "bread|milk|eggs"),
+    "Describe these in one paragraph each: Rome, Oslo, Bonn": 3,
+    "Turn these into questions:\n1. He is late.\n2. They left.\n3. It rains.": 3,
     # marks inside a line
     "sentiment of each: 1) 'great bread' 2) 'stale again' 3) 'okay I guess'": (
         "sentiment of each",
@@ -215,6 +219,14 @@ KEPT = [
     "Anna, Bob and Cem each own a pet: cat, dog, fish. Cem hates cats. Who owns what?",
     "Fix this:\n```\na = 1\n```\n- each\n- of\n- these",
     "Write the following list to a CSV file: a, b, c",
+    "Translate into French: I like cats, dogs and birds.",
+    "Translate to German: Hello, my name is Ann, and I live in Rome.",
+    "Translate each sentence into Dutch: I like cats, dogs and birds. He sings, dances and swims.",
+    "Translate into German: I came; I saw; I won",
+    "Simplify this sentence: The cat, which was black, sat, purring, on the mat.",
+    "Translate the following dialogue:\n1. Hello!\n2. Hi, who are you?\n3. I am Ann.",
+    "Make a packing list for these: Anna, Bob, Cem",
+    "Give a nickname to each of my dogs so that all rhyme: Max, Rex, Bob",
     # counts with order, length or sums
     "List the top 10 films",
     "Give me the 10 largest cities in Spain",
@@ -224,6 +236,8 @@ KEPT = [
     "Write a poem of 10 verses",
     "Explain gravity in 3 sentences",
     "Summarise the French Revolution in five sentences.",
+    "Write 5 jokes, then rate them",
+    "Write 5 haikus, one for each season and one for the year",
     "Write 10 questions of increasing difficulty about maths",
     "Write five sentences that tell a story",
     "Write 10 names in alphabetical order",
