@@ -76,7 +76,7 @@ class AnswerStream(AsyncIterator[Event]):
 class AsyncStretto:
     """Answers questions, each in the way that suits it, on the backends it is given.
 
-    ``model`` is a model name (``openai:gpt-5-mini``, ``anthropic:...``, ``local:folder``,
+    ``model`` is a model name (``openai:gpt-5.4-mini``, ``anthropic:...``, ``local:folder``,
     ``local:pocket``), a backend, or a LangChain chat model. With nothing given: the keys in the
     environment decide, else the pocket model; `chosen_because` says which and why. Further
     backends go by role: ``AsyncStretto("openai:...", local="local:...", small="openai:...")``.
@@ -97,6 +97,8 @@ class AsyncStretto:
     ) -> None:
         self.settings = settings or Settings.load()
         base_url = base_url or self.settings.base_url
+        if api_key is None and base_url is not None and self.settings.api_key is not None:
+            api_key = self.settings.api_key.get_secret_value()
         chosen = model if model is not None else self.settings.model
         self.chosen_because = ""
         if chosen is None:

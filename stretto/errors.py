@@ -51,9 +51,11 @@ class BackendError(StrettoError):
         transient: whether the same call may succeed later; only such errors are retried.
         retry_after_s: how long the server asked to wait, in seconds.
         headers: response headers (rate limits, request id); never the request's.
+        usage: what the failed call had cost, retries included (`stretto.Usage`); ``None`` if unknown.
     """
 
     transient = False
+    usage: Any = None  # a Usage; this module knows no other
 
     def __init__(
         self,

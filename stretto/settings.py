@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_config_path
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from stretto.errors import SettingsError
 from stretto.request import Preference
 
+PREFIX = "STRETTO_"
 
-class Settings(BaseSettings):
+
+class Settings(BaseModel):
     """What applies to all requests of a client.
 
     Attributes:
         model: the model name; without one, the keys in the environment decide.
         base_url: address of a compatible server for ``openai:`` models.
+        api_key: the key for that server; the keys of providers are read from their own variables.
         preference: what matters more, speed or care.
         deadline_s: seconds a whole answer may take.
         concurrency: calls to one backend at a time.
@@ -31,10 +34,11 @@ class Settings(BaseSettings):
         prompts: a folder whose templates replace those of the package.
     """
 
-    model_config = SettingsConfigDict(env_prefix="STRETTO_", extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = None
     base_url: str | None = None
+    api_key: SecretStr | None = None
     preference: Preference = "balanced"
     deadline_s: float | None = Field(default=None, gt=0)
     concurrency: int = Field(default=16, ge=1, le=90)
@@ -46,33 +50,31 @@ class Settings(BaseSettings):
     prompts: Path | None = None
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic passes all sources; .env files are not read
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments before environment before file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=settings_file())
-
-    @classmethod
     def load(cls, **arguments: Any) -> Settings:
         """Read all sources; arguments that are ``None`` count as not given. Raises `SettingsError`."""
+        file = settings_file()
         try:
-            return cls(**{name: value for name, value in arguments.items() if value is not None})
+            written = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"The settings file {file} cannot be read: {error}. Mend or remove it.") from None
+        exported = {
+            name: os.environ[variable] for name in cls.model_fields if (variable := _variable(name)) in os.environ
+        }
+        given = {name: value for name, value in arguments.items() if value is not None}
+        try:
+            return cls(**(written | exported | given))
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
+            shown = "..." if name == "api_key" else repr(first.get("input"))
             raise SettingsError(
-                f"The setting {name}={first.get('input')!r} cannot be used: {first['msg']}. "
-                f"It comes from an argument, from STRETTO_{name.upper()}, or from {settings_file()}."
+                f"The setting {name}={shown} cannot be used: {first['msg']}. "
+                f"It comes from an argument, from {_variable(name)}, or from {file}."
             ) from None
-        except ValueError as error:  # the file is no TOML
-            raise SettingsError(
-                f"The settings file {settings_file()} cannot be read: {error}. Mend or remove it."
-            ) from None
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
 
 
 def settings_file() -> Path:

@@ -6,9 +6,7 @@ import re
 import threading
 from contextlib import asynccontextmanager
 
-import anthropic  # imported here, so that no stall limit of a test has to wait for it
 import anyio
-import openai
 import pytest
 
 from stretto import AsyncStretto, StrettoError
@@ -25,8 +23,6 @@ from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
-SDKS = (openai, anthropic)
-
 KEY = "sk-test-0123456789abcdefghij"
 OUTLINE, FIRST, SECOND, THIRD = "Write only the outline", "text of point 1,", "text of point 2,", "text of point 3,"
 WHOLE = (
@@ -42,7 +38,7 @@ TEXTS = {
     "part on .Chain": "Oil it now and then.",
     "": "A straight answer.",
 }
-RESILIENCE = Resilience(first_wait_s=0.001, longest_wait_s=0.002, first_text_s=0.25, stall_s=0.25)
+RESILIENCE = Resilience(first_wait_s=0.001, longest_wait_s=0.002, first_text_s=0.8, stall_s=0.8)
 
 
 class Script:
@@ -64,14 +60,22 @@ class Script:
 FOR_EVER = object()
 
 
-@pytest.fixture(params=["openai", "anthropic"])
+@pytest.fixture(scope="module", params=["openai", "anthropic"])
 def provider(request):
+    """One SDK; it has made a call before, so that no stall limit has to wait for its imports."""
+
+    async def warm():
+        async with serving(request.param, resilience=Resilience()) as (stretto, _):
+            await ask(stretto, strategy="direct")
+
+    anyio.run(warm)
     return request.param
 
 
 def own_threads():
-    """Threads but for the event loop's own pool, in which SDKs resolve names; it ends with the loop."""
-    return {thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")}
+    """Threads but for the pools of the event loop, in which names are resolved and SDKs imported; they end with it."""
+    pools = ("asyncio_", "AnyIO worker")
+    return {thread for thread in threading.enumerate() if not thread.name.startswith(pools)}
 
 
 @asynccontextmanager

@@ -24,6 +24,11 @@ def test_a_wrong_value_is_named_with_where_it_may_come_from(monkeypatch):
         Settings.load()
 
 
+def test_the_key_of_a_compatible_server_is_kept_out_of_sight(monkeypatch):
+    monkeypatch.setenv("STRETTO_API_KEY", "sk-secret-secret")
+    assert "secret-secret" not in repr(Settings.load())
+
+
 def test_an_unknown_name_in_the_file_and_a_broken_file_are_errors(tmp_path):
     (tmp_path / "settings.toml").write_text("modle = 'x'\n")
     with pytest.raises(SettingsError, match="modle"):

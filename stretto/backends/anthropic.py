@@ -20,6 +20,7 @@ class AnthropicBackend(RemoteBackend):
 
     provider = "anthropic"
     default_url = "https://api.anthropic.com"
+    sdk = "anthropic.resources.messages"
     key_variable = "ANTHROPIC_API_KEY"
     url_variable = "ANTHROPIC_BASE_URL"
 

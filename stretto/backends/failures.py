@@ -77,7 +77,7 @@ def usage_of(error: BaseException) -> Usage:
 
 def charge(error: BackendError, usage: Usage) -> None:
     """Add to what was spent before the error (its attribute ``usage``)."""
-    error.usage = usage_of(error) + usage  # type: ignore[attr-defined]  # errors know nothing of answers
+    error.usage = usage_of(error) + usage
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

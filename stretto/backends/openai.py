@@ -18,6 +18,7 @@ class OpenAIBackend(RemoteBackend):
 
     provider = "openai"
     default_url = "https://api.openai.com/v1"
+    sdk = "openai.resources.chat"
     key_variable = "OPENAI_API_KEY"
     url_variable = "OPENAI_BASE_URL"
 

@@ -11,7 +11,7 @@ from stretto.backends.base import Backend
 from stretto.backends.resilient import Resilience, resilient
 from stretto.errors import SettingsError, UnknownModelError
 
-OPENAI_DEFAULT = "openai:gpt-5-mini"
+OPENAI_DEFAULT = "openai:gpt-5.4-mini"
 ANTHROPIC_DEFAULT = "anthropic:claude-haiku-4-5"
 LOCAL_DEFAULT = "local:pocket"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -34,6 +36,7 @@ class RemoteBackend(ABC):
     """
 
     provider: ClassVar[str]
+    sdk: ClassVar[str]  # the module to import before the first call
     default_url: ClassVar[str]
     key_variable: ClassVar[str]
     url_variable: ClassVar[str]
@@ -122,6 +125,8 @@ class RemoteBackend(ABC):
         return self._clients[loop]
 
     async def _open(self, prompt: Prompt, options: GenerationOptions) -> tuple[Any, int]:
+        if self.sdk not in sys.modules:  # a second of import would hold up everything else in the event loop
+            await anyio.to_thread.run_sync(importlib.import_module, self.sdk)
         client = self._client()
         wanted = self._parameters(prompt, options)
         calls = 0

@@ -232,7 +232,7 @@ class FanOut:
                 running.exception, running.finish_reason = error, "budget"
                 return
             except StrettoError as error:
-                self._count(running, getattr(error, "usage", Usage()))
+                self._count(running, getattr(error, "usage", None) or Usage())
                 running.exception, running.finish_reason = error, "error"
                 if isinstance(error, HOPELESS):
                     return
