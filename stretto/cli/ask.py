@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stretto.cli import options
-from stretto.cli.exits import exit_of_answer, reporting
+from stretto.cli.exits import PATIENCE_S, Exit, exit_of_answer, leaving_within, reporting
 from stretto.cli.opening import documents_of, open_client, question_of
 from stretto.errors import InvalidRequestError
 
@@ -88,19 +89,24 @@ async def _answers(
     form: tuple[bool, bool],
 ) -> Sequence[Answer]:
     """The answer, and with ``compare`` the direct one behind it."""
-    from stretto.cli.compare import direct_beside, make_ready  # noqa: PLC0415 - keeps `stretto --help` light
+    import asyncio  # noqa: PLC0415 - these three keep `stretto --help` light
+
+    from stretto.cli.compare import direct_beside, make_ready  # noqa: PLC0415
     from stretto.cli.live import answer_live, conclude, events_on, silently  # noqa: PLC0415
 
     json, events = form
     show = silently if json else events_on(screen) if events else None
-    async with client:
-        if compare:
-            await make_ready(client, question, screen)
-        answer = await answer_live(client, question, screen, show, first=not compare, **request)
-        conclude(answer, screen)
-        if not compare:
-            return (answer,)
-        return (answer, *await direct_beside(client, question, screen, answer, request))
+    with ExitStack() as leaving:
+        async with client:
+            try:
+                if compare:
+                    await make_ready(client, question, screen)
+                answer = await answer_live(client, question, screen, show, first=not compare, **request)
+                conclude(answer, screen)
+                return (answer, *(await direct_beside(client, question, screen, answer, request) if compare else ()))
+            except asyncio.CancelledError:
+                leaving.enter_context(leaving_within(PATIENCE_S, Exit.INTERRUPTED))
+                raise
 
 
 def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, trace: bool) -> None:

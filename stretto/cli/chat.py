@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stretto.cli import options
-from stretto.cli.exits import Exit, complain, reporting
+from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
 from stretto.cli.opening import key_in, opener_of
 from stretto.errors import StrettoError
 
@@ -57,7 +57,8 @@ def chat(
         try:
             _talk(conversation, runner)
         finally:
-            runner.run(conversation.aclose())
+            with leaving_within(PATIENCE_S, Exit.OK):
+                runner.run(conversation.aclose())
 
 
 def _talk(conversation: Conversation, runner: asyncio.Runner) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -16,6 +18,9 @@ from stretto.cli.plain import one_line
 
 if TYPE_CHECKING:
     from stretto.answer import Answer
+
+PATIENCE_S = 1.0
+"""How long an interrupted program may take to clean up."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,6 +74,24 @@ def exit_of_error(error: Exception) -> Exit:
 def complain(message: object) -> None:
     """Say what went wrong in one line on standard error."""
     typer.echo(f"error: {one_line(str(message))}", err=True)
+
+
+@contextmanager
+def leaving_within(seconds: float, code: Exit) -> Iterator[None]:
+    """End the process after so long, whatever it is doing: the loading of a model cannot be stopped otherwise."""
+
+    def leave() -> None:
+        if code is Exit.INTERRUPTED:
+            typer.echo("interrupted", err=True)
+        os._exit(code)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def reporting(command: Callable[P, R]) -> Callable[P, R]:

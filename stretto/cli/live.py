@@ -53,6 +53,9 @@ async def answer_live(
                     progress.see(event)
                     show(event)
                 screen.tick(progress.phrase)
+    except asyncio.CancelledError:
+        screen.interrupt()
+        raise
     finally:
         screen.end()
 

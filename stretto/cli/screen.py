@@ -1,7 +1,8 @@
 """The two outputs: the answer on standard output, everything else on standard error.
 
-On a terminal a progress line stands behind the text while nothing streams. It is drawn at the
-cursor and taken back by the same number of cells, so it needs no knowledge of the lines above.
+On a terminal a progress line stands behind the text while nothing streams. It is drawn to the right
+of the cursor, which goes back to where it was: clearing the rest of the line takes it back, whatever
+the user typed meanwhile, and no line above is touched.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Screen:
         self._last: Literal["", "text", "notes"] = ""
         self._open_line = False
         self._column = 0
-        self._drawn = 0
+        self._drawn = False
         self._frame = 0
         self._now_s = now_s
         self._next_s = 0.0
@@ -136,16 +137,19 @@ class Screen:
         line = f"{sign} {phrase()}"
         if cell_len(line) > room:
             line = set_cell_size(line, room - 1).rstrip() + "…"
-        former, self._drawn = self._taken_back(), cell_len(line)
-        self._err.write(f"{former}\x1b[2m{line}\x1b[22m")  # in one piece, so that nothing flickers
+        self._drawn = True
+        # In one piece, so that nothing flickers.
+        self._err.write(f"\x1b[K\x1b[2m{line}\x1b[22m\x1b[{cell_len(line)}D")
         self._err.flush()
 
     def erase(self) -> None:
         """Take the progress line back."""
         if self._drawn:
-            self._err.write(self._taken_back())
+            self._err.write("\x1b[K")
             self._err.flush()
-            self._drawn = 0
+            self._drawn = False
 
-    def _taken_back(self) -> str:
-        return f"\x1b[{self._drawn}D\x1b[K" if self._drawn else ""
+    def interrupt(self) -> None:
+        """The user pressed Ctrl-C, which the terminal has shown at the cursor."""
+        self.erase()
+        self._open_line = self._open_line or self.live

@@ -4,7 +4,10 @@
 """
 
 import json
+import os
 import sys
+
+import anyio
 
 from stretto.backends.base import Capabilities
 from stretto.cli.app import run
@@ -14,11 +17,19 @@ from stretto.testing import Reply, ScriptedBackend
 OUTLINE = "Write only the outline|outline of"
 
 
+class Stubborn(ScriptedBackend):
+    """Does not close, like a model in the middle of being loaded."""
+
+    async def aclose(self):
+        await anyio.sleep_forever()
+
+
 def opening(script, *, name="scripted:model", opened=None, **capabilities):
     """What a command takes instead of `AsyncStretto`; ``opened`` collects the backends it made."""
 
     def open_client(model=None, *, base_url=None, api_key=None):
-        backend = ScriptedBackend(script, name=model or name, capabilities=Capabilities(**capabilities))
+        kind = Stubborn if os.environ.get("STUBBORN") else ScriptedBackend
+        backend = kind(script, name=model or name, capabilities=Capabilities(**capabilities))
         if opened is not None:
             opened.append(backend)
         return AsyncStretto(backend)

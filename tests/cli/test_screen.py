@@ -46,13 +46,13 @@ def screen(shown, clock):
 
 def test_progress_is_drawn_at_once_while_there_is_no_text(screen, shown):
     screen.tick(lambda: "waiting")
-    assert shown.uncoloured == "⠋ waiting"
+    assert shown.uncoloured == "\x1b[K⠋ waiting\x1b[9D"
 
 
 def test_progress_is_taken_back_before_text(screen, shown):
     screen.tick(lambda: "waiting")
     screen.write("Tea.")
-    assert shown.uncoloured == "⠋ waiting\x1b[9D\x1b[KTea."
+    assert shown.uncoloured == "\x1b[K⠋ waiting\x1b[9D\x1b[KTea."
 
 
 def test_progress_waits_for_its_next_frame(screen, shown, clock):
@@ -61,7 +61,7 @@ def test_progress_waits_for_its_next_frame(screen, shown, clock):
     assert shown.uncoloured.count("waiting") == 1
     clock.now_s += FRAME_S
     screen.tick(lambda: "waiting")
-    assert shown.uncoloured.endswith("⠙ waiting")
+    assert shown.uncoloured.endswith("⠙ waiting\x1b[9D")
 
 
 def test_progress_does_not_flicker_between_tokens(screen, shown, clock):
@@ -71,15 +71,14 @@ def test_progress_does_not_flicker_between_tokens(screen, shown, clock):
     assert shown.uncoloured == "Tea "
     clock.now_s += CALM_S
     screen.tick(lambda: "writing")
-    assert shown.uncoloured == "Tea ⠋ writing"
+    assert shown.uncoloured == "Tea \x1b[K⠋ writing\x1b[9D"
 
 
 def test_progress_never_reaches_the_edge(screen, shown, clock):
     screen.write("1234567890")
     clock.now_s += CALM_S
     screen.tick(lambda: "writing a very long list of many points")
-    assert shown.uncoloured == "1234567890⠋ writing a very long list…"
-    assert len(shown.uncoloured) < 40
+    assert shown.uncoloured == "1234567890\x1b[K⠋ writing a very long list…\x1b[27D"
 
 
 def test_progress_needs_some_room(screen, shown, clock):
@@ -124,3 +123,11 @@ def test_quiet_shows_only_what_was_asked_for(clock):
     screen.warn("a warning")
     screen.show("a drawing")
     assert err.getvalue() == "a drawing\n"
+
+
+def test_what_ctrl_c_shows_at_the_cursor_gets_its_line_ended(screen, shown):
+    screen.tick(lambda: "waiting")
+    shown.write("^C")
+    screen.interrupt()
+    screen.end()
+    assert shown.uncoloured.endswith("\x1b[9D^C\x1b[K\n")
