@@ -50,7 +50,7 @@ _PROPERTY_OF = re.compile(
 _TEXTS = re.compile(
     r"\b(?:each|every|these|following)\b[^.:\n]{0,40}\b(?:reviews?|comments?|messages?|e-?mails?|tweets?|posts?"
     r"|abstracts?|articles|paragraphs?|passages|texts|sentences?|quotes?|descriptions?|tickets?"
-    r"|questions?|statements?|headlines|titles|notes|letters|stories|complaints?|responses?|snippets?|poems)\b"
+    r"|questions?|statements?|claims?|headlines|titles|notes|letters|stories|complaints?|responses?|snippets?|poems)\b"
     r"|\b(?:chaque|cada|ogni|jede[nrs]?|elke?) \w+",
     re.IGNORECASE,
 )

@@ -21,6 +21,8 @@ EACH = re.compile(
 _ALWAYS = re.compile(
     r"\b(?:different\b(?! words)|distinct\b|unique\b|no two|without repeat\w*|no repeat\w*|(?:do not|don't"
     r"|never) repeat\w*|alternat(?:e|ing)"
+    r"|how they (?:relate|differ|interact|fit|compare|work)|(?:of|in|for|from) (?:one|a single) (?:novel|story|book"
+    r"|film|play|world|scene)"
     r"|relative to|the (?:others|rest)\b|among (?:them|these)|of (?:them|these) all|of the lot|priorit\w+|allocat\w+"
     r"|distribut\w+|share out"
     r"|assign (?:\w+ ){1,6}to (?:an? |the |one )?(?:\w+ )?(?:team|person|member|people|student|group|room|day|slot)s?"
@@ -99,7 +101,7 @@ _NO_ITEMS = re.compile(
     r"\b(?:requirements?|constraints?|rules?|criteria|criterion|conditions?|guidelines?|instructions?|notes?"
     r"|consider(?:ing|ations?)?|includ(?:e|es|ing)|cover(?:s|ing)?|mention(?:s|ing)?"
     r"|address(?:es|ing)?|contain(?:s|ing)?|must|should|shall|points?|topics|aspects|elements|information|details"
-    r"|features|sections|steps|keywords|ingredients|structure|format"
+    r"|features|sections|steps|keywords|ingredients|structure|(?:following|this|output) format"
     r"|characteristics|based|given|using|use|such as|e\.g\.|i\.e\.|for example|examples?|options|choices|answers"
     r"|variables|assum\w+|where|because|since|facts|data|context|background|with (?:the|these) following"
     r"|specification\w*|tasks?|goals?|objectives?|anforderung\w*|hinweise?|regeln?|exigences|règles|requisitos|reglas"

@@ -111,6 +111,8 @@ ITEMS = {
     "Translate this list to Spanish:\n- bread\n- milk\n- eggs": ("Translate this list to Spanish", "bread|milk|eggs"),
     "Describe these in one paragraph each: Rome, Oslo, Bonn": 3,
     "Turn these into questions:\n1. He is late.\n2. They left.\n3. It rains.": 3,
+    "Convert these dates to ISO format: 3 May 2021, 14 July 1789, 1 March 2000": 3,
+    "Calculate each: 3+4, 5*6, 7-2": ("Calculate each", "3+4|5*6|7-2"),
     # marks inside a line
     "sentiment of each: 1) 'great bread' 2) 'stale again' 3) 'okay I guess'": (
         "sentiment of each",
@@ -199,6 +201,8 @@ KEPT = [
     "Describe each and tell me which is best: Bonn, Rome, Oslo",
     "Assign each of these tasks to one team member: cook, clean, drive",
     "Prioritise each of these bugs:\n- crash\n- typo\n- slow",
+    "Explain these ideas and how they relate: force, mass, speed",
+    "Describe the following people as characters of one novel: Ann, Bob, Cem",
     # items that lean on each other
     "Translate these sentences:\n1. I saw a dog.\n2. Same as above, but two dogs.\n3. A cat.",
     "Answer these questions:\n1. Who wrote Emma?\n2. When was she born?\n3. Where did she live?",
