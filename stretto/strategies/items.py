@@ -12,23 +12,9 @@ the order of the items and in the form that is asked for (`layout`).
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
-
 from stretto.request import Request
 from stretto.route import Route
-from stretto.strategies.direct import Direct
-from stretto.strategies.entries import Entries
-from stretto.strategies.fan_out import FanOut, Running
-from stretto.strategies.item_calls import POCKET, Calls, evenly
-from stretto.strategies.item_plan import planned
-from stretto.strategies.layout import Layout, layout_for
-from stretto.strategies.samples import FINAL, Samples
-from stretto.strategies.splitting import NotSplit, Split, split
-
-FEWEST_CALLS = 2
-PLANNED_CALLS = 3  # a plan and two calls
-SHORT_ITEM = 200  # characters; longer items do not share a call
-MOST_TOGETHER = 12  # items a call, unless the budget of calls leaves no choice
+from stretto.strategies.fan_out import FanOut
 
 
 class Items:
@@ -38,140 +24,7 @@ class Items:
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
         """Take the request apart, start a branch for each part, merge them in order."""
-        calls = Calls(request, runner)
-        taken = split(request.question)
-        if isinstance(taken, NotSplit) and not taken.final and _may_plan(calls):
-            taken = await planned(calls)
-        cause = taken.cause if isinstance(taken, NotSplit) else _obstacle(taken, calls)
-        if cause is None and isinstance(taken, Split):
-            layout = layout_for(taken)
-            if taken.items:
-                await _Items(calls, taken, layout).run()
-                return
-            cause = await Samples(calls, taken, layout).run()
-            if cause is None:
-                return
-        runner.warn(f"Answered straight on instead of item by item: {cause}.")
-        await Direct().run(request, route, runner)
+        # Imported when first needed: the patterns of the splitter take a while to compile.
+        from stretto.strategies.item_run import write_items  # noqa: PLC0415
 
-
-def _may_plan(calls: Calls) -> bool:
-    budget = calls.request.budget.max_calls
-    family = calls.runner.capabilities.prompt_family
-    return family != POCKET and calls.most >= FEWEST_CALLS and (budget is None or budget > PLANNED_CALLS)
-
-
-def _obstacle(taken: Split, calls: Calls) -> str | None:
-    """What stands against taking the request apart on this backend and with this budget."""
-    budget = calls.request.budget.max_calls
-    if calls.most < FEWEST_CALLS:
-        return "only one call at a time is possible"
-    if calls.runner.capabilities.prompt_family == POCKET:
-        if taken.count:
-            return "this model is too small for samples from different angles"
-        if budget is not None and budget < len(taken.items):
-            return f"the budget of {budget} calls is too small for {len(taken.items)} items"
-    if taken.count and budget is not None and budget <= PLANNED_CALLS:
-        return f"the budget of {budget} calls is too small for a plan and its samples"
-    return None
-
-
-class _Items:
-    """One run over supplied items."""
-
-    def __init__(self, calls: Calls, taken: Split, layout: Layout) -> None:
-        self.calls = calls
-        self.taken = taken
-        self.layout = layout
-        self.pocket = calls.runner.capabilities.prompt_family == POCKET
-
-    async def run(self) -> None:
-        started = [(group, self._start(group)) for group in self._groups()]
-        for group, running in started:
-            if len(group) == 1:
-                self._add(group[0], running)
-            else:
-                await self._take_apart(group, running)
-        merge = self.calls.runner.merge
-        merge.add(self.layout.closing)
-        await merge.finish()
-        for running in self.calls.runner.branches:
-            if running.exception is not None and running.spec.kind == "item" and not running.discarded:
-                self.calls.runner.warn(f"{running.spec.title!r} is incomplete: {running.exception}")
-
-    def _groups(self) -> list[range]:
-        """Indices of the items that share a call, in order."""
-        count, budget = len(self.taken.items), self.calls.request.budget.max_calls
-        most = self.calls.most
-        forced = budget is not None and budget < count
-        short = max(map(len, self.taken.items)) <= SHORT_ITEM and self.layout.name != "sections"
-        if self.pocket or count <= most or not (short or forced):
-            return [range(index, index + 1) for index in range(count)]
-        size = -(-count // most)
-        if not forced or (budget is not None and -(-count // MOST_TOGETHER) <= budget):
-            size = min(size, MOST_TOGETHER)
-        ends = list(accumulate(evenly(count, -(-count // size)), initial=0))
-        return [range(first, end) for first, end in pairwise(ends)]
-
-    def _start(self, group: range) -> Running:
-        if len(group) == 1:
-            return self._start_one(group[0])
-        items = [self.taken.items[index] for index in group]
-        listed = "\n".join(f"{number}. {item}" for number, item in enumerate(items, start=1))
-        return self.calls.start(
-            f"item-{group[0] + 1}-{group[-1] + 1}",
-            "item",
-            "items",
-            title=f"{items[0]} … {items[-1]}",
-            plainly=f"{self._plainly()}\n\n{listed}",
-            room=sum(self.calls.room(self.taken.instruction, item) for item in items),
-            instruction=self.taken.instruction,
-            context=self.taken.context,
-            count=str(len(items)),
-            items=listed,
-            form=self.layout.instruction,
-        )
-
-    def _start_one(self, index: int) -> Running:
-        item, instruction = self.taken.items[index], self.taken.instruction
-        return self.calls.start(
-            f"item-{index + 1}",
-            "item",
-            "item",
-            title=item,
-            plainly=f"{self._plainly()}\n\n{item}",
-            room=self.calls.room(instruction, item),
-            instruction=f"{self.taken.context}\n{instruction}".strip() if self.pocket else instruction,
-            context=self.taken.context,
-            item=item,
-            form=self.layout.instruction,
-        )
-
-    def _plainly(self) -> str:
-        return f"{self.taken.context}\n\n{self.taken.instruction}:".strip()
-
-    def _add(self, index: int, running: Running) -> None:
-        """Give an item its place in the answer; it is shown while it is being written."""
-        merge = self.calls.runner.merge
-        merge.add(self.layout.before(index + 1, index))
-        merge.add_branch(
-            running,
-            filter_=self.layout.filter_(index),
-            ending=lambda branch: self.layout.ending(branch, index),
-        )
-
-    async def _take_apart(self, group: range, running: Running) -> None:
-        """Put the results of a group in their places, or ask for its items one by one."""
-        await running.ended()
-        entries = Entries(len(group))
-        found = [*entries.feed(running.text), *entries.finish()]
-        whole = running.exception is None and running.finish_reason == "stop"
-        if whole and len(found) == len(group) and not entries.confused:
-            for index, text in zip(group, found, strict=True):
-                self.calls.runner.merge.add(self.layout.before(index + 1, index) + self.layout.entry(text, index))
-            return
-        if running.finish_reason not in FINAL:
-            cause = running.exception or f"{len(found)} results for {len(group)} items"
-            self.calls.runner.warn(f"{running.spec.title!r} is asked for item by item: {cause}")
-        for index, single in [(index, self._start_one(index)) for index in group]:
-            self._add(index, single)
+        await write_items(request, route, runner)
