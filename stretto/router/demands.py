@@ -4,59 +4,65 @@ from __future__ import annotations
 
 import re
 
-_UNITS = "word|sentence|line|paragraph|character|wort|wörter|worte|sätze|satz|mots?|phrases?|palabras?|frases?|parole|woorden|zinnen"
 _BRIEF = re.compile(
-    r"\b(?:in (?:a |one |a single |1 |just one |just a |only one )(?:short |single |brief )?(?:word|sentence|line|paragraph)"
+    r"\b(?:"
+    r"in (?:a |one |a single |1 |just one |just a |only one )(?:short |single |brief )?(?:word|sentence|line|paragraph)"
     r"|(?:one|single|two|2)[- ](?:word|sentence|line)s? (?:answer|reply|summary|explanation|only|please|max)"
-    r"|one word|(?:yes|true)[ /]*(?:or|/)[ /]*(?:no|false)\b|answer (?:very )?(?:briefly|concisely|shortly)"
-    r"|be (?:very |as )?(?:brief|concise|short|terse)|(?:keep|make) (?:it|your answer|the answer|answers?|this) (?:very |super )?(?:short|brief|concise)"
-    r"|short answers?|(?:brief|concise|terse|quick) (?:answers?|replies|reply|response|responses)|(?:respond|reply|answer) (?:very )?(?:briefly|concisely|tersely)"
-    r"|tl;?dr|in (?:brief|short|a nutshell)\b|no explanations?\b|(?:just|only) (?:the )?(?:name|number|answer|letter|result)s?\b"
-    r"|in einem (?:satz|wort)|mit einem (?:satz|wort)|in (?:zwei|2) sätzen|ganz kurz|kurz und knapp|antworte kurz|ja oder nein"
+    r"|one word|(?:yes|true)[ /]*(?:or|/)[ /]*(?:no|false)\b"
+    r"|be (?:very |as )?(?:brief|concise|short|terse)"
+    r"|(?:keep|make) (?:it|your answer|the answer|answers?|this) (?:very |super )?(?:short|brief|concise)"
+    r"|(?:short|brief|concise|terse|quick) (?:answers?|replies|reply|responses?)"
+    r"|(?:respond|reply|answer) (?:very )?(?:briefly|concisely|tersely|shortly)"
+    r"|tl;?dr|in (?:brief|short|a nutshell)\b|no explanations?\b"
+    r"|(?:just|only) (?:the )?(?:name|number|answer|letter|result)s?\b"
+    r"|(?:in|mit) einem (?:satz|wort)|in (?:zwei|2) sätzen|ganz kurz|kurz und knapp|antworte kurz|ja oder nein"
     r"|en une (?:seule )?phrase|en un mot|brièvement|en bref|oui ou non|réponds? (?:très )?court"
     r"|en una (?:sola )?(?:frase|oración|palabra)|brevemente|sí o no|en pocas palabras"
-    r"|in una (?:sola )?frase|in breve|in una parola|sì o no|em uma (?:só )?(?:frase|palavra)|sim ou não"
-    r"|in (?:één|een) (?:zin|woord)|kort antwoord|ja of nee|одним (?:словом|предложением)|в двух словах|кратко|да или нет)"
-    r"|一句话|一言で|简短|簡潔に|简要|用一个词|한 문장",
+    r"|in una (?:sola )?(?:frase|parola)|in breve|sì o no|em uma (?:só )?(?:frase|palavra)|sim ou não"
+    r"|in (?:één|een) (?:zin|woord)|kort antwoord|ja of nee"
+    r"|одним (?:словом|предложением)|в двух словах|кратко|да или нет"
+    r")|一句话|一言で|简短|簡潔に|简要|用一个词|한 문장"
 )
 _BRIEFLY = re.compile(r"\bbriefly\b")
-_PER_PART = re.compile(r"\b(?:each|every|apiece|per|for all|chaque|cada|jede[nrs]?|ogni|elke?|одн)\b")
+_PER_PART = re.compile(r"\b(?:each|every|apiece|per|for all|chaque|cada|jede[nrs]?|ogni|elke?)\b")
 _LIMIT = re.compile(
-    rf"(?:in|under|within|max(?:imum)?(?: of)?|at most|up to|fewer than|less than|no more than|not more than|unter|höchstens|maximal|"
-    rf"en moins de|en menos de|in meno di|about|around|~|exactly|a|of)\s+(\d{{1,5}})[- ](?:{_UNITS})s?\b|\b(\d{{1,5}})[- ](?:{_UNITS})s?\b"
+    r"\b(\d{1,5})[- ](words?|wörtern?|worten?|mots|palabras|parole|palavras|woorden|слов"
+    r"|sentences?|sätzen?|phrases|frases|lines?|zeilen)\b"
 )
 _WORDS_OF_LENGTH = re.compile(r"\b(\d{2,5})[- ](?:word|wörter|worte|mots|palabras|parole|palavras|woorden)")
+_WORDS = ("wor", "wör", "mot", "pal", "par", "woo", "сло")
 _FORMAT = re.compile(
-    r"\b(?:only|just|nothing but|valid|strictly|exclusively|single|must be(?: in)?|nur)\b[^.\n]{0,40}\b(?:json|xml|yaml|csv|html|code|toml|sql)\b"
+    r"\b(?:only|just|nothing but|valid|strictly|exclusively|single|must be(?: in)?|nur)\b[^.\n]{0,40}"
+    r"\b(?:json|xml|yaml|csv|html|code|toml|sql)\b"
     r"|\b(?:json|xml|yaml|csv|toml)\b[^.\n]{0,20}\b(?:only|object|array|format|schema|output|response)\b"
-    r"|\b(?:as|in|return|output|respond with|reply with|answer in|answer with) (?:a |an |valid |raw )?(?:json|xml|yaml|csv|toml)\b",
+    r"|\b(?:as|in|return|output|(?:respond|reply|answer) (?:with|in)) (?:a |an |valid |raw )?"
+    r"(?:json|xml|yaml|csv|toml)\b"
 )
 _BRIEF_HINTS = (
-    "word", "sentence", "line", "brief", "short", "concise", "terse", "yes", "true", "tl", "nutshell", "explanation",
-    "just", "only", "quick", "paragraph", "satz", "sätz", "wort", "wört", "kurz", "ja ", "phrase", "mot", "bref", "court", "oui", "frase",
-    "oración", "palabra", "breve", "no", "parola", "não", "zin", "woord", "kort", "слов", "предложени", "кратко", "нет",
-    "话", "言", "简", "簡", "词", "문장",
+    "word", "sentence", "line", "brief", "short", "concise", "terse", "yes", "true", "tl;", "tld", "nutshell",
+    "explanation",
+    "just", "only", "quick", "paragraph", "satz", "sätz", "wort", "wört", "kurz", "oder nein", "phrase", "mot", "bref",
+    "court", "oui ou", "frase", "oración", "palabra", "breve", "sí o", "sì o", "sim ou", "parola", "parole", "palavra",
+    "zin", "woord", "kort", "of nee", "слов", "предложени", "кратко", "да или", "话", "言", "简", "簡", "词", "문장",
 )  # fmt: skip
 _LENGTH_HINTS = ("word", "wort", "wört", "mots", "palabras", "parole", "palavras", "woorden")
 _FORMAT_HINTS = ("json", "xml", "yaml", "csv", "html", "toml", "sql", "code")
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\(?\d{1,3}[.):]|\(?[a-zA-Z][.)])[ \t]*\S", re.MULTILINE)
 _INLINE_NUMBERS = re.compile(r"(?:^|\s)\(?(\d{1,2}|[a-h])[.)]\s*\S")
-_COUNT = re.compile(
-    r"\b(\d{1,3}|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|a dozen|dozen|"
-    r"drei|vier|fünf|sechs|sieben|acht|zehn|trois|quatre|cinq|sept|huit|dix|tres|cuatro|cinco|siete|ocho|diez|tre|quattro|cinque|dieci)\b"
-)
 _NUMBERS = {
     word: value
     for value, words in {
-        2: "two", 3: "three drei trois tres tre", 4: "four vier quatre cuatro quattro", 5: "five fünf cinq cinco cinque",
-        6: "six sechs", 7: "seven sieben sept siete", 8: "eight acht huit ocho", 9: "nine", 10: "ten zehn dix diez dieci",
-        11: "eleven", 12: "twelve dozen", 15: "fifteen", 20: "twenty", 30: "thirty",
+        2: "two", 3: "three drei trois tres tre", 4: "four vier quatre cuatro quattro",
+        5: "five fünf cinq cinco cinque", 6: "six sechs", 7: "seven sieben sept siete", 8: "eight acht huit ocho",
+        9: "nine", 10: "ten zehn dix diez dieci", 11: "eleven", 12: "twelve dozen", 15: "fifteen", 20: "twenty",
+        30: "thirty",
     }.items()
     for word in words.split()
 }  # fmt: skip
-_NUMBERS["a dozen"] = 12
+_COUNT = re.compile(rf"\b(\d{{1,3}}|{'|'.join(_NUMBERS)})\b")
+BRIEF_WORDS = 100
+BRIEF_SENTENCES = 3
 _MANY_ITEMS = 100
-_BRIEF_WORDS = 100
 _READ = 4000
 
 
@@ -66,25 +72,29 @@ def _ends(text: str) -> str:
 
 
 def wants_brevity(text: str) -> str | None:
-    """The words by which a text asks for a short answer as a whole, or None. "50 words each" asks for no such thing."""
+    """Return the words by which a text asks for a short answer as a whole; "50 words each" asks for no such thing."""
     text = _ends(text)
     if not any(hint in text for hint in _BRIEF_HINTS):
         return None
     if found := _BRIEF.search(text):
         return found[0].strip()
     for found in _BRIEFLY.finditer(text):
-        if not _PER_PART.search(text[max(0, found.start() - 40) : found.end() + 40]):
+        if not _per_part(text, found):
             return found[0]
     for found in _LIMIT.finditer(text):
-        limit = int(found[1] or found[2])
-        short = limit <= _BRIEF_WORDS if "wor" in found[0] or "pal" in found[0] or "mot" in found[0] else limit <= 3
-        if short and not _PER_PART.search(text[max(0, found.start() - 60) : found.end() + 25]):
-            return found[0].strip()
+        most = BRIEF_WORDS if found[2].startswith(_WORDS) else BRIEF_SENTENCES
+        if int(found[1]) <= most and not _per_part(text, found):
+            return found[0]
     return None
 
 
+def _per_part(text: str, found: re.Match[str]) -> bool:
+    """Whether what was found speaks of every part of the answer, not of the whole."""
+    return _PER_PART.search(text[max(0, found.start() - 60) : found.end() + 40]) is not None
+
+
 def wants_format(text: str) -> str | None:
-    """The words by which a text demands a machine-readable answer, or None."""
+    """Return the words by which a text demands a machine-readable answer, or None."""
     text = _ends(text)
     if not any(hint in text for hint in _FORMAT_HINTS):
         return None
@@ -93,7 +103,7 @@ def wants_format(text: str) -> str | None:
 
 
 def words_wanted(text: str) -> int | None:
-    """The length in words that a text asks for, if it names one."""
+    """Return the length in words that a text asks for, if it names one."""
     text = _ends(text)
     if not any(hint in text for hint in _LENGTH_HINTS):
         return None
@@ -102,7 +112,7 @@ def words_wanted(text: str) -> int | None:
 
 
 def items_wanted(text: str) -> int:
-    """How many items a prompt supplies (lines of a list, numbers, a list behind a colon) or asks for; 0 if none shows."""
+    """Count the items that a prompt supplies (a list by lines, numbers or behind a colon) or asks for; 0 if none."""
     text = _ends(text)
     listed = len(_BULLET.findall(text))
     if listed < 2:

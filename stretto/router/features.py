@@ -16,7 +16,7 @@ from importlib.resources import files
 from stretto.router.reading import excerpt
 
 STEM = 5
-MAX_WORDS = 320
+MAX_WORDS = 600
 
 _CLAUSE = re.compile(r"[.!?:;\n]+")
 _WORD = re.compile(r"[^\W\d_][\w'’+#-]*|\d+")
@@ -30,22 +30,27 @@ _LENGTH_STEPS = (25, 50, 80, 120, 200, 350, 700, 1500, 4000)
 
 
 @cache
-def lexicon() -> tuple[dict[str, tuple[str, ...]], re.Pattern[str], dict[str, str]]:
+def lexicon() -> tuple[dict[str, tuple[str, ...]], re.Pattern[str], dict[str, tuple[str, ...]]]:
     """Concepts by word, and a pattern with its concepts for scripts that put no blanks between words."""
     words: dict[str, list[str]] = {}
-    unspaced: dict[str, str] = {}
+    unspaced: dict[str, list[str]] = {}
     concept = ""
     for line in files("stretto.router").joinpath("lexicon.txt").read_text("utf-8").splitlines():
         if line.startswith("@"):
             concept = line.strip()
         elif line.startswith("~"):
-            unspaced.update(dict.fromkeys(line[1:].split(), concept))
+            _add(unspaced, line[1:].split(), concept)
         elif line and not line.startswith("#"):
-            for word in line.split():
-                if concept not in words.setdefault(word, []):
-                    words[word].append(concept)
+            _add(words, line.split(), concept)
     pattern = re.compile("|".join(sorted(map(re.escape, unspaced), key=len, reverse=True)))
-    return {word: tuple(found) for word, found in words.items()}, pattern, unspaced
+    frozen, frozen_unspaced = ({word: tuple(found) for word, found in each.items()} for each in (words, unspaced))
+    return frozen, pattern, frozen_unspaced
+
+
+def _add(words: dict[str, list[str]], named: list[str], concept: str) -> None:
+    for word in named:
+        if concept not in words.setdefault(word, []):
+            words[word].append(concept)
 
 
 Entry = tuple[tuple[int, ...], int | None, int | None, str]
@@ -103,9 +108,10 @@ class CueReader:
         fired += [entries[word][2] for word in clause]
         if not text.isascii() and _UNSPACED.search(text):
             for match in self._unspaced.findall(text):
-                concept = self._meaning[match]
-                fired += (numbered(concept), self._succeed(before, concept))
-                before = concept
+                concepts = self._meaning[match]
+                fired += map(numbered, concepts)
+                fired.append(self._succeed(before, concepts[0]))
+                before = concepts[0]
         return fired
 
     def _succeed(self, before: str, concept: str) -> int | None:

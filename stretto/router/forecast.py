@@ -48,10 +48,10 @@ def forecast(
     words: int | None = None,
     max_tokens: int | None = None,
 ) -> dict[str, Forecast]:
-    """The expected cost of "direct", "skeleton" and, from two items on, "items".
+    """Expected cost of "direct", "skeleton" and, from two items on, "items".
 
-    ``words`` is a length that the prompt asked for, ``max_tokens`` the caller's bound on the answer. ``Forecast.tokens``
-    counts what is read and generated.
+    ``words`` is a length that the prompt asked for, ``max_tokens`` the caller's bound on the answer.
+    ``Forecast.tokens`` counts what is read and generated.
     """
     answer = round(words * TOKENS_PER_WORD) if words else TOKENS_BY_SHAPE[shape]
     if max_tokens is not None:

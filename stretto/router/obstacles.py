@@ -5,6 +5,8 @@ Each function gives the reason as half a sentence, or None where nothing stands 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stretto.backends.base import Backend
 from stretto.request import Request
 from stretto.route import Forecast
@@ -18,43 +20,48 @@ WORTH_FACTOR = {"fastest": 1.0, "balanced": 0.9, "careful": 0.8}
 
 def to_any(request: Request, text: str) -> str | None:
     """What makes the request itself unsuitable for more than one generation; ``text`` is the question read."""
-    limit = request.options.max_tokens
-    if request.documents:
-        return "documents come with the request, and they are read in one generation"
-    if limit is not None and limit <= MINIMUM_ANSWER_TOKENS:
-        return f"max_tokens={limit} leaves no room for several points"
-    if request.options.stop:
-        return "stop strings are set, which would cut the parts in the middle"
-    system = request.system
-    if system:
-        if found := wants_format(system):
-            return f'the system message demands a format ("{_shown(found)}")'
-        if found := wants_brevity(system):
-            return f'the system message asks for short answers ("{_shown(found)}")'
-    if found := wants_format(text):
-        return f'a format is asked for ("{_shown(found)}")'
-    if found := wants_brevity(text):
-        return f'a short answer is asked for ("{_shown(found)}")'
-    return None
+    return next(_in_request(request, text), None)
 
 
 def to_parallel(request: Request, backend: Backend, direct: Forecast, parallel: Forecast) -> str | None:
     """What in backend, budget or forecast stands against running a parallel strategy."""
+    return next(_in_means(request, backend, direct, parallel), None)
+
+
+def _in_request(request: Request, text: str) -> Iterator[str]:
+    limit = request.options.max_tokens
+    if request.documents:
+        yield "documents come with the request, and they are read in one generation"
+    if limit is not None and limit <= MINIMUM_ANSWER_TOKENS:
+        yield f"max_tokens={limit} leaves no room for several points"
+    if request.options.stop:
+        yield "stop strings are set, which would cut the parts in the middle"
+    if system := request.system:
+        if found := wants_format(system):
+            yield f'the system message demands a format ("{_shown(found)}")'
+        if found := wants_brevity(system):
+            yield f'the system message asks for short answers ("{_shown(found)}")'
+    if found := wants_format(text):
+        yield f'a format is asked for ("{_shown(found)}")'
+    if found := wants_brevity(text):
+        yield f'a short answer is asked for ("{_shown(found)}")'
+
+
+def _in_means(request: Request, backend: Backend, direct: Forecast, parallel: Forecast) -> Iterator[str]:
     slots = backend.capabilities.parallel_slots
     window = backend.capabilities.context_window
     calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
-    if slots < MINIMUM_SLOTS:
-        return f"{backend.name} runs only {slots} call{'s' if slots != 1 else ''} at once"
     least = min(parallel.calls, MINIMUM_CALLS)
+    if slots < MINIMUM_SLOTS:
+        yield f"{backend.name} runs only {slots} call{'s' if slots != 1 else ''} at once"
     if calls is not None and calls < least:
-        return f"the budget of {calls} call{'s' if calls != 1 else ''} is too small, {least} are needed"
+        yield f"the budget of {calls} call{'s' if calls != 1 else ''} is too small, {least} are needed"
     if tokens is not None and tokens < parallel.tokens:
-        return f"the budget of {tokens} tokens is too small, about {parallel.tokens} would be read and written"
+        yield f"the budget of {tokens} tokens is too small, about {parallel.tokens} would be read and written"
     if window is not None and direct.tokens > window:
-        return f"the prompt about fills the context window of {window} tokens"
+        yield f"the prompt about fills the context window of {window} tokens"
     if parallel.seconds > direct.seconds * WORTH_FACTOR[request.preference]:
-        return f"in parallel it would take about {parallel.seconds:.1f} s against {direct.seconds:.1f} s, too little gained"
-    return None
+        yield f"it would take about {parallel.seconds:.1f} s against {direct.seconds:.1f} s, too little gained"
 
 
 def _shown(words: str) -> str:

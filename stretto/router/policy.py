@@ -21,10 +21,14 @@ from stretto.router.shape import Judgement, ShapeModel
 ITEMS_THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
 ITEMS_WORTH_COUNTING = 0.1
 PHRASES = {
-    "short": "fits in a line or two", "points": "is a list of points", "steps": "is a chain of steps that build on each other",
-    "prose": "is one continuous text", "items": "is a set of separate items", "code": "is mainly code",
+    "short": "fits in a line or two",
+    "points": "is a list of points",
+    "steps": "is a chain of steps that build on each other",
+    "prose": "is one continuous text",
+    "items": "is a set of separate items",
+    "code": "is mainly code",
     "transform": "is mostly text from the prompt",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -156,19 +160,25 @@ def _choose(case: Case) -> tuple[str, float, str]:
         cause = "Written straight through: nothing in the request tells what shape the answer has."
         return "direct", 1 - skeleton, cause
     if judgement.shape == "items" and items >= ITEMS_THRESHOLD[request.preference] and case.items > 1:
-        if against := _obstacle(case, "items"):
-            return "direct", 1.0, f"Written straight through although the answer {PHRASES['items']}: {against}."
-        return "items", items, f"Written item by item in parallel: the answer {PHRASES['items']} ({items:.0%} sure)."
-    if skeleton < case.threshold:
-        shape = judgement.shape
-        reason = f"the answer most likely {PHRASES[shape]} ({judgement.shapes[shape]:.0%} sure)"
-        if shape == "points":
-            reason = f"an outline first would probably not serve ({skeleton:.0%} sure, {case.threshold:.0%} needed)"
-        return "direct", 1 - skeleton, f"Written straight through: {reason}."
-    if against := _obstacle(case, "skeleton"):
-        return "direct", 1.0, f"Written straight through although points in parallel would serve: {against}."
-    cause = f"Outline first, then its points in parallel: they stand on their own ({skeleton:.0%} sure)."
-    return "skeleton", skeleton, cause
+        sure = f"the answer {PHRASES['items']}"
+        return _unless_hindered(
+            case, "items", items, f"Written item by item in parallel: {sure} ({items:.0%} sure).", sure
+        )
+    if skeleton >= case.threshold:
+        cause = f"Outline first, then its points in parallel: they stand on their own ({skeleton:.0%} sure)."
+        return _unless_hindered(case, "skeleton", skeleton, cause, "points in parallel would serve")
+    shape = judgement.shape
+    reason = f"the answer most likely {PHRASES[shape]} ({judgement.shapes[shape]:.0%} sure)"
+    if shape == "points":
+        reason = f"an outline first would probably not serve ({skeleton:.0%} sure, {case.threshold:.0%} needed)"
+    return "direct", 1 - skeleton, f"Written straight through: {reason}."
+
+
+def _unless_hindered(case: Case, strategy: str, confidence: float, cause: str, although: str) -> tuple[str, float, str]:
+    """Take a parallel strategy, or the direct one where something stands against it."""
+    if against := _obstacle(case, strategy):
+        return "direct", 1.0, f"Written straight through although {although}: {against}."
+    return strategy, confidence, cause
 
 
 def _obstacle(case: Case, strategy: str) -> str | None:

@@ -11,7 +11,8 @@ TAIL_CHARACTERS = 800
 
 _ELLIPTICAL = re.compile(
     r"^\W*(?:(?:and|but|ok(?:ay)?|so|now|then|also|yes|no|thanks|und|et|y|e|en|и)\W+)*"
-    r"(?:what about|how about|and (?:for|in|with)|same (?:for|with)|(?:do|try) (?:the same|it|that|another)|another(?: one)?\b"
+    r"(?:what about|how about|and (?:for|in|with)|same (?:for|with)|(?:do|try) (?:the same|it|that|another)"
+    r"|another(?: one)?\b"
     r"|more\b|go on|continue|again\b|in (?:french|german|spanish|italian|english|dutch|portuguese)"
     r"|for |with |without |wie ist es mit|und (?:für|bei)|et (?:pour|les|le|la)\b|y (?:para|los|las|el|la)\b)",
     re.IGNORECASE,

@@ -38,14 +38,14 @@ class Judgement:
         known: cues that the model has met before, structure left aside. Few of them: judge nothing.
     """
 
-    shapes: Mapping[Shape, float]
+    shapes: Mapping[str, float]
     skeleton: float
     known: int
 
     @property
     def shape(self) -> Shape:
         """The most probable shape."""
-        return max(self.shapes, key=lambda shape: self.shapes[shape])
+        return max(SHAPES, key=self.shapes.__getitem__)
 
     @property
     def unsure(self) -> bool:
@@ -99,7 +99,7 @@ class ShapeModel:
             known = int((rows >= self._structural).sum())
             scores = [total / norm + bias for total, bias in zip(sums, scores, strict=True)]
         classes = _softmax([score / self._temperature for score in scores])
-        shapes: dict[Shape, float] = dict(
+        shapes: dict[str, float] = dict(
             zip(SHAPES, classes, strict=False)
         )  # the classes without a skeleton stand first
         served = 0.0

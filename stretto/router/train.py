@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix  # type: ignore[import-untyped]  # SciPy has no types
-from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # nor has scikit-learn
-from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 
 from stretto.router.features import cues
 from stretto.router.rows import CLASSES, Row, load
@@ -83,7 +83,7 @@ def out_of_fold(rows: Sequence[Row], bags: Sequence[Sequence[str]], folds: int =
 def calibrate(rows: Sequence[Row], scores: NDArray[Any]) -> Arrays:
     """Temperature of the softmax (Guo et al., 1706.04599), Platt's slope and offset for the skeleton, thresholds.
 
-    Fitted on out-of-fold scores, on the rows that are nearest to real traffic: those not written after errors were seen.
+    Fitted on out-of-fold scores of the rows nearest to real traffic: those not written after errors were seen.
     """
     plain = np.array([not row.late for row in rows])
     rows, scores = [row for row in rows if not row.late], scores[plain]
@@ -171,8 +171,9 @@ def main() -> None:
     np.savez_compressed(TARGET, **arrays)  # type: ignore[arg-type]  # the stub takes the names for allow_pickle
     model = ShapeModel(arrays)
     said = ", ".join(f"{name} {value:.2f}" for name, value in model.thresholds.items())
+    size = TARGET.stat().st_size / 1024
     sys.stdout.write(
-        f"{len(rows)} rows, {len(arrays['idf'])} cues, {TARGET.stat().st_size / 1024:.0f} kB in {TARGET.name}; thresholds: {said}\n"
+        f"{len(rows)} rows, {len(arrays['idf'])} cues, {size:.0f} kB in {TARGET.name}; thresholds: {said}\n"
     )
 
 

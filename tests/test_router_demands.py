@@ -1,0 +1,90 @@
+import pytest
+
+from stretto.router.demands import items_wanted, wants_brevity, wants_format, words_wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Explain gravity in one sentence.",
+        "Is it safe? Answer yes or no.",
+        "Keep it short: what is a mutex?",
+        "What causes rust? Be brief.",
+        "Describe Rome in 50 words.",
+        "Describe Rome in 2 sentences.",
+        "tl;dr of the French Revolution",
+        "Briefly, what is inflation?",
+        "Erkläre mir die Inflation in einem Satz.",
+        "Explique la gravité en une phrase.",
+        "Explica la gravedad en una frase.",
+        "Объясни кратко, что такое инфляция",
+        "用一句话解释通货膨胀",
+        "GIVE ME A SHORT ANSWER",
+    ],
+)
+def test_a_wish_for_brevity_is_heard(text):
+    assert wants_brevity(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Explain gravity.",
+        "Suggest a warm-up routine and explain each move briefly.",
+        "Write about five composers, 50 words each.",
+        "Write an essay of 500 words.",
+        "Which words come from Arabic?",
+        "A short history of Rome",
+        "I know only a little about wine. What should I read?",
+        "How do online shops set prices?",
+    ],
+)
+def test_what_only_sounds_like_brevity_is_not(text):
+    assert wants_brevity(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Respond only with valid JSON.",
+        "Return XML please",
+        "Output: a JSON array",
+        "Answer in YAML",
+        "respond with json",
+    ],
+)
+def test_a_demand_for_a_format_is_heard(text):
+    assert wants_format(text)
+
+
+@pytest.mark.parametrize("text", ["What is JSON good for?", "Compare XML and YAML.", "Tell me about code reviews."])
+def test_a_question_about_a_format_demands_none(text):
+    assert wants_format(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("Write a 300-word story", 300), ("an essay of 800 words", 800), ("a story about 7 dwarfs", None), ("", None)],
+)
+def test_the_length_asked_for_is_read(text, words):
+    assert words_wanted(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Translate:\n1. one\n2. two\n3. three", 3),
+        ("Classify each:\n- a cat\n- a dog", 2),
+        ("Give the capital of each: Peru, Kenya, Laos, Fiji", 4),
+        ("Is it a) red b) green c) blue", 3),
+        ("Write ten slogans", 10),
+        ("a dozen names for a boat", 12),
+        ("Write 8 haikus", 8),
+        ("Zehn Werbesprüche", 10),
+        ("Slogans for a bakery", 0),
+        ("Write one slogan", 0),
+        ("Slogans for the year 2030", 0),
+    ],
+)
+def test_items_are_counted(text, count):
+    assert items_wanted(text) == count

@@ -1,0 +1,60 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stretto.backends.base import Capabilities
+from stretto.router.forecast import TOKENS_BY_SHAPE, Speed, forecast, speed_of
+from stretto.router.rows import SHAPES
+
+REMOTE = Speed(first_token_s=0.5, tokens_per_s=50.0, slots=16)
+
+
+def test_a_straight_answer_takes_the_first_token_and_then_its_length():
+    prospect = forecast("points", REMOTE, prompt_tokens=20, max_tokens=100)["direct"]
+    assert (prospect.seconds, prospect.tokens, prospect.calls) == (2.5, 120, 1)
+
+
+def test_a_skeleton_is_faster_and_dearer():
+    prospects = forecast("points", REMOTE, prompt_tokens=20)
+    assert prospects["skeleton"].seconds < prospects["direct"].seconds
+    assert prospects["skeleton"].tokens > prospects["direct"].tokens
+    assert prospects["skeleton"].calls == 7
+
+
+def test_fewer_slots_mean_more_waves():
+    few = Speed(0.5, 50.0, slots=2)
+    assert (
+        forecast("points", few, prompt_tokens=20)["skeleton"].seconds
+        > forecast("points", REMOTE, prompt_tokens=20)["skeleton"].seconds
+    )
+
+
+def test_a_length_asked_for_replaces_the_usual_one():
+    short, long = (forecast("prose", REMOTE, prompt_tokens=20, words=words)["direct"] for words in (100, 1000))
+    assert long.seconds > short.seconds
+
+
+@pytest.mark.parametrize(("items", "there"), [(0, False), (1, False), (2, True), (40, True)])
+def test_items_are_forecast_from_two_on(items, there):
+    assert ("items" in forecast("items", REMOTE, prompt_tokens=50, items=items)) is there
+
+
+def test_a_model_in_this_process_is_assumed_slower():
+    local, remote = speed_of("local:pocket", Capabilities()), speed_of("openai:gpt", Capabilities())
+    assert local.tokens_per_s < remote.tokens_per_s
+
+
+def test_every_shape_has_a_usual_length():
+    assert set(TOKENS_BY_SHAPE) == set(SHAPES)
+
+
+@given(
+    st.sampled_from(SHAPES),
+    st.integers(1, 64),
+    st.integers(0, 10**6),
+    st.integers(0, 100),
+    st.none() | st.integers(1, 10**5),
+)
+def test_no_forecast_is_free_or_endless(shape, slots, prompt_tokens, items, words):
+    found = forecast(shape, Speed(0.5, 50.0, slots), prompt_tokens=prompt_tokens, items=items, words=words)
+    assert all(0 < each.seconds < 1e6 and each.tokens > 0 and each.calls > 0 for each in found.values())

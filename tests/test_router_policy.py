@@ -1,0 +1,243 @@
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stretto.backends.base import Capabilities
+from stretto.errors import InvalidRequestError
+from stretto.request import Request
+from stretto.route import Route
+from stretto.router import Judgement, Router
+from stretto.testing import ScriptedBackend
+
+ADVICE = "What are the advantages and disadvantages of keeping bees in a city?"
+POEM = "Write a poem about the harbour at night."
+SLOGANS = "Write 12 slogans for a shop that repairs umbrellas."
+
+
+def backend(**capabilities):
+    return ScriptedBackend({}, name="openai:scripted", capabilities=Capabilities(**capabilities))
+
+
+def decide(prompt, *, main=None, **options) -> Route:
+    return Router().decide(Request.of(prompt, **options), {"main": main or backend()})
+
+
+class Fixed:
+    """A model that always judges the same."""
+
+    def __init__(self, skeleton, *, shape="points", known=20):
+        shares = {"short": 0, "points": 0, "steps": 0, "prose": 0, "items": 0, "code": 0, "transform": 0} | {shape: 1.0}
+        self.thresholds = {"fastest": 0.3, "balanced": 0.5, "careful": 0.7}
+        self.judgement = Judgement(shares, skeleton, known)
+
+    def judge(self, _):
+        return self.judgement
+
+
+def fixed(skeleton, *, prompt=ADVICE, main=None, shape="points", known=20, **options) -> Route:
+    router = Router(model=Fixed(skeleton, shape=shape, known=known))
+    return router.decide(Request.of(prompt, **options), {"main": main or backend()})
+
+
+# --- what the prompt asks for
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        ADVICE,
+        "How do I look after a bicycle?",
+        "Explain the main causes of the First World War.",
+        "Compare heat pumps, gas boilers and pellet stoves for an old house.",
+        "Was sind die Vor- und Nachteile von Homeoffice?",
+        "¿Cuáles son las ventajas y desventajas de vivir en el campo?",
+        "远程工作有哪些优点和缺点？",
+    ],
+)
+def test_independent_points_are_written_from_an_outline(prompt):
+    assert decide(prompt).strategy == "skeleton"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shape"),
+    [
+        (POEM, "prose"),
+        ("What is the capital of Mongolia?", "short"),
+        ("Implement a binary search in Python.", "code"),
+        ("Solve 3x + 7 = 25 and show every step.", "steps"),
+        ("Schreibe ein Gedicht über den Herbst.", "prose"),
+        ("用Python写一个快速排序", "code"),
+    ],
+)
+def test_everything_else_is_written_straight_through(prompt, shape):
+    route = decide(prompt)
+    assert (route.strategy, route.shape) == ("direct", shape)
+
+
+def test_many_samples_of_a_kind_are_written_item_by_item():
+    route = decide(SLOGANS)
+    assert (route.strategy, route.shape) == ("items", "items")
+    assert route.forecast["items"].calls == 12
+
+
+def test_items_that_cannot_be_counted_are_written_straight_through():
+    assert fixed(0.1, prompt="Slogans for a bakery, please", shape="items").strategy == "direct"
+
+
+def test_where_nothing_known_fires_the_router_abstains():
+    route = decide("xqzt vbrk plomf")
+    assert route.strategy == "direct"
+    assert "nothing in the request tells" in route.cause
+
+
+def test_a_follow_up_is_read_with_the_question_before_it():
+    turns = [
+        {"role": "user", "content": "What are the advantages and disadvantages of owning a dog?"},
+        {"role": "assistant", "content": "Company, exercise; cost, time."},
+        {"role": "user", "content": "And for a cat?"},
+    ]
+    assert decide(turns).strategy == "skeleton"
+    turns[0]["content"] = "Write a poem about a dog."
+    assert decide(turns).shape == "prose"
+
+
+def test_a_question_that_stands_alone_is_read_without_the_turns_before():
+    turns = [
+        {"role": "user", "content": ADVICE},
+        {"role": "assistant", "content": "Honey; stings."},
+        {"role": "user", "content": "What is the capital of Mongolia?"},
+    ]
+    assert decide(turns).shape == "short"
+
+
+# --- what stands against parallel generation
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"max_tokens": 100}, "max_tokens=100"),
+        ({"stop": "\n"}, "stop strings"),
+        ({"documents": ["A text about bees."]}, "documents"),
+        ({"budget": {"max_calls": 3}}, "budget of 3 calls"),
+        ({"budget": {"max_tokens_total": 900}}, "budget of 900 tokens"),
+        ({"system": "Respond only with valid JSON."}, "demands a format"),
+        ({"system": "Answer in one sentence."}, "asks for short answers"),
+    ],
+)
+def test_an_obstacle_makes_it_direct_and_is_named(options, named):
+    assert fixed(0.95).strategy == "skeleton"
+    route = fixed(0.95, **options)
+    assert route.strategy == "direct"
+    assert named in route.cause
+
+
+@pytest.mark.parametrize(
+    "demand", ["Answer yes or no.", "In one sentence please.", "In 50 words.", "Keep it short.", "Answer as JSON."]
+)
+def test_a_demand_in_the_question_makes_it_direct(demand):
+    assert fixed(0.95, prompt=f"{ADVICE} {demand}").strategy == "direct"
+
+
+def test_a_backend_with_few_slots_writes_straight_through():
+    route = fixed(0.95, main=backend(parallel_slots=2))
+    assert route.strategy == "direct"
+    assert "openai:scripted runs only 2 calls at once" in route.cause
+
+
+def test_a_backend_that_batches_what_is_sent_together_will_do():
+    assert fixed(0.95, main=backend(joins_running_batch=False)).strategy == "skeleton"
+
+
+def test_a_prompt_that_fills_the_window_is_not_sent_many_times():
+    assert "context window of 200 tokens" in fixed(0.95, main=backend(context_window=200)).cause
+
+
+def test_a_generous_budget_is_no_obstacle():
+    assert fixed(0.95, budget={"max_calls": 8, "max_tokens_total": 20_000}).strategy == "skeleton"
+
+
+def test_nothing_is_gained_where_the_answer_is_short():
+    route = fixed(0.95, prompt=f"{ADVICE} Answer in 120 words.")
+    assert route.strategy == "direct"
+    assert "too little gained" in route.cause
+
+
+# --- preference, the caller's own choice, the route
+
+
+@pytest.mark.parametrize(
+    ("skeleton", "chosen"),
+    [
+        (0.2, {"fastest": "direct", "balanced": "direct", "careful": "direct"}),
+        (0.4, {"fastest": "skeleton", "balanced": "direct", "careful": "direct"}),
+        (0.6, {"fastest": "skeleton", "balanced": "skeleton", "careful": "direct"}),
+        (0.8, {"fastest": "skeleton", "balanced": "skeleton", "careful": "skeleton"}),
+    ],
+)
+def test_the_more_careful_the_surer_it_must_be(skeleton, chosen):
+    assert {name: fixed(skeleton, preference=name).strategy for name in chosen} == chosen
+
+
+def test_thresholds_of_the_committed_model_rise_with_care():
+    thresholds = Router().model.thresholds
+    assert 0 < thresholds["fastest"] < thresholds["balanced"] < thresholds["careful"] < 1
+
+
+@pytest.mark.parametrize("strategy", ["direct", "skeleton", "items"])
+def test_a_strategy_the_caller_names_is_taken_and_the_shape_still_told(strategy):
+    route = decide(POEM, strategy=strategy)
+    assert (route.strategy, route.cause) == (strategy, "Asked for by the caller.")
+    assert route.shape == "prose"
+    assert route.probabilities["prose"] > 0.5
+
+
+def test_a_route_names_its_backend_and_forecasts_the_candidates():
+    route = decide(ADVICE)
+    assert (route.role, route.backend, route.decoding) == ("main", "openai:scripted", "autoregressive")
+    assert set(route.forecast) == {"direct", "skeleton"}
+    assert route.forecast["skeleton"].seconds < route.forecast["direct"].seconds
+    assert route.forecast["skeleton"].tokens > route.forecast["direct"].tokens
+
+
+def test_a_route_survives_the_way_through_json():
+    route = decide(ADVICE)
+    assert Route.model_validate_json(route.model_dump_json()) == route
+
+
+def test_the_same_request_is_always_decided_alike():
+    first, second = decide(ADVICE), decide(ADVICE)
+    assert first.model_copy(update={"elapsed_ms": 0.0}) == second.model_copy(update={"elapsed_ms": 0.0})
+
+
+def test_without_a_main_backend_the_error_names_the_roles_there_are():
+    with pytest.raises(InvalidRequestError, match=r'No backend has the role "main" \(roles: small\)'):
+        Router().decide(Request.of(ADVICE), {"small": backend()})
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(st.characters(), min_size=1).filter(str.strip))
+def test_any_text_is_routed_with_well_formed_probabilities(prompt):
+    route = decide(prompt)
+    shapes = {name: value for name, value in route.probabilities.items() if name != "skeleton"}
+    assert len(shapes) == 7
+    assert sum(shapes.values()) == pytest.approx(1)
+    assert all(0 <= value <= 1 for value in route.probabilities.values())
+    assert route.strategy in {"direct", "skeleton", "items"}
+    assert route.cause.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "prompt", ["\ud800 lone surrogate", "a" * 1_000_000, "1. " * 200_000, "\n" * 50_000 + "x", "你" * 100_000, "?!" * 9]
+)
+def test_odd_and_huge_prompts_are_routed(prompt):
+    assert decide(prompt).strategy in {"direct", "skeleton", "items"}
+
+
+def test_elapsed_time_is_that_of_the_decision():
+    router, request = Router(), Request.of(ADVICE)
+    started = time.perf_counter()
+    route = router.decide(request, {"main": backend()})
+    assert 0 < route.elapsed_ms <= (time.perf_counter() - started) * 1000

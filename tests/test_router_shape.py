@@ -1,0 +1,175 @@
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stretto.request import Request
+from stretto.router import ShapeModel
+from stretto.router.features import CueReader, cues, lexicon
+from stretto.router.reading import HEAD_CHARACTERS, TAIL_CHARACTERS, excerpt, question_in_context
+from stretto.router.rows import CLASSES, SHAPES, Row, load
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ShapeModel.committed()
+
+
+def test_the_committed_model_is_small():
+    assert len(files("stretto.router").joinpath("model.npz").read_bytes()) <= 256 * 1024
+
+
+def test_the_model_knows_the_seven_shapes():
+    assert set(ShapeModel.committed().judge("anything").shapes) == set(SHAPES)
+    assert len(SHAPES) == 7
+
+
+def test_a_model_of_another_format_says_how_to_get_one_that_fits():
+    with pytest.raises(ValueError, match=r"format 99.*python -m stretto\.router\.train"):
+        ShapeModel({"format": 99})
+
+
+def test_the_empty_text_is_judged_unsure(model):
+    judgement = model.judge("")
+    assert judgement.unsure
+    assert sum(judgement.shapes.values()) == pytest.approx(1)
+
+
+def test_a_plain_question_is_judged_sure(model):
+    assert not model.judge("What are the causes of inflation?").unsure
+
+
+def test_upper_case_is_read_like_lower_case(model):
+    prompt = "what are the advantages of living by the sea?"
+    assert model.judge(prompt.upper()).skeleton == pytest.approx(model.judge(prompt).skeleton)
+
+
+def test_the_end_of_a_long_prompt_is_read(model):
+    filler = "The weather in the valley was mild that year and the harvest came in early. " * 200
+    assert model.judge(filler + "\n\nWrite a Python function that counts the words in this text.").shapes["code"] > 0.5
+    assert model.judge(filler).shapes["code"] < 0.5
+
+
+def test_the_middle_of_a_long_prompt_is_not_read():
+    head, tail = "a" * HEAD_CHARACTERS, "b" * TAIL_CHARACTERS
+    assert excerpt(head + "x" * 10_000 + tail) == f"{head}\n{tail}"
+
+
+def test_a_short_prompt_is_read_whole():
+    assert excerpt("How are you?") == "How are you?"
+
+
+def test_the_explanation_names_the_cues_that_spoke_most(model):
+    told = model.explain("What are the advantages and disadvantages of remote work?")
+    assert any(cue.startswith("@sides") or "advantages" in cue for cue, _ in told)
+    assert [abs(share) for _, share in told] == sorted((abs(share) for _, share in told), reverse=True)
+
+
+def test_an_explanation_of_nothing_is_empty_or_structural(model):
+    assert all(cue.startswith("=") for cue, _ in model.explain(""))
+
+
+# --- cues
+
+
+def test_words_pairs_places_and_concepts_become_cues():
+    found = set(cues("Write a poem. Compare it with prose."))
+    assert {"write", "write a", "|write", "|compare", "$prose", "~compa", "@write", "@compare"} <= found
+    assert "poem compare" not in found
+
+
+@pytest.mark.parametrize(
+    ("prompt", "concept"),
+    [
+        ("Vorteile und Nachteile", "@sides"),
+        ("avantages et inconvénients", "@sides"),
+        ("ventajas y desventajas", "@sides"),
+        ("преимущества и недостатки", "@sides"),
+        ("远程工作的优点和缺点", "@sides"),
+        ("メリットとデメリット", "@sides"),
+        ("schreibe ein gedicht", "@fiction"),
+        ("写一首诗", "@prose"),
+    ],
+)
+def test_the_lexicon_names_the_same_concept_in_other_languages(prompt, concept):
+    assert concept in cues(prompt)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fact"),
+    [
+        ("```python\nx = 1\n```", "=fence"),
+        ("Rate these:\n- one\n- two\n- three", "=bullets3"),
+        ("What? Why? How? When?", "=questions3"),
+        ("Translate the following:", "=open-end"),
+        ('Shorten this: "It was a dark and stormy night, and the rain fell in torrents."', "=quoted"),
+    ],
+)
+def test_structure_becomes_cues(prompt, fact):
+    assert fact in cues(prompt)
+
+
+def test_a_reader_leaves_out_what_has_no_number():
+    assert CueReader({"poem": 7}.get).read("write a poem") == {7}
+
+
+@given(st.text())
+def test_a_reader_and_the_named_cues_agree_on_any_text(text):
+    names = {name: number for number, name in enumerate(cues(text))}
+    assert CueReader(names.get).read(text) == set(names.values())
+
+
+def test_every_concept_of_the_lexicon_has_words():
+    words, _, meaning = lexicon()
+    named = {concept for found in (*words.values(), *meaning.values()) for concept in found}
+    text = files("stretto.router").joinpath("lexicon.txt").read_text("utf-8")
+    assert {line for line in text.splitlines() if line.startswith("@")} == named
+
+
+# --- turns
+
+
+def turns(*texts):
+    roles = ("user", "assistant")
+    return Request.of([{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)])
+
+
+@pytest.mark.parametrize(
+    "question", ["And for cats?", "What about France?", "more", "and in winter?", "Und für Katzen?"]
+)
+def test_an_elliptical_question_is_put_behind_the_one_before(question):
+    assert question_in_context(turns("Tips for dogs?", "Walk them.", question)) == f"Tips for dogs?\n{question}"
+
+
+@pytest.mark.parametrize("question", ["Write a poem about dogs.", "Who wrote Emma?"])
+def test_a_whole_question_stands_alone(question):
+    assert question_in_context(turns("Tips for dogs?", "Walk them.", question)) == question
+
+
+# --- data
+
+
+def test_every_row_has_a_class_and_a_prompt():
+    rows = load()
+    assert len(rows) > 2500
+    assert {CLASSES[row.label] for row in rows} == set(CLASSES)
+    assert all(row.prompt.strip() and row.certainty in {1, 2, 3} for row in rows)
+
+
+def test_no_prompt_is_both_measured_and_written_later():
+    rows = load()
+    plain = {row.prompt.strip().lower() for row in rows if not row.late}
+    assert not [row.prompt for row in rows if row.late and row.prompt.strip().lower() in plain]
+
+
+def test_a_row_whose_shape_no_skeleton_serves_is_refused():
+    with pytest.raises(ValueError, match="'prose'"):
+        _ = Row("Write a poem", "prose", True, "authored").label
+
+
+def test_numpy_is_not_loaded_before_the_first_decision():
+    code = "import sys, stretto.router; sys.exit('numpy' in sys.modules or 'sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
