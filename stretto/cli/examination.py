@@ -57,8 +57,8 @@ class Findings:
 
     @property
     def healthy(self) -> bool:
-        """Whether at least one backend would work."""
-        return any(verdict.works for verdict in self.backends)
+        """Whether the settings can be used and at least one backend would work."""
+        return self.settings_error is None and any(verdict.works for verdict in self.backends)
 
 
 def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Findings:

@@ -40,7 +40,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "the answer is complete",
-    Exit.FAILED: "the model or its server failed; doctor: no backend would work",
+    Exit.FAILED: "the model or its server failed; doctor: nothing would work",
     Exit.BAD_REQUEST: "the command, a setting or the request cannot be used",
     Exit.INCOMPLETE: "incomplete: a part failed, or length, deadline or budget cut the answer",
     Exit.AUTHENTICATION: "the key is missing, wrong or not allowed to use the model",

@@ -62,7 +62,7 @@ KeyVariable = Annotated[
     typer.Option(
         "--key-variable",
         metavar="NAME",
-        help="Environment variable with the key for --base-url; the usual keys are not sent there.",
+        help="Environment variable with the key for --base-url; without it, STRETTO_API_KEY.",
     ),
 ]
 Strategy = Annotated[

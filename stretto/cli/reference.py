@@ -46,8 +46,8 @@ and put below the question; alone, it is the question. A question that begins wi
 `ANTHROPIC_API_KEY`, else `local:pocket`, the demonstration model. It knows 100 everyday topics and 200 short
 facts; whatever else it is asked, it cannot answer, and the program says so.
 
-A key is never taken from an option. The keys of the environment are not sent to a `--base-url`; for a server
-that wants one, name the variable that holds it: `--key-variable MY_SERVER_KEY`.
+A key is never taken from an option, which other users of the machine could see. The providers' keys are not sent to
+a `--base-url`; for a server that wants one, set `STRETTO_API_KEY`, or name a variable: `--key-variable MY_SERVER_KEY`.
 
 ## The timeline
 

@@ -51,6 +51,7 @@ def test_the_report_says_what_works_and_what_is_missing():
 def test_it_is_healthy_with_one_backend_that_works():
     assert findings().healthy
     assert not findings(backends=[Verdict("openai", False, "no key")]).healthy
+    assert not findings(settings_error="retries cannot be 'many'").healthy
 
 
 def test_without_a_key_a_remote_backend_would_not_work():
@@ -68,7 +69,9 @@ def test_a_broken_torch_is_told_from_a_missing_one():
 
 def test_settings_that_cannot_be_used_are_reported(stretto, monkeypatch):
     monkeypatch.setenv("STRETTO_RETRIES", "many")
-    assert "STRETTO_RETRIES" in stretto("doctor").stdout
+    result = stretto("doctor")
+    assert result.exit_code == 1
+    assert "STRETTO_RETRIES" in result.stdout
 
 
 def test_packages_are_those_the_library_declares():
