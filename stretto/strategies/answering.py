@@ -44,8 +44,8 @@ async def answer(
 
 def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
     text = runner.merge.text
-    visible = [running for running in runner.branches if running.spec.kind not in ("outline", "plan")]
-    failures = [running.exception for running in visible if running.exception is not None and not running.discarded]
+    visible = [running for running in runner.branches if running.counts]
+    failures = [running.exception for running in visible if running.exception is not None]
     if failures and not any(running.text.strip() for running in visible):
         raise failures[0]  # all failed, as a rule for one reason
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
@@ -73,6 +73,6 @@ def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
 
 
 def _finish_reason(visible: list[Running]) -> FinishReason:
-    reasons = {running.finish_reason for running in visible if not running.discarded}
+    reasons = {running.finish_reason for running in visible}
     ranked: tuple[FinishReason, ...] = ("deadline", "budget", "error", "refusal", "length")
     return next((reason for reason in ranked if reason in reasons), "stop")

@@ -61,7 +61,10 @@ class BranchSpec:
 
 @dataclass(eq=False)
 class Running:
-    """A branch from its start to its end. One reader; any number may wait for the end."""
+    """A branch from its start to its end. One reader; any number may wait for the end.
+
+    ``replaced``: other branches did its work; how it ended does not count for the answer.
+    """
 
     spec: BranchSpec
     needed_s: float
@@ -71,6 +74,7 @@ class Running:
     finish_reason: FinishReason = "stop"
     exception: StrettoError | None = None
     branch: Branch | None = None
+    replaced: bool = False
     _pieces: list[str] = field(default_factory=list)
     _read: int = 0
     _unread: int = 0
@@ -87,6 +91,11 @@ class Running:
     def discarded(self) -> bool:
         """Whether it was dropped because it was not needed."""
         return isinstance(self.exception, DiscardedError)
+
+    @property
+    def counts(self) -> bool:
+        """Whether how it ended is how a part of the answer ended."""
+        return not (self.discarded or self.replaced or self.spec.kind in ("outline", "plan"))
 
     async def read(self) -> str:
         """Text written since the last read; waits for some; empty once the branch has ended."""

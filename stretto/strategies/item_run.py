@@ -81,7 +81,7 @@ class _Items:
         merge.add(self.layout.closing)
         await merge.finish()
         for running in self.calls.runner.branches:
-            if running.exception is not None and running.spec.kind == "item" and not running.discarded:
+            if running.exception is not None and running.counts:
                 self.calls.runner.warn(f"{running.spec.title!r} is incomplete: {running.exception}")
 
     def _groups(self) -> list[range]:
@@ -158,5 +158,6 @@ class _Items:
         if running.finish_reason not in FINAL:
             cause = running.exception or f"{len(found)} results for {len(group)} items"
             self.calls.runner.warn(f"{running.spec.title!r} is asked for item by item: {cause}")
+        running.replaced = True
         for index, single in [(index, self._start_one(index)) for index in group]:
             self._add(index, single)
