@@ -77,7 +77,8 @@ cancelled with Ctrl-C or failed leaves neither its text nor its question there.
 
 {codes}
 
-An error is one line on standard error that begins with `error:`.
+An error is one line on standard error that begins with `error:`. A command or an option that does not exist is
+answered with the usage.
 
 ## Completion
 
