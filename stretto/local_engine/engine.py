@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 import time
@@ -90,6 +91,7 @@ class Engine:
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # a thread still inside torch when the interpreter goes would abort the process
 
     @contextmanager
     def announced(self) -> Iterator[None]:
@@ -137,6 +139,7 @@ class Engine:
             self._changed.notify_all()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        atexit.unregister(self.close)
 
     def _check(self, request: Generation) -> None:
         name, window = self.model.name, self.model.context_window

@@ -49,28 +49,23 @@ class Batch:
         self._last: list[Tensor | None] = [None] * len(prompts)  # logits of the last prompt token # [vocabulary]
         self._zero = torch.zeros(1, dtype=torch.long, device=device)
         self._tokens = self._positions = self._zero.view(1, 1)
-        self._extent = 0
-
-    @property
-    def prefilling(self) -> bool:
-        """Whether prompts are still being read."""
-        return any(logits is None for logits in self._last)
+        self._extent = 0  # of the coming step; 0 while prompts are read
 
     def advance(self) -> list[list[int]]:
         """Run one forward; the tokens committed by it for each sequence, none while prompts are read."""
+        if self._extent:
+            return self._commit(self._verify(self._forward(self._draft(), self._cache, self._zero)))
         if self._read < self._shared:
             self._prefill_shared()
-            return [[] for _ in self.sequences]
-        if self.prefilling:
+        elif any(logits is None for logits in self._last):
             self._prefill_rest()
-            if self.prefilling:
-                return [[] for _ in self.sequences]
-            logits = torch.stack([logits for logits in self._last if logits is not None])  # [batch, vocabulary]
-            lengths = [len(sequence.request.prompt) for sequence in self.sequences]
-            self._positions = torch.tensor(lengths, device=self._device)[:, None] - 1
-            self._extent = max(lengths)
-            return self._commit(self._verify(logits[:, None]))
-        return self._commit(self._verify(self._forward(self._draft(), self._cache, self._zero)))
+        logits = [logits for logits in self._last if logits is not None]
+        if len(logits) < len(self.sequences):
+            return [[] for _ in self.sequences]
+        lengths = [len(sequence.request.prompt) for sequence in self.sequences]
+        self._positions = torch.tensor(lengths, device=self._device)[:, None] - 1
+        self._extent = max(lengths)
+        return self._commit(self._verify(torch.stack(logits)[:, None]))
 
     def keep(self, rows: Indices[int]) -> None:
         """Keep only these sequences, in this order; the others leave the batch and free their cache."""
@@ -103,7 +98,7 @@ class Batch:
 
     def _prefill_shared(self) -> None:
         start, stop = self._read, min(self._shared, self._read + self._chunk(self._shared))
-        ids = [self.sequences[0].request.prompt[start:stop]] if self.sequences else [()]
+        ids = [self.sequences[0].request.prompt[start:stop]]
         self._forward(self._prompt_rows(ids, start, stop), self._cache, self._zero)
         self._read = stop
 

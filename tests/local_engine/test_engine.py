@@ -1,5 +1,8 @@
+import subprocess
+import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -288,15 +291,23 @@ def test_closing_ends_running_and_waiting_requests_and_the_thread(loaded, start)
         engine.submit(Generation(PROMPTS[0], 5))
 
 
-@pytest.mark.parametrize(
-    ("prompts", "expected"),
-    [
-        ([(1, 2, 3), (1, 2, 4)], 2),
-        ([(1, 2), (1, 2)], 1),
-        ([(1,), (1, 2)], 0),
-        ([(1, 2), (3,)], 0),
-        ([(1, 2, 3, 4), (1, 2)], 1),
-    ],
-)
-def test_the_common_prefix_leaves_every_prompt_a_token(prompts, expected):
-    assert common_prefix(prompts) == expected
+def test_an_interpreter_that_exits_while_the_engine_runs_exits_cleanly():
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from dataclasses import replace
+from tiny_models import build
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+from stretto.local_engine.engine import Engine
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.load import prepare
+letters = Tokenizer(models.BPE(vocab={chr(65 + i): i for i in range(400)}, merges=[]))
+model = prepare("local:tiny", build("llama"), PreTrainedTokenizerFast(tokenizer_object=letters))
+handle = Engine(replace(model, context_window=10**7)).submit(Generation((1, 2, 3), 10**6))
+print(bool(next(iter(handle)).text))
+"""
+    here = str(Path(__file__).parent)
+    run = subprocess.run([sys.executable, "-c", code, here], check=True, capture_output=True, text=True)
+    assert run.stdout == "True\n"
+    assert run.stderr == ""
