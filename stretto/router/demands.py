@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from stretto.router.reading import excerpt
+
 _BRIEF = re.compile(
     r"\b(?:"
     r"in (?:a |one |a single |1 |just one |just a |only one )(?:short |single |brief )?(?:word|sentence|line|paragraph)"
@@ -63,12 +65,10 @@ _COUNT = re.compile(rf"\b(\d{{1,3}}|{'|'.join(_NUMBERS)})\b")
 BRIEF_WORDS = 100
 BRIEF_SENTENCES = 3
 _MANY_ITEMS = 100
-_READ = 4000
 
 
 def _ends(text: str) -> str:
-    text = text if len(text) <= _READ else f"{text[: _READ // 2]}\n{text[-_READ // 2 :]}"
-    return text.lower()
+    return excerpt(text).lower()
 
 
 def wants_brevity(text: str) -> str | None:

@@ -9,6 +9,7 @@ on English reaches them.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -16,10 +17,12 @@ from importlib.resources import files
 from stretto.router.reading import excerpt
 
 STEM = 5
-MAX_WORDS = 600
+MAX_WORDS = 400
 
-_CLAUSE = re.compile(r"[.!?:;\n]+")
-_WORD = re.compile(r"[^\W\d_][\w'’+#-]*|\d+")
+_KEPT = set(string.ascii_letters + string.digits + "+#-")
+_BREAKS = {ord(mark): "\n" for mark in ".!?:;\n。！？：；"}
+_CLEAN = {code: " " for code in range(128) if chr(code) not in _KEPT} | _BREAKS
+_CLEAN |= {ord(mark): " " for mark in "’‘“”„«»「」『』（）、，…–—¿¡"}
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,2}[.)]|\(?[a-z]\))[ \t]", re.MULTILINE)
 _QUOTED = re.compile(r"[\"“„«「][^\"”»」]{40,}[\"”»」]")
@@ -53,7 +56,7 @@ def _add(words: dict[str, list[str]], named: list[str], concept: str) -> None:
             words[word].append(concept)
 
 
-Entry = tuple[tuple[int, ...], int | None, int | None, str]
+Entry = tuple[tuple[int, ...], str]
 
 
 class CueReader:
@@ -85,16 +88,16 @@ class CueReader:
         seen = 0
         before = "@start"
         clause: list[str] = []
-        for piece in _CLAUSE.split(text):
-            words = _WORD.findall(piece)
+        for piece in text.translate(_CLEAN).split("\n"):
+            words = piece.split()
             if not words:
                 continue
             clause = words
             last = ""
             for word in words:
-                plain, first, _, concept = entries.get(word) or self._enter(word)
+                plain, concept = entries.get(word) or self._enter(word)
                 fired += plain
-                fired.append(numbered(f"{last} {word}") if last else first)
+                fired.append(numbered(f"{last} {word}" if last else "|" + word))
                 if concept:
                     try:
                         fired.append(successions[before, concept])
@@ -105,7 +108,7 @@ class CueReader:
             seen += len(words)
             if seen >= MAX_WORDS:
                 break
-        fired += [entries[word][2] for word in clause]
+        fired += [numbered("$" + word) for word in clause]
         if not text.isascii() and _UNSPACED.search(text):
             for match in self._unspaced.findall(text):
                 concepts = self._meaning[match]
@@ -120,14 +123,13 @@ class CueReader:
         return found
 
     def _enter(self, word: str) -> Entry:
-        """Look up all that a word can stand for: plainly, first of a clause, in the last clause, its first concept."""
+        """Look up all that a word stands for wherever it stands, and its first concept."""
         concepts = self._concepts.get(word, ())
         plain = [word, *concepts]
         if len(word) >= STEM:
             plain.append("~" + word[:STEM])
         numbers = tuple(found for found in map(self._numbered, plain) if found is not None)
-        concept = concepts[0] if concepts else ""
-        entry = self._entries[word] = (numbers, self._numbered("|" + word), self._numbered("$" + word), concept)
+        entry = self._entries[word] = (numbers, concepts[0] if concepts else "")
         return entry
 
 

@@ -6,8 +6,8 @@ import re
 
 from stretto.request import Request
 
-HEAD_CHARACTERS = 1200
-TAIL_CHARACTERS = 800
+HEAD_CHARACTERS = 800
+TAIL_CHARACTERS = 500
 
 _ELLIPTICAL = re.compile(
     r"^\W*(?:(?:and|but|ok(?:ay)?|so|now|then|also|yes|no|thanks|und|et|y|e|en|и)\W+)*"
