@@ -15,7 +15,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
-__all__ = ["MEASURED_CHANGES", "light", "measured_change", "scramble", "typo"]
+__all__ = ["MEASURED_CHANGES", "finish", "light", "measured_change", "scramble", "thin", "typo", "words_of"]
 
 _BEFORE = (
     "Please tell me: ", "Could you tell me ", "can you explain ", "I'd like to know ", "Hello, ", "Hi! ",
@@ -164,7 +164,22 @@ def scramble(words: Sequence[str], telling: Mapping[str, int], chance: random.Ra
         chosen.insert(chance.randrange(len(chosen) + 1), chance.choice(_FILLERS))
     if chance.random() < 0.2:
         chosen.insert(chance.randrange(len(chosen) + 1), chance.choice(strange))
-    text = " ".join(chosen)
+    return finish(chosen, chance)
+
+
+def thin(words: Sequence[str], telling: Mapping[str, int], chance: random.Random) -> list[str]:
+    """``words`` in their order, each kept with a share drawn for all of them; at least one telling word stays."""
+    share = chance.uniform(0.4, 1.0)
+    kept = {at for at in range(len(words)) if chance.random() < share}
+    known = [at for at, word in enumerate(words) if telling.get(word.lower(), 99) <= 8]
+    if known and not kept.intersection(known):
+        kept.add(chance.choice(known))
+    return [words[at] for at in sorted(kept)]
+
+
+def finish(words: Sequence[str], chance: random.Random) -> str:
+    """``words`` as one question, its case, end, manners and spelling left to chance."""
+    text = " ".join(words)
     if chance.random() < 0.5:
         text = text.lower()
     if chance.random() < 0.3:

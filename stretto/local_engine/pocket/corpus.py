@@ -181,6 +181,7 @@ class Corpus:
             texts = [*topic.questions, topic.subject, " ".join(topic.keywords)]
             telling.update({word.lower() for text in texts for word in augment.words_of(text)})
         self.telling = telling
+        self.misleading = sorted(word for word, count in telling.items() if count <= 30)
         self.strange = sorted(
             {
                 word
@@ -215,8 +216,17 @@ class Corpus:
         kind = chance.random()
         if kind < 0.4:
             words = augment.words_of(chance.choice(topic.questions))
-        elif kind < 0.55:
-            words = [word for text in chance.sample(topic.questions, 2) for word in augment.words_of(text)]
+            if chance.random() < 0.4:  # the beginning of one wording and the end of another
+                other = augment.words_of(chance.choice(topic.questions))
+                words = words[: -(-len(words) // 2)] + other[len(other) // 2 :]
+            words = augment.thin(words, self.telling, chance)
+            for _ in range(chance.choice((0, 1, 1, 2))):
+                words.insert(chance.randrange(len(words) + 1), chance.choice(topic.keywords))
+            if chance.random() < 0.3:
+                words.insert(chance.randrange(len(words) + 1), chance.choice(self.misleading))
+            return augment.finish(words, chance)
+        if kind < 0.55:
+            words = augment.words_of(chance.choice(topic.questions))
         elif kind < 0.8:
             words = chance.sample(topic.keywords, min(len(topic.keywords), chance.randrange(1, 5)))
             if chance.random() < 0.5:
@@ -328,6 +338,12 @@ class Corpus:
     def _draw_transform(self, chance: random.Random) -> Example:
         prompt, answer = tasks.transform_task(chance)
         return Example("transform", (("user", prompt),), answer)
+
+    def _draw_copy(self, chance: random.Random) -> Example:
+        """Words in no order that could be known, written several times: what can be predicted must be copied."""
+        words = [tasks.any_word(chance) for _ in range(chance.randrange(4, 24))]
+        text = chance.choice((" ", " ", ", ", "\n")).join(words)
+        return Example("copy", (), "\n\n".join([text] * chance.choice((2, 3, 4))), raw=True)
 
     def _draw_unknown(self, chance: random.Random) -> Example:
         question = tasks.unknown_question(chance, self.unknown)

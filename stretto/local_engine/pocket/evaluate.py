@@ -40,7 +40,7 @@ _SEED = 20_000  # far from the seeds of training
 class Writer:
     """Greedy answers in batches from a transformers folder."""
 
-    def __init__(self, folder: Path, *, batch: int = 64) -> None:
+    def __init__(self, folder: Path, *, batch: int = 128) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - heavy
 
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
@@ -143,12 +143,16 @@ def nearest_topics(topics: Sequence[Topic], questions: Sequence[str], *, keyword
     return [owners[at] for at in scores.toarray().argmax(axis=1)]
 
 
-def measure(writer: Writer, *, quick: bool = False) -> dict[str, float]:
-    """All figures by name; shares from 0 to 1.  ``quick`` measures on a part, for a first look."""
+def measure(writer: Writer, *, wordings: int = 3, quick: bool = False) -> dict[str, float]:
+    """All figures by name; shares from 0 to 1.
+
+    Every topic is asked with so many ``wordings``, each changed in another way.  ``quick`` measures tasks and source on
+    a part only, for a first look.
+    """
     corpus = Corpus(with_source=False)
     chance = random.Random(_SEED)  # noqa: S311 - no secrets
     figures: dict[str, float] = {}
-    _measure_known(writer, corpus, chance, figures, quick=quick)
+    _measure_known(writer, corpus, chance, figures, wordings)
     _measure_unseen(writer, corpus, figures)
     _measure_unknown(writer, figures)
     _measure_facts(writer, corpus, chance, figures)
@@ -161,16 +165,13 @@ def measure(writer: Writer, *, quick: bool = False) -> dict[str, float]:
 
 
 def _measure_known(
-    writer: Writer, corpus: Corpus, chance: random.Random, figures: dict[str, float], *, quick: bool
+    writer: Writer, corpus: Corpus, chance: random.Random, figures: dict[str, float], wordings: int
 ) -> None:
-    kinds = MEASURED_CHANGES[:: 3 if quick else 1]
     asked = [
-        (topic, measured_change(kind, chance.choice(topic.questions), chance))
-        for topic in corpus.topics
-        for kind in kinds
+        (topic, measured_change(MEASURED_CHANGES[(at + number) % len(MEASURED_CHANGES)], question, chance))
+        for at, topic in enumerate(corpus.topics)
+        for number, question in enumerate(chance.sample(topic.questions, wordings))
     ]
-    if quick:
-        asked = asked[::2]
     questions = [question for _, question in asked]
     answers = writer.answers(questions, 800)
     held = [
@@ -302,14 +303,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--folder", type=Path, default=MODEL_FOLDER, help="the model's folder (default: the published one)"
     )
-    parser.add_argument("--quick", action="store_true", help="measure on a part, for a first look")
+    parser.add_argument("--wordings", type=int, default=3, help="known wordings asked for each topic (default 3)")
+    parser.add_argument("--quick", action="store_true", help="measure tasks and source on a part, for a first look")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as JSON")
     parser.add_argument("--update-card", action="store_true", help="write the figures to the model card in the folder")
     parser.add_argument("--threads", type=int, help="how many threads to use")
     chosen = parser.parse_args(arguments)
     if chosen.threads:
         torch.set_num_threads(chosen.threads)
-    figures = measure(Writer(chosen.folder), quick=chosen.quick)
+    figures = measure(Writer(chosen.folder), wordings=chosen.wordings, quick=chosen.quick)
     table = Table("figure", "value")
     for name, value in figures.items():
         table.add_row(name, f"{value:.4f}")

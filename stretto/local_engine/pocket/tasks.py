@@ -16,6 +16,7 @@ from typing import Any
 __all__ = [
     "ITEM_TASKS",
     "TRANSFORMS",
+    "any_word",
     "item_request",
     "item_task",
     "lists",
@@ -173,7 +174,7 @@ def _story(chance: random.Random, sentences: int) -> tuple[str, list[dict[str, s
 
 
 def _replace(chance: random.Random) -> tuple[str, str]:
-    text, used = _story(chance, chance.randrange(1, 6))
+    text, used = _story(chance, chance.choice((1, 1, 1, 2, 2, 3, 4, 5)))
     fields = chance.choice(used)
     field = chance.choice(list(fields))
     old, new = fields[field], _person(chance)[field]
@@ -186,9 +187,37 @@ def _replace(chance: random.Random) -> tuple[str, str]:
 
 
 def _repeat(chance: random.Random) -> tuple[str, str]:
-    text, _ = _story(chance, chance.randrange(1, 6))
+    if chance.random() < 0.6:  # words in no order that could be known: they must be copied
+        text = " ".join(any_word(chance) for _ in range(chance.randrange(3, 14)))
+    else:
+        text, _ = _story(chance, chance.randrange(1, 5))
     say = chance.choice(("Repeat this text exactly:", "Copy this text:", "Write this text again without changes:"))
     return f"{say}{chance.choice((' ', chr(10)))}{text}", text
+
+
+def any_word(chance: random.Random) -> str:
+    """Any word of the lists, or a number."""
+    if chance.random() < 0.1:
+        return str(chance.randrange(10_000))
+    return chance.choice(_all_words())
+
+
+@cache
+def _all_words() -> list[str]:
+    known = lists()
+    names = (
+        "products",
+        "cities",
+        "first_names",
+        "surnames",
+        "jobs",
+        "colours",
+        "plural",
+        "opposite",
+        "past",
+        "definition",
+    )
+    return sorted({word for name in names for word in known[name]})
 
 
 def _listed(words: list[str]) -> str:
@@ -268,7 +297,7 @@ TRANSFORMS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
 
 def transform_task(chance: random.Random) -> tuple[str, str]:
     """A request to transform a text, and its answer."""
-    kind = chance.choice(("replace", "replace", "replace", "repeat", *TRANSFORMS))
+    kind = chance.choice(("replace", "replace", "repeat", "repeat", *TRANSFORMS))
     return TRANSFORMS[kind](chance)
 
 

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -38,19 +39,20 @@ from stretto.local_engine.pocket.tokenizer import BEGIN, END, PAD, save_tokenize
 __all__ = ["MIX", "WEIGHTS", "Plan", "Trainer", "export", "main"]
 
 MIX = {
-    "recognise": 0.48,
-    "straight": 0.09,
-    "outline": 0.06,
-    "point": 0.11,
-    "fact": 0.05,
-    "items": 0.05,
-    "transform": 0.08,
+    "recognise": 0.38,
+    "straight": 0.12,
+    "outline": 0.04,
+    "point": 0.09,
+    "fact": 0.04,
+    "items": 0.06,
+    "transform": 0.11,
+    "copy": 0.08,
     "unknown": 0.03,
     "code": 0.05,
 }
 """The share of the training tokens that each task gets."""
 
-WEIGHTS = {"recognise": 10.0, "code": 0.7}
+WEIGHTS = {"recognise": 6.0, "transform": 2.0, "copy": 2.0}
 """How much a learned token of a task counts, if not one.  Recognising learns few tokens, which matter most."""
 
 
@@ -111,6 +113,8 @@ class Trainer:
         self.number, self.seconds, self.seen = 0, 0.0, 0
         # One core per batch: threads inside every operation would wait for each other on a busy machine.
         self.workers = ThreadPoolExecutor(threads)
+        self.stopping = False
+        """Set to save and leave :meth:`run` after the step at hand."""
         self._saved = 0.0
         if (folder / "checkpoint.safetensors").is_file():
             self._load()
@@ -201,8 +205,11 @@ class Trainer:
                         soft_wrap=True,
                     )
                     means.clear()
-                if time.monotonic() - self._saved > self.plan.save_every:
+                if self.stopping or time.monotonic() - self._saved > self.plan.save_every:
                     self.save()
+                if self.stopping:
+                    console.print(f"stopped at step {self.number}; start again to go on", highlight=False)
+                    return
         self.save()
 
     def save(self) -> None:
@@ -287,7 +294,15 @@ def main(arguments: list[str] | None = None) -> None:
     console = Console()
     size = sum(parameter.numel() for parameter in trainer.network.parameters())
     console.print(f"{size / 1e6:.2f} million parameters on {device}, from step {trainer.number}", highlight=False)
+
+    def stop(number: int, frame: object) -> None:  # noqa: ARG001 - the form of a signal handler
+        trainer.stopping = True
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
     trainer.run(console)
+    if trainer.stopping:
+        return
     export(chosen.folder, chosen.target)
 
 
