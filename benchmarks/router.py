@@ -1,0 +1,142 @@
+"""How long the router takes to decide, by the length of the prompt.
+
+    python benchmarks/router.py                 p50 and p99 at 0.1, 0.4, 2 and 8 kB, and a plot
+    python benchmarks/router.py --decisions 5000
+
+Every text is another one: labelled prompts in random order, joined and cut to the length. "Wall" is the first
+decision about a text, as a caller meets it, with new words and, on a busy machine, the work of others in it.
+"Undisturbed" is the fastest of five decisions about a text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from measuring import IMAGES, machine, save
+from rich.console import Console
+from rich.table import Table
+
+from stretto import Request
+from stretto.backends.base import Backend
+from stretto.router import Router
+from stretto.router.rows import load
+from stretto.testing import ScriptedBackend
+
+REPEATS = 5
+SIZES = (100, 400, 2000, 8000)
+TARGETS_MS = {400: ("p50", 0.1), 8000: ("p99", 1.0)}
+console = Console()
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Decision times for one length of prompt, in milliseconds."""
+
+    characters: int
+    wall_p50: float
+    wall_p99: float
+    undisturbed_p50: float
+    undisturbed_p99: float
+
+
+def texts(characters: int, count: int, seed: int = 0) -> list[str]:
+    """Different texts of one length, made of labelled prompts."""
+    chance = random.Random(seed)  # noqa: S311 - the same texts in every run
+    prompts = [row.prompt for row in load()]
+    made = []
+    for _ in range(count):
+        text = ""
+        while len(text) < characters:
+            text += chance.choice(prompts) + "\n"
+        made.append(text[:characters])
+    return made
+
+
+def measure(router: Router, characters: int, decisions: int) -> Latency:
+    """Decide about many texts of one length, each once."""
+    backends: dict[str, Backend] = {"main": ScriptedBackend({}, name="openai:any")}
+    requests = [Request.of(text) for text in texts(characters, decisions)]
+    wall, undisturbed = [], []
+    for request in requests:
+        times = []
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            router.decide(request, backends)
+            times.append((time.perf_counter() - started) * 1000)
+        wall.append(times[0])
+        undisturbed.append(min(times))
+    return Latency(characters, _at(wall, 0.5), _at(wall, 0.99), _at(undisturbed, 0.5), _at(undisturbed, 0.99))
+
+
+def _at(values: Sequence[float], share: float) -> float:
+    return round(sorted(values)[int(share * (len(values) - 1))], 4)
+
+
+def first_decision_ms() -> float:
+    """The first decision of a process, which loads the model."""
+    started = time.perf_counter()
+    Router().decide(Request.of("How do I look after a bicycle?"), {"main": ScriptedBackend({})})
+    return round((time.perf_counter() - started) * 1000, 1)
+
+
+def plot(latencies: Sequence[Latency], title: str) -> None:
+    """Draw p50 and p99 over the length of the prompt."""
+    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
+
+    figure, axes = plt.subplots(figsize=(6.4, 3.8))
+    lengths = [latency.characters / 1000 for latency in latencies]
+    axes.plot(lengths, [latency.undisturbed_p50 for latency in latencies], "o-", color="#2f6f9f", label="p50")
+    axes.plot(lengths, [latency.undisturbed_p99 for latency in latencies], "o--", color="#2f6f9f", label="p99")
+    axes.plot(lengths, [latency.wall_p50 for latency in latencies], "o:", color="#7a8894", label="p50, wall")
+    for characters, (name, limit) in TARGETS_MS.items():
+        axes.plot([characters / 1000], [limit], "_", markersize=18, color="#b04a3a")
+        axes.annotate(
+            f"{name} asked for", (characters / 1000, limit), fontsize=7, color="#b04a3a", va="bottom", ha="right"
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="prompt, kB",
+        ylabel="decision, ms",
+        title="Time to decide a route, undisturbed",
+    )
+    axes.set_xticks(lengths, [f"{length:g}" for length in lengths])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
+    figure.text(0.01, 0.01, title, fontsize=6, color="#666666")
+    figure.tight_layout(rect=(0, 0.03, 1, 1))
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    figure.savefig(IMAGES / "router-latency.png", dpi=150)
+
+
+def main() -> None:
+    """Measure, print, keep and plot."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--decisions", type=int, default=2000, help="decisions for each length")
+    asked = parser.parse_args()
+    first = first_decision_ms()
+    router = Router()
+    measure(router, 400, 200)
+    latencies = [measure(router, size, asked.decisions) for size in SIZES]
+    load_average = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    where = f"{machine()}, load average {load_average:.1f}"
+    table = Table("prompt, ms", "undisturbed p50", "p99", "wall p50", "p99", title=where)
+    for row in latencies:
+        cells = (row.undisturbed_p50, row.undisturbed_p99, row.wall_p50, row.wall_p99)
+        table.add_row(f"{row.characters / 1000:g} kB", *(f"{cell:.3f}" for cell in cells))
+    console.print(table, f"First decision of the process, loading the model: {first} ms")
+    file = save("router", {"machine": where, "decisions": asked.decisions, "first_ms": first, "latencies": latencies})
+    plot(latencies, where)
+    console.print(f"Kept in {file.name}, plotted in router-latency.png")
+
+
+if __name__ == "__main__":
+    main()
