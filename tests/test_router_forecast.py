@@ -39,6 +39,11 @@ def test_items_are_forecast_from_two_on(items, there):
     assert ("items" in forecast("items", REMOTE, prompt_tokens=50, items=items)) is there
 
 
+@pytest.mark.parametrize(("items", "calls"), [(5, 5), (16, 16), (17, 9), (160, 16), (1920, 160)])
+def test_more_items_than_slots_share_calls(items, calls):
+    assert forecast("items", REMOTE, prompt_tokens=50, items=items)["items"].calls == calls
+
+
 def test_a_model_in_this_process_is_assumed_slower():
     local, remote = speed_of("local:pocket", Capabilities()), speed_of("openai:gpt", Capabilities())
     assert local.tokens_per_s < remote.tokens_per_s

@@ -22,6 +22,7 @@ OUTLINE_TOKENS = 70
 INSTRUCTION_TOKENS = 220
 SKELETON_LENGTH = 1.2  # answers by points are longer than straight ones
 SLOWEST_POINT = 1.5  # over the mean point
+ITEMS_TOGETHER = 12  # items that share a call where there are more items than slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ def _skeleton(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
 
 
 def _items(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:
-    waves = math.ceil(items / speed.slots)
-    seconds = waves * _seconds(speed, answer / items * SLOWEST_POINT)
-    read = items * (prompt_tokens // items + INSTRUCTION_TOKENS)
-    return Forecast(seconds=round(seconds, 2), tokens=round(read + answer), calls=items)
+    together = min(math.ceil(items / speed.slots), ITEMS_TOGETHER)
+    calls = math.ceil(items / together)
+    seconds = math.ceil(calls / speed.slots) * _seconds(speed, answer / calls * SLOWEST_POINT)
+    read = prompt_tokens + calls * INSTRUCTION_TOKENS
+    return Forecast(seconds=round(seconds, 2), tokens=round(read + answer), calls=calls)
