@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stretto.answer import Branch
-from stretto.strategies.distinct import is_repeated
-from stretto.strategies.entries import Entries, EntryText
-from stretto.strategies.item_plan import read_plan
-from stretto.strategies.layout import Layout, layout_for
-from stretto.strategies.splitting import Split
+from stretto.strategies.items.distinct import is_repeated
+from stretto.strategies.items.entries import Entries, EntryText
+from stretto.strategies.items.layout import Layout, layout_for
+from stretto.strategies.items.plan import read_plan
+from stretto.strategies.items.splitting import Split
 
 TEXT = st.lists(
     st.sampled_from(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stretto.strategies.splitting import NotSplit, Split, split
+from stretto.strategies.items.splitting import NotSplit, Split, split
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyzäöüéñ", min_size=2, max_size=9).filter(
     lambda word: (

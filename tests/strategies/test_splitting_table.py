@@ -2,7 +2,7 @@
 
 import pytest
 
-from stretto.strategies.splitting import NotSplit, Split, split
+from stretto.strategies.items.splitting import NotSplit, Split, split
 
 ITEMS = {
     # separated lists behind a colon

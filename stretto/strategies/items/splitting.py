@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stretto.strategies.counting import Count, Size, counted
-from stretto.strategies.listing import Listing, Marks, listings, marked
-from stretto.strategies.together import EACH, needs_all, refer_to_each_other
+from stretto.strategies.items.counting import Count, Size, counted
+from stretto.strategies.items.listing import Listing, Marks, listings, marked
+from stretto.strategies.items.together import EACH, needs_all, refer_to_each_other
 
 FEWEST = 3  # items or samples; below that there is nothing to gain
 LONG_ITEM = 600  # characters; two items as long as this are worth two calls

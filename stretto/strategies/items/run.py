@@ -7,13 +7,13 @@ from itertools import accumulate, pairwise
 from stretto.request import Request
 from stretto.route import Route
 from stretto.strategies.direct import Direct
-from stretto.strategies.entries import Entries
 from stretto.strategies.fan_out import FanOut, Running
-from stretto.strategies.item_calls import POCKET, Calls, evenly
-from stretto.strategies.item_plan import planned
-from stretto.strategies.layout import Layout, layout_for
-from stretto.strategies.samples import FINAL, Samples
-from stretto.strategies.splitting import NotSplit, Split, split
+from stretto.strategies.items.calls import POCKET, Calls, evenly
+from stretto.strategies.items.entries import Entries
+from stretto.strategies.items.layout import Layout, layout_for
+from stretto.strategies.items.plan import planned
+from stretto.strategies.items.samples import FINAL, Samples
+from stretto.strategies.items.splitting import NotSplit, Split, split
 
 FEWEST_CALLS = 2
 PLANNED_CALLS = 3  # a plan and two calls

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import jiter
 from pydantic import BaseModel, Field, ValidationError
 
-from stretto.strategies.counting import MOST_SAMPLES
-from stretto.strategies.item_calls import Calls
-from stretto.strategies.splitting import FEWEST, NotSplit, Split
-from stretto.strategies.together import refer_to_each_other
+from stretto.strategies.items.calls import Calls
+from stretto.strategies.items.counting import MOST_SAMPLES
+from stretto.strategies.items.splitting import FEWEST, NotSplit, Split
+from stretto.strategies.items.together import refer_to_each_other
 
 PLAN_TOKENS = 1_500  # an item is copied into the plan, so the plan of a long request does not fit
 

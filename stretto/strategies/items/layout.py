@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stretto.answer import Branch
-from stretto.strategies.entries import EntryText, Held
+from stretto.strategies.items.entries import EntryText, Held
+from stretto.strategies.items.splitting import Split
 from stretto.strategies.merge import Filter
-from stretto.strategies.splitting import Split
 
 LayoutName = Literal["json_array", "json_object", "table", "numbered", "bulleted", "commas", "lines", "sections"]
 

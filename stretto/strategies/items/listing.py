@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Literal
 
-from stretto.strategies.together import EACH
+from stretto.strategies.items.together import EACH
 
 Marks = Literal["numbered", "lettered", "bulleted", "labelled", "json", "quoted", "separated", "lines", "paragraphs"]
 

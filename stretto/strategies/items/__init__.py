@@ -2,7 +2,7 @@
 
 After ParallelPrompt (2506.18728): a request is taken apart into an instruction, a shared context and
 items or a count. By code where its form shows them (`splitting`), else by a plan of the model that is
-checked against the request (`item_plan`); what cannot be taken apart safely is answered by `Direct`.
+checked against the request (`plan`); what cannot be taken apart safely is answered by `Direct`.
 
 Each item is a call of its own, as long as there are not more of them than calls that run side by side;
 then short items share a call, and a group whose answer has not one result for each of its items is
@@ -25,6 +25,6 @@ class Items:
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
         """Take the request apart, start a branch for each part, merge them in order."""
         # Imported when first needed: the patterns of the splitter take a while to compile.
-        from stretto.strategies.item_run import write_items  # noqa: PLC0415
+        from stretto.strategies.items.run import write_items  # noqa: PLC0415
 
         await write_items(request, route, runner)

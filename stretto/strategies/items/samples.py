@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stretto.strategies.counting import Size
-from stretto.strategies.distinct import is_repeated
-from stretto.strategies.entries import Entries, EntryText
 from stretto.strategies.fan_out import Running
-from stretto.strategies.item_calls import Calls, evenly
-from stretto.strategies.layout import Layout
+from stretto.strategies.items.calls import Calls, evenly
+from stretto.strategies.items.counting import Size
+from stretto.strategies.items.distinct import is_repeated
+from stretto.strategies.items.entries import Entries, EntryText
+from stretto.strategies.items.layout import Layout
+from stretto.strategies.items.splitting import Split
 from stretto.strategies.outline import OutlineParser
-from stretto.strategies.splitting import Split
 
 PLAN_FROM = 4  # samples
 SHARE: dict[Size, int] = {"short": 4, "medium": 2, "long": 1}  # samples a call
