@@ -40,7 +40,6 @@ def test_the_report_sets_the_model_beside_the_baselines(few, monkeypatch):
 
 
 @pytest.mark.parametrize("scorer", [keywords, words, binary, perceptron])
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_every_other_form_gives_probabilities(scorer, few):
     said = scorer(few, few[:10])
     assert said.shape == (10,)

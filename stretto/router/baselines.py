@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -56,7 +58,9 @@ def perceptron(seen: Sequence[Row], asked: Sequence[Row]) -> NDArray[Any]:
     """The cues of the model under a perceptron with one hidden layer of 16, over the same nine classes."""
     matrix, unseen = _vectors(seen, asked)
     model = MLPClassifier((16,), alpha=1e-3, max_iter=8, learning_rate_init=4e-3, batch_size=64, random_state=0)
-    model.fit(matrix, [f"{row.shape} {row.skeleton}" for row in seen])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # stopped early on purpose
+        model.fit(matrix, [f"{row.shape} {row.skeleton}" for row in seen])
     served = np.array([name.endswith("True") for name in model.classes_])
     return np.asarray(model.predict_proba(unseen)[:, served].sum(axis=1))
 
