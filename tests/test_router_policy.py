@@ -241,3 +241,27 @@ def test_elapsed_time_is_that_of_the_decision():
     started = time.perf_counter()
     route = router.decide(request, {"main": backend()})
     assert 0 < route.elapsed_ms <= (time.perf_counter() - started) * 1000
+
+
+# --- several backends
+
+
+def among(prompt, **options) -> Route:
+    local = ScriptedBackend({}, name="local:scripted")
+    return Router().decide(Request.of(prompt, **options), {"main": backend(), "small": backend(), "local": local})
+
+
+def test_with_fastest_the_backend_that_is_forecast_to_end_first_answers_and_the_cause_says_so():
+    route = among(POEM, preference="fastest")
+    assert route.role == "small"
+    assert route.cause.endswith("The small backend is forecast to be done first.")
+
+
+def test_a_few_words_come_soonest_from_the_local_backend():
+    route = among("What is the capital of Peru?", preference="fastest", max_tokens=4)
+    assert (route.role, route.backend) == ("local", "local:scripted")
+
+
+@pytest.mark.parametrize("preference", ["balanced", "careful"])
+def test_otherwise_the_main_backend_answers(preference):
+    assert among(POEM, preference=preference).role == "main"

@@ -34,10 +34,12 @@ class Speed:
     slots: int
 
 
-def speed_of(name: str, capabilities: Capabilities) -> Speed:
-    """The assumed speed of a backend by its name: models in this process are slower per call."""
+def speed_of(name: str, capabilities: Capabilities, role: str = "main") -> Speed:
+    """The assumed speed of a backend: models in this process are slower per call, a small remote one is quicker."""
     slots = max(1, capabilities.parallel_slots)
-    return Speed(0.15, 25.0, slots) if name.startswith("local:") else Speed(0.6, 70.0, slots)
+    if name.startswith("local:"):
+        return Speed(0.15, 25.0, slots)
+    return Speed(0.4, 120.0, slots) if role == "small" else Speed(0.6, 70.0, slots)
 
 
 def forecast(

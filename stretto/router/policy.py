@@ -56,7 +56,7 @@ class Case:
         """The expected cost of each candidate."""
         return forecast(
             self.judgement.shape,
-            speed_of(self.backend.name, self.backend.capabilities),
+            speed_of(self.backend.name, self.backend.capabilities, self.role),
             prompt_tokens=_tokens(self.request),
             items=self.items if self._may_be_items else 0,
             words=words_wanted(self.text),
@@ -87,12 +87,12 @@ class Router:
         Raises `InvalidRequestError` where no backend has the role "main".
         """
         started = time.perf_counter()
-        return _route(self._case(request, backends), started)
+        return _route(_quickest(self._case(request, backends), backends), started)
 
     async def route(self, request: Request, backends: Mapping[str, Backend]) -> Route:
         """Choose as `decide` does, and in the grey zone ask for a second opinion, if this router has one."""
         started = time.perf_counter()
-        case = self._case(request, backends)
+        case = _quickest(self._case(request, backends), backends)
         first = _route(case, started)
         asked = self.second_opinion
         if asked is None or "small" not in backends or not self._grey(case, asked):
@@ -133,8 +133,22 @@ class Router:
         )
 
 
+def _quickest(case: Case, backends: Mapping[str, Backend]) -> Case:
+    """The case on the backend that is forecast to end first, where speed is what the caller wants most.
+
+    Otherwise the main one answers: only the caller knows what quality the others have.
+    """
+    if case.request.preference != "fastest":
+        return case
+    others = [role for role in ("small", "local") if role in backends]
+    cases = [case, *(replace(case, role=role, backend=backends[role]) for role in others)]
+    return min(cases, key=lambda each: each.forecast.get(_choose(each)[0], each.forecast["direct"]).seconds)
+
+
 def _route(case: Case, started: float) -> Route:
     strategy, confidence, cause = _choose(case)
+    if case.role != "main":
+        cause += f" The {case.role} backend is forecast to be done first."
     judgement = case.judgement
     return Route(
         strategy=strategy,
