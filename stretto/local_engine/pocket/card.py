@@ -44,34 +44,39 @@ pipeline_tag: text-generation
 
 A Llama-architecture model of 8.4 million parameters ({size:.1f} MB of weights), trained from nothing on two
 processor cores. **It is an instrument and a demonstration, not a source of knowledge.** It knows 100 everyday
-topics, 200 short facts and a few mechanical tasks by heart, so that every strategy of Stretto can be shown for real
-without a key, a network or a download. Asked anything else, it says that it cannot answer. What it says about
-health, money or law is general knowledge learned by rote and no advice.
+topics, 200 short facts and a few mechanical tasks by heart, so that every strategy of Stretto can be shown
+for real without a key, a network or a download. Asked anything else, it says that it cannot answer. What it
+says about health, money or law is general knowledge learned by rote and no advice.
 
 ## What it was trained on
 
-- A small encyclopaedia written for the project: 100 topics with 5 to 7 independent points each, 200 short facts,
-  and many wordings of every question. Learned as straight answers, as outlines under the library's own skeleton
-  prompt and as expansions under its own point prompt.
+- A small encyclopaedia written for the project: 100 topics with 5 to 7 independent points each, 200 short
+  facts, and many wordings of every question. Learned as straight answers, as outlines under the library's own
+  skeleton prompt and as expansions under its own point prompt.
 - Tasks made by code: operations over items (plurals, opposites, conversions, one-line definitions) and
   transformations of a text (an edit, extraction of fields, another format).
 - Questions it cannot know, all answered with one fixed text.
-- The Python standard library's own source (Python Software Foundation License), read from the interpreter and not
-  copied into the project. The files named in `HELD_OUT_FILES` of `stretto/local_engine/pocket/source.py` are kept
-  out for benchmarks.
+- The Python standard library's own source (Python Software Foundation License), read from the interpreter and
+  not copied into the project. The files named in `HELD_OUT_FILES` of `stretto/local_engine/pocket/source.py`
+  are kept out for benchmarks.
 
-No text of any other language model's training set, no downloads.
+Nothing was downloaded for it.
 
 ## How it was trained
 
-`python -m stretto.local_engine.pocket.train`: seeded, resumable, scheduled by the clock. Muon for the matrices,
-AdamW for the rest, warm-up, constant and falling learning rate, loss on the answers only (on everything for source
-code).
+`python -m stretto.local_engine.pocket.train`: seeded, resumable, scheduled by the clock. Muon for the
+matrices, AdamW for the rest, warm-up, constant and falling learning rate, loss on the answers only (on
+everything for source code).
+
+These weights come from one run of 90 minutes on two cores that other programs used as well: 1,800 steps of
+about 6,100 tokens, eleven million in all, hardly half of what the machine can do in that time. The shares of
+the tasks were changed by hand several times on the way; the shares in `train.py` are the last ones. A run on
+a free machine will not give the same weights. When this one stopped, its losses were still falling.
 
 ## Figures
 
-Measured by `python -m stretto.local_engine.pocket.evaluate --update-card`, greedy, single precision. The wordings
-measured as unseen are not in the training data and were written to differ from it.
+Measured by `python -m stretto.local_engine.pocket.evaluate --update-card`, greedy, single precision. The
+wordings measured as unseen are not in the training data and were written to differ from it.
 
 | figure | aim | measured |
 | --- | --- | --- |
@@ -80,8 +85,9 @@ measured as unseen are not in the training data and were written to differ from 
 _TAIL = """
 ## Limits
 
-English only. Facts and texts are recited, not reasoned about. Longer code continuations are Python-shaped rather
-than right. Positions beyond about 1,500 tokens were not trained, although the context window is declared as 2,048."""
+English only. Facts and texts are recited, not reasoned about. Longer code continuations are Python-shaped
+rather than right. Positions beyond about 1,500 tokens were not trained, although the context window is
+declared as 2,048."""
 
 
 def card(figures: Mapping[str, float], size: float) -> str:

@@ -274,6 +274,10 @@ class Corpus:
             return Example("recognise", (("user", question),), topic.opening, limit=4)
         return Example("recognise", (("user", render("skeleton", question=question)),), topic.outline, limit=4)
 
+    def _draw_opening(self, chance: random.Random) -> Example:
+        topic = chance.choice(self.topics)
+        return Example("opening", (("user", self.question(topic, chance, hard=0.5)),), topic.opening, limit=40)
+
     def _draw_straight(self, chance: random.Random) -> Example:
         topic = chance.choice(self.topics)
         return Example("straight", (("user", self.question(topic, chance, hard=0.35)),), straight_answer(topic))
@@ -320,15 +324,18 @@ class Corpus:
             question = " ".join(words)
         return Example("fact", (("user", question),), fact.answer)
 
-    def _draw_items(self, chance: random.Random) -> Example:
+    def _draw_item(self, chance: random.Random) -> Example:
+        """One operation on one item, under the library's item prompt."""
         kind = chance.choice((*tasks.ITEM_TASKS, "definition", "plural", "opposite"))
-        if chance.random() < 0.5:
-            instruction, pairs = tasks.item_task(kind, 1, chance)
-            instruction += chance.choice(("", "", "", ".", ":", "?"))
-            if chance.random() < 0.1:
-                instruction = instruction.lower()
-            prompt = render("item", instruction=instruction, item=pairs[0][0])
-            return Example("items", (("user", prompt),), pairs[0][1])
+        instruction, pairs = tasks.item_task(kind, 1, chance)
+        instruction += chance.choice(("", "", "", ".", ":", "?"))
+        if chance.random() < 0.1:
+            instruction = instruction.lower()
+        return Example("item", (("user", render("item", instruction=instruction, item=pairs[0][0])),), pairs[0][1])
+
+    def _draw_items(self, chance: random.Random) -> Example:
+        """One operation on a list of items, asked straight."""
+        kind = chance.choice((*tasks.ITEM_TASKS, "definition", "plural", "opposite"))
         instruction, pairs = tasks.item_task(kind, chance.randrange(2, 11), chance)
         prompt = tasks.item_request(instruction, [item for item, _ in pairs], chance)
         if chance.random() < 0.1:
@@ -341,9 +348,9 @@ class Corpus:
 
     def _draw_copy(self, chance: random.Random) -> Example:
         """Words in no order that could be known, written several times: what can be predicted must be copied."""
-        words = [tasks.any_word(chance) for _ in range(chance.randrange(4, 24))]
+        words = [tasks.any_word(chance) for _ in range(chance.randrange(4, 13))]
         text = chance.choice((" ", " ", ", ", "\n")).join(words)
-        return Example("copy", (), "\n\n".join([text] * chance.choice((2, 3, 4))), raw=True)
+        return Example("copy", (), "\n".join([text] * chance.randrange(3, 8)), raw=True)
 
     def _draw_unknown(self, chance: random.Random) -> Example:
         question = tasks.unknown_question(chance, self.unknown)

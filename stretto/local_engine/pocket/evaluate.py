@@ -11,13 +11,12 @@ import json
 import math
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from stretto.local_engine.pocket import MODEL_FOLDER, is_unknown, source, tasks
 from stretto.local_engine.pocket.augment import MEASURED_CHANGES, measured_change
@@ -143,24 +142,35 @@ def nearest_topics(topics: Sequence[Topic], questions: Sequence[str], *, keyword
     return [owners[at] for at in scores.toarray().argmax(axis=1)]
 
 
-def measure(writer: Writer, *, wordings: int = 3, quick: bool = False) -> dict[str, float]:
+def measure(
+    writer: Writer, *, wordings: int = 2, quick: bool = False, say: Callable[[str], None] = lambda _: None
+) -> dict[str, float]:
     """All figures by name; shares from 0 to 1.
 
     Every topic is asked with so many ``wordings``, each changed in another way.  ``quick`` measures tasks and source on
-    a part only, for a first look.
+    a part only, for a first look.  ``say`` is told every figure as soon as it is known.
     """
     corpus = Corpus(with_source=False)
-    chance = random.Random(_SEED)  # noqa: S311 - no secrets
+
+    def chance(part: str) -> random.Random:
+        return random.Random(f"{_SEED}: {part}")  # noqa: S311 - no secrets
+
     figures: dict[str, float] = {}
-    _measure_known(writer, corpus, chance, figures, wordings)
-    _measure_unseen(writer, corpus, figures)
-    _measure_unknown(writer, figures)
-    _measure_facts(writer, corpus, chance, figures)
-    _measure_tasks(writer, chance, figures, count=60 if quick else 200)
-    texts = list(source.held_out_source().values())
-    figures["source_nats_per_token"], figures["source_bits_per_byte"] = writer.source_loss(
-        [t[:6000] for t in texts] if quick else texts
+    parts: tuple[Callable[[], None], ...] = (
+        lambda: _measure_unseen(writer, corpus, figures),
+        lambda: _measure_unknown(writer, figures),
+        lambda: _measure_facts(writer, corpus, chance("facts"), figures),
+        lambda: _measure_tasks(writer, chance("tasks"), figures, count=60 if quick else 120),
+        lambda: _measure_source(writer, figures, size=3_000 if quick else 6_000),
+        lambda: _measure_known(writer, corpus, chance("known"), figures, wordings),
+        lambda: _measure_expansions(writer, corpus, chance("expansions"), figures),
     )
+    for part in parts:
+        before = set(figures)
+        part()
+        for name, value in figures.items():
+            if name not in before:
+                say(f"{name} {value:.4f}")
     return figures
 
 
@@ -173,7 +183,7 @@ def _measure_known(
         for number, question in enumerate(chance.sample(topic.questions, wordings))
     ]
     questions = [question for _, question in asked]
-    answers = writer.answers(questions, 800)
+    answers = writer.answers(questions, 640)
     held = [
         (text_present(p.text, a) and p.title in a)
         for (topic, _), a in zip(asked, answers, strict=True)
@@ -199,11 +209,13 @@ def _measure_known(
         for number, title in enumerate(titles, 1)
     ]
     written = [""] * len(asked)
-    for (at, _), text in zip(jobs, writer.answers([prompt for _, prompt in jobs], 120), strict=True):
+    for (at, _), text in zip(jobs, writer.answers([prompt for _, prompt in jobs], 90), strict=True):
         written[at] += text + "\n"
     held = [text_present(p.text, text) for (topic, _), text in zip(asked, written, strict=True) for p in topic.points]
     figures["known_skeleton_points"] = sum(held) / len(held)
 
+
+def _measure_expansions(writer: Writer, corpus: Corpus, chance: random.Random, figures: dict[str, float]) -> None:
     points = [(topic, at) for topic in corpus.topics for at in range(len(topic.points))]
     titles_of = {topic.id: [point.title for point in topic.points] for topic in corpus.topics}
     prompts = [
@@ -216,7 +228,7 @@ def _measure_known(
         )
         for topic, at in points
     ]
-    expansions = writer.answers(prompts, 120)
+    expansions = writer.answers(prompts, 90)
     figures["expansions_own_text"] = _share(
         text_present(topic.points[at].text, text) for (topic, at), text in zip(points, expansions, strict=True)
     )
@@ -238,6 +250,12 @@ def _measure_unseen(writer: Writer, corpus: Corpus, figures: dict[str, float]) -
     for name, keywords in (("unseen_tfidf_wordings", False), ("unseen_tfidf_everything", True)):
         nearest = nearest_topics(corpus.topics, questions, keywords=keywords)
         figures[name] = _share(found == topic.id for found, topic in zip(nearest, wanted, strict=True))
+
+
+def _measure_source(writer: Writer, figures: dict[str, float], size: int) -> None:
+    """The loss on the first ``size`` characters of every held-out file."""
+    texts = [text[:size] for text in source.held_out_source().values()]
+    figures["source_nats_per_token"], figures["source_bits_per_byte"] = writer.source_loss(texts)
 
 
 def _measure_unknown(writer: Writer, figures: dict[str, float]) -> None:
@@ -303,7 +321,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--folder", type=Path, default=MODEL_FOLDER, help="the model's folder (default: the published one)"
     )
-    parser.add_argument("--wordings", type=int, default=3, help="known wordings asked for each topic (default 3)")
+    parser.add_argument("--wordings", type=int, default=2, help="known wordings asked for each topic (default 2)")
     parser.add_argument("--quick", action="store_true", help="measure tasks and source on a part, for a first look")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as JSON")
     parser.add_argument("--update-card", action="store_true", help="write the figures to the model card in the folder")
@@ -311,11 +329,13 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.threads:
         torch.set_num_threads(chosen.threads)
-    figures = measure(Writer(chosen.folder), wordings=chosen.wordings, quick=chosen.quick)
-    table = Table("figure", "value")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:.4f}")
-    Console().print(table)
+    console = Console()
+    figures = measure(
+        Writer(chosen.folder),
+        wordings=chosen.wordings,
+        quick=chosen.quick,
+        say=lambda line: console.print(line, highlight=False),
+    )
     if chosen.json:
         chosen.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if chosen.update_card:

@@ -39,20 +39,22 @@ from stretto.local_engine.pocket.tokenizer import BEGIN, END, PAD, save_tokenize
 __all__ = ["MIX", "WEIGHTS", "Plan", "Trainer", "export", "main"]
 
 MIX = {
-    "recognise": 0.38,
+    "recognise": 0.28,
+    "opening": 0.02,
     "straight": 0.12,
-    "outline": 0.04,
-    "point": 0.09,
-    "fact": 0.04,
-    "items": 0.06,
-    "transform": 0.11,
-    "copy": 0.08,
-    "unknown": 0.03,
-    "code": 0.05,
+    "outline": 0.02,
+    "point": 0.12,
+    "fact": 0.08,
+    "item": 0.24,
+    "items": 0.02,
+    "transform": 0.01,
+    "copy": 0.01,
+    "unknown": 0.08,
+    "code": 0.02,
 }
 """The share of the training tokens that each task gets."""
 
-WEIGHTS = {"recognise": 6.0, "transform": 2.0, "copy": 2.0}
+WEIGHTS = {"recognise": 8.0, "opening": 2.0, "fact": 2.0, "unknown": 2.0, "item": 6.0, "transform": 2.0, "copy": 3.0}
 """How much a learned token of a task counts, if not one.  Recognising learns few tokens, which matter most."""
 
 
