@@ -1,0 +1,178 @@
+"""All training-free sources in one draft, as large as it pays on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.lookahead import Lookahead
+from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, DraftTree, Outcome
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
+from stretto.local_engine.drafting.token_recycling import TokenRecycling
+
+__all__ = ["Auto"]
+
+_CANDIDATES = 40
+_LONGEST_REST = 8
+_WAKING_MATCH = 4
+
+
+@dataclass(slots=True)
+class _Guess:
+    """One source's claim that ``token`` follows ``parent``."""
+
+    coarse: tuple[int, int]
+    fine: tuple[int, ...]
+    parent: int
+    token: int
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The candidates of one step.
+
+    Attributes:
+        tree: all of them, each once.
+        chances: probability that each is right where its parent is: the highest of those who guessed it.
+        guesses: who said what.
+        nodes: for each source whose tree was merged, where its nodes are.
+        places: where each candidate is in the draft handed over, -1 for those left out.
+    """
+
+    tree: DraftTree = field(default_factory=DraftTree)
+    chances: list[float] = field(default_factory=list)
+    guesses: list[_Guess] = field(default_factory=list)
+    nodes: list[list[int]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+
+class Auto:
+    """Merges a suffix automaton, n-grams with or without a lookahead window, and recycled tokens.
+
+    Each source says how probable its guesses are; what becomes of them says how far to believe it, by source, length
+    of the match, depth and claim (see `Calibration`). A token that several sources guess is one row. The tree is cut
+    to the number of rows with the most expected tokens per millisecond, which may be none (see `StepCost`). A
+    lookahead window is drawn only where the rows it takes are nearly free.
+
+    Drafting takes time too. While it does not pay, it is tried every other step, every fourth, every eighth only,
+    unless a longer match turns up; so text that nothing can foresee costs what `autoregressive` costs.
+
+    The number of rows chosen by goodput: Liu et al., arXiv:2406.14066 (TurboSpec).
+
+    Args:
+        cost: of a step, measured on this machine.
+        memory: earlier answers, for the suffix automaton.
+        overhead_ms: what drafting takes.
+    """
+
+    name = "auto"
+
+    def __init__(self, cost: StepCost, memory: AnswerMemory | None = None, *, overhead_ms: float = 0.2) -> None:
+        self._cost = cost
+        self._overhead = overhead_ms
+        self._suffix = Suffix(memory)
+        self._recycling = TokenRecycling()
+        # Some free rows are left to drafts; a window of two columns is none.
+        columns = (cost.nearly_free() - 8) // 3
+        self._window_rows = 3 * columns - 1 if columns > 2 else 0
+        self._lookahead = Lookahead(columns if columns > 2 else 0, ngram=4, guesses=4)
+        self._merged: Sequence[Drafter] = (self._suffix, self._lookahead)
+        self.wants_top = self._recycling.wants_top
+        self._calibration = Calibration()
+        self._draft = _Draft()
+        self._rest, self._rested = 0, 0
+
+    def propose(self, context: Context, rows: int) -> DraftTree:
+        """See `Drafter`."""
+        self._draft = _Draft()
+        if self._rested < self._rest and self._suffix.evidence < _WAKING_MATCH:
+            self._rested += 1
+            return self._draft.tree
+        draft = self._draft = self._collect(context, rows)
+        tree = draft.tree
+        self._settle(draft)
+        loose = sorted((s for s, kept in zip(tree.survival, tree.kept, strict=True) if not kept), reverse=True)
+        window = len(tree) - len(loose)
+        chosen, speed = self._cost.best(loose, rows - window, fixed=window)
+        self._plan_rest(chosen + window, speed)
+        smaller, draft.places = tree.prune(chosen + window)
+        return smaller
+
+    def learn(self, context: Context, outcome: Outcome) -> None:
+        """See `Drafter`."""
+        draft, self._draft = self._draft, _Draft()
+        self._calibrate(draft, outcome.path)
+        rows = [-1 if place < 0 else outcome.rows[place] for place in draft.places]
+        taken = set(outcome.accepted)
+        accepted = [node for node, place in enumerate(draft.places) if place in taken]
+        whole = replace(outcome, rows=rows, accepted=accepted)
+        self._recycling.learn(context, whole)
+        for source, nodes in zip(self._merged, draft.nodes or [[]] * len(self._merged), strict=True):
+            source.learn(context, whole.seen_by(nodes))
+
+    def _collect(self, context: Context, rows: int) -> _Draft:
+        """Ask every source."""
+        draft, window = _Draft(), min(self._window_rows, 2 * rows // 3)
+        limit = min(rows, _CANDIDATES)
+        for number, source in enumerate(self._merged):
+            own = source.propose(context, min(rows, limit if source is self._suffix else 8 + 3 * window // 2))
+            evidence = int(getattr(source, "evidence", 0)).bit_length()
+            nodes: list[int] = []
+            for token, above, survival, keep in zip(own.tokens, own.parents, own.survival, own.kept, strict=True):
+                parent = above if above == ROOT else nodes[above]
+                claim = survival if above == ROOT else survival / own.survival[above]
+                node = draft.tree.add(token, parent, 1.0, keep=keep, source=source.name)
+                nodes.append(node)
+                self._note(draft, 2 * number + keep, evidence, node, claim, source.name)
+            draft.nodes.append(nodes)
+        self._settle(draft)
+        for node, claim in self._recycling.grow(draft.tree, context.tokens[-1], limit + window):
+            self._note(draft, 2 * len(self._merged), 0, node, claim, self._recycling.name)
+        return draft
+
+    def _note(self, draft: _Draft, source: int, evidence: int, node: int, claim: float, name: str) -> None:
+        """Enter a guess with its calibrated probability."""
+        tree = draft.tree
+        parent = tree.parents[node]
+        claimed = int(claim * 7.99)
+        depth = 0
+        while parent != ROOT and depth < 3:
+            parent, depth = tree.parents[parent], depth + 1
+        guess = _Guess((source, claimed), (source, claimed, evidence, depth), tree.parents[node], tree.tokens[node])
+        draft.guesses.append(guess)
+        chance = self._calibration.estimate(guess.coarse, guess.fine, claim)
+        if node == len(draft.chances):
+            draft.chances.append(chance)
+        elif chance > draft.chances[node]:
+            draft.chances[node], tree.sources[node] = chance, name
+
+    def _settle(self, draft: _Draft) -> None:
+        """Work out every survival; of all siblings, at most one is right."""
+        tree, total = draft.tree, [0.0] * (len(draft.tree) + 1)  # the last for the root, ROOT being -1
+        for parent, chance in zip(tree.parents, draft.chances, strict=True):
+            total[parent] += chance
+        for node, (parent, chance) in enumerate(zip(tree.parents, draft.chances, strict=True)):
+            above = 1.0 if parent == ROOT else tree.survival[parent]
+            tree.survival[node] = above * chance / max(total[parent], 1.0)
+
+    def _calibrate(self, draft: _Draft, path: Sequence[int]) -> None:
+        """Judge the guesses whose parents were committed, those that were left out of the draft too."""
+        following, node = {}, ROOT
+        for token in path:
+            following[node] = token
+            child = draft.tree.child(node, token)
+            if child is None:
+                break
+            node = child
+        for guess in draft.guesses:
+            if guess.parent in following:
+                self._calibration.record(guess.coarse, guess.fine, following[guess.parent] == guess.token)
+
+    def _plan_rest(self, rows: int, speed: float) -> None:
+        """Decide for how many steps not to draft, given the best number of rows and its tokens per millisecond."""
+        step = self._cost(1 + rows)
+        pays = speed * step / (step + self._overhead) > 1 / self._cost(1)
+        self._rest = 0 if pays or self._window_rows else min(2 * self._rest or 1, _LONGEST_REST)
+        self._rested = 0
