@@ -17,16 +17,7 @@ __all__ = ["Auto"]
 _CANDIDATES = 40
 _LONGEST_REST = 8
 _WAKING_MATCH = 4
-
-
-@dataclass(slots=True)
-class _Guess:
-    """One source's claim that ``token`` follows ``parent``."""
-
-    coarse: tuple[int, int]
-    fine: tuple[int, ...]
-    parent: int
-    token: int
+_RECYCLING = 4  # beside the two that are merged, each with and without a window
 
 
 @dataclass(slots=True)
@@ -36,14 +27,16 @@ class _Draft:
     Attributes:
         tree: all of them, each once.
         chances: probability that each is right where its parent is: the highest of those who guessed it.
-        guesses: who said what.
+        depths: of each of them, the root's children having 0.
+        guesses: kind of guess, parent and token: who said what.
         nodes: for each source whose tree was merged, where its nodes are.
         places: where each candidate is in the draft handed over, -1 for those left out.
     """
 
     tree: DraftTree = field(default_factory=DraftTree)
     chances: list[float] = field(default_factory=list)
-    guesses: list[_Guess] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    guesses: list[tuple[int, int, int]] = field(default_factory=list)
     nodes: list[list[int]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
 
@@ -79,10 +72,12 @@ class Auto:
         self._window_rows = 3 * columns - 1 if columns > 2 else 0
         self._lookahead = Lookahead(columns if columns > 2 else 0, ngram=4, guesses=4)
         self._merged: Sequence[Drafter] = (self._suffix, self._lookahead)
+        self._names = (self._suffix.name, self._lookahead.name, self._recycling.name)
         self.wants_top = self._recycling.wants_top
         self._calibration = Calibration()
         self._draft = _Draft()
         self._rest, self._rested = 0, 0
+        self._chosen = 8
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
@@ -97,6 +92,7 @@ class Auto:
         window = len(tree) - len(loose)
         chosen, speed = self._cost.best(loose, rows - window, fixed=window)
         self._plan_rest(chosen + window, speed)
+        self._chosen = max(chosen, (self._chosen + chosen) // 2)
         smaller, draft.places = tree.prune(chosen + window)
         return smaller
 
@@ -114,39 +110,36 @@ class Auto:
 
     def _collect(self, context: Context, rows: int) -> _Draft:
         """Ask every source."""
-        draft, window = _Draft(), min(self._window_rows, 2 * rows // 3)
-        limit = min(rows, _CANDIDATES)
+        draft, window = _Draft(), min(self._window_rows, rows // 3)
+        limit = min(rows, _CANDIDATES, 2 * self._chosen + 8)
         for number, source in enumerate(self._merged):
-            own = source.propose(context, min(rows, limit if source is self._suffix else 8 + 3 * window // 2))
-            evidence = int(getattr(source, "evidence", 0)).bit_length()
+            own = source.propose(context, limit if source is self._suffix else min(limit, 8 + 3 * window // 2))
+            evidence = min(int(getattr(source, "evidence", 0)).bit_length(), 7)
             nodes: list[int] = []
             for token, above, survival, keep in zip(own.tokens, own.parents, own.survival, own.kept, strict=True):
-                parent = above if above == ROOT else nodes[above]
-                claim = survival if above == ROOT else survival / own.survival[above]
+                parent, claim = (ROOT, survival) if above == ROOT else (nodes[above], survival / own.survival[above])
                 node = draft.tree.add(token, parent, 1.0, keep=keep, source=source.name)
                 nodes.append(node)
-                self._note(draft, 2 * number + keep, evidence, node, claim, source.name)
+                self._note(draft, node, claim, 8 * (2 * number + keep) + evidence)
             draft.nodes.append(nodes)
         self._settle(draft)
         for node, claim in self._recycling.grow(draft.tree, context.tokens[-1], limit + window):
-            self._note(draft, 2 * len(self._merged), 0, node, claim, self._recycling.name)
+            self._note(draft, node, claim, 8 * _RECYCLING)
         return draft
 
-    def _note(self, draft: _Draft, source: int, evidence: int, node: int, claim: float, name: str) -> None:
-        """Enter a guess with its calibrated probability."""
-        tree = draft.tree
-        parent = tree.parents[node]
-        claimed = int(claim * 7.99)
-        depth = 0
-        while parent != ROOT and depth < 3:
-            parent, depth = tree.parents[parent], depth + 1
-        guess = _Guess((source, claimed), (source, claimed, evidence, depth), tree.parents[node], tree.tokens[node])
-        draft.guesses.append(guess)
-        chance = self._calibration.estimate(guess.coarse, guess.fine, claim)
-        if node == len(draft.chances):
-            draft.chances.append(chance)
-        elif chance > draft.chances[node]:
-            draft.chances[node], tree.sources[node] = chance, name
+    def _note(self, draft: _Draft, node: int, claim: float, origin: int) -> None:
+        """Enter a guess with its calibrated probability; ``origin`` is its source and the source's evidence."""
+        chances, parent = draft.chances, draft.tree.parents[node]
+        depth = 0 if parent == ROOT else draft.depths[parent] + 1
+        kind = (8 * origin + int(claim * 7.99)) * 4 + min(depth, 3)
+        draft.guesses.append((kind, parent, draft.tree.tokens[node]))
+        chance = self._calibration.estimate(_coarse(kind), kind, claim)
+        if node == len(chances):
+            chances.append(chance)
+            draft.depths.append(depth)
+        elif chance > chances[node]:
+            chances[node] = chance
+            draft.tree.sources[node] = self._names[origin // 16]
 
     def _settle(self, draft: _Draft) -> None:
         """Work out every survival; of all siblings, at most one is right."""
@@ -166,9 +159,9 @@ class Auto:
             if child is None:
                 break
             node = child
-        for guess in draft.guesses:
-            if guess.parent in following:
-                self._calibration.record(guess.coarse, guess.fine, following[guess.parent] == guess.token)
+        for kind, parent, token in draft.guesses:
+            if parent in following:
+                self._calibration.record(_coarse(kind), kind, following[parent] == token)
 
     def _plan_rest(self, rows: int, speed: float) -> None:
         """Decide for how many steps not to draft, given the best number of rows and its tokens per millisecond."""
@@ -176,3 +169,8 @@ class Auto:
         pays = speed * step / (step + self._overhead) > 1 / self._cost(1)
         self._rest = 0 if pays or self._window_rows else min(2 * self._rest or 1, _LONGEST_REST)
         self._rested = 0
+
+
+def _coarse(kind: int) -> int:
+    """Leave evidence and depth out of a kind of guess: its source and claim."""
+    return kind >> 8 << 3 | kind >> 2 & 7

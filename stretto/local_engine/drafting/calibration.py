@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 __all__ = ["Calibration"]
 
 
@@ -12,7 +10,7 @@ class Calibration:
 
     A guess belongs to a coarse kind and to a finer one within it. Each has hits h and trials t, of which the older
     count less. Its probability is (h + s * prior) / (t + s): the prior of the fine kind is the estimate of the
-    coarse one, and its prior is what the drafter itself says.
+    coarse one, and the prior of that is what the drafter itself says.
 
     Args:
         strength: s, trials that the prior is worth.
@@ -22,19 +20,20 @@ class Calibration:
     def __init__(self, strength: float = 4.0, memory: float = 80.0) -> None:
         self._strength = strength
         self._kept = 1 - 1 / memory
-        self._counters: dict[Hashable, list[float]] = {}  # hits, trials
+        self._coarse: dict[int, list[float]] = {}  # hits, trials
+        self._fine: dict[int, list[float]] = {}
 
-    def estimate(self, coarse: Hashable, fine: Hashable, prior: float) -> float:
+    def estimate(self, coarse: int, fine: int, prior: float) -> float:
         """Probability that a guess of this kind is right."""
-        for kind in (coarse, fine):
-            counter = self._counters.get(kind)
-            if counter is not None:
-                prior = (counter[0] + self._strength * prior) / (counter[1] + self._strength)
+        strength = self._strength
+        if (counter := self._coarse.get(coarse)) is not None:
+            prior = (counter[0] + strength * prior) / (counter[1] + strength)
+            if (counter := self._fine.get(fine)) is not None:
+                prior = (counter[0] + strength * prior) / (counter[1] + strength)
         return prior
 
-    def record(self, coarse: Hashable, fine: Hashable, hit: bool) -> None:
+    def record(self, coarse: int, fine: int, hit: bool) -> None:
         """Note whether a guess of this kind was right."""
-        for kind in (coarse, fine):
-            counter = self._counters.setdefault(kind, [0.0, 0.0])
+        for counter in (self._coarse.setdefault(coarse, [0.0, 0.0]), self._fine.setdefault(fine, [0.0, 0.0])):
             counter[0] = counter[0] * self._kept + hit
             counter[1] = counter[1] * self._kept + 1

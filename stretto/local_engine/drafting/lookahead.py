@@ -77,6 +77,7 @@ class Lookahead:
 
     def _draw_window(self, tree: DraftTree, width: int) -> None:
         """Add the first ``width`` columns; rows as in the paper: its mask is this tree's ancestors."""
+        self._nodes = []
         above = ROOT
         for index, column in enumerate(self._columns[:width]):
             if index:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
 __all__ = ["StepCost"]
@@ -21,16 +21,17 @@ class StepCost:
     def __init__(self, measured: Mapping[int, float]) -> None:
         if min(measured, default=0) != 1 or min(measured.values()) <= 0:
             raise ValueError(f"{dict(measured)} is no table of step costs: it needs times above 0, that of 1 row too.")
-        self._rows = sorted(measured)
-        self._times = [min(measured[more] for more in self._rows if more >= rows) for rows in self._rows]
+        rows = sorted(measured)
+        times = [min(measured[more] for more in rows if more >= own) for own in rows]
+        self._steepness = (times[-1] - times[-2]) / (rows[-1] - rows[-2]) if len(rows) > 1 else 0.0
+        self._times = [times[0]]  # by rows, from 1 on
+        for low, high, early, late in zip(rows, rows[1:], times, times[1:], strict=False):
+            self._times += [early + (late - early) * (own - low) / (high - low) for own in range(low + 1, high + 1)]
 
     def __call__(self, rows: int) -> float:
         """Milliseconds of a step with this many rows, 1 or more."""
-        if len(self._rows) == 1:
-            return self._times[0]
-        right = min(max(bisect_left(self._rows, rows), 1), len(self._rows) - 1)
-        (low, high), (early, late) = self._rows[right - 1 : right + 1], self._times[right - 1 : right + 1]
-        return early + (late - early) * (rows - low) / (high - low)
+        beyond = rows - len(self._times)
+        return self._times[rows - 1] if beyond <= 0 else self._times[-1] + self._steepness * beyond
 
     def best(self, survival: Iterable[float], limit: int, fixed: int = 0) -> tuple[int, float]:
         """Choose how many drafted rows to evaluate: the number with the most expected tokens per millisecond.
@@ -55,5 +56,4 @@ class StepCost:
 
     def nearly_free(self, allowance: float = 1.02) -> int:
         """Number of rows beside the first that make a step at most so many times as long, up to the last measured."""
-        fitting = [rows for rows in range(1, self._rows[-1] + 1) if self(rows) <= allowance * self._times[0]]
-        return fitting[-1] - 1
+        return bisect_right(self._times, allowance * self._times[0]) - 1

@@ -1,4 +1,4 @@
-"""Suffix decoding: how did what the text ends with go on before, and how often so?"""
+"""Suffix decoding: the text goes on as it did where it said the same before, in proportion to how often so."""
 
 from __future__ import annotations
 

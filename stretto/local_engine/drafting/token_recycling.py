@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 
 from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
@@ -90,7 +91,7 @@ class TokenRecycling:
 
     def _rate(self, tokens: list[int]) -> None:
         """Note which rank was right at each of the committed tokens."""
-        for token, following in zip(tokens, tokens[1:], strict=False):
+        for token, following in itertools.pairwise(tokens):
             candidates, _ = self._successors.get(token, ((), ()))
             for rank in range(min(len(candidates), len(self._share))):
                 hit = candidates[rank] == following

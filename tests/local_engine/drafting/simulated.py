@@ -1,8 +1,9 @@
 """A target without a model: a function from the text to the next token, and the plainest loop that verifies drafts."""
 
-import random
+# ruff: noqa: S311 - what is drawn here is no secret
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 
 from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, DraftTree, Outcome
 
@@ -17,20 +18,20 @@ def markov(order: int = 3, vocabulary: int = 40, seed: int = 1) -> Target:
     """What follows is fixed, and arbitrary, for each sequence of ``order`` tokens."""
 
     def target(text: list[int]) -> list[int]:
-        return random.Random(f"{seed} {text[-order:]}").sample(range(vocabulary), K)
+        return Random(f"{seed} {text[-order:]}").sample(range(vocabulary), K)
 
     return target
 
 
 def looping(period: int = 23, vocabulary: int = 40, seed: int = 2) -> Target:
     """The same tokens over and over."""
-    loop = [random.Random(seed + place).randrange(vocabulary) for place in range(period)]
+    loop = [Random(seed + place).randrange(vocabulary) for place in range(period)]
     return following(lambda place: loop[place % period], vocabulary)
 
 
 def prose(vocabulary: int = 400, seed: int = 3) -> Target:
     """Phrases of 2 to 6 tokens in an order that never comes again."""
-    draw = random.Random(seed)
+    draw = Random(seed)
     phrases = [[draw.randrange(vocabulary) for _ in range(draw.randint(2, 6))] for _ in range(60)]
     stream: list[int] = []
 
@@ -44,7 +45,7 @@ def prose(vocabulary: int = 400, seed: int = 3) -> Target:
 
 def noise(vocabulary: int = 4000, seed: int = 4) -> Target:
     """Nothing can be foreseen."""
-    return following(lambda place: random.Random(f"{seed} {place}").randrange(vocabulary), vocabulary)
+    return following(lambda place: Random(f"{seed} {place}").randrange(vocabulary), vocabulary)
 
 
 def following(token: Callable[[int], int], vocabulary: int) -> Target:
@@ -55,7 +56,7 @@ def following(token: Callable[[int], int], vocabulary: int) -> Target:
         if all(text[place] == token(place) for place in places):
             first = token(len(text))
             return [first, *((first + rank) % vocabulary for rank in range(1, K))]
-        return random.Random(f"{text[-2:]} {len(text)}").sample(range(vocabulary), K)
+        return Random(f"{text[-2:]} {len(text)}").sample(range(vocabulary), K)
 
     return target
 
@@ -70,8 +71,9 @@ class Run:
     trees: list[DraftTree] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
-    def tokens_per_step(self, prompt: list[int]) -> float:
-        return (len(self.text) - len(prompt)) / self.steps
+    @property
+    def tokens_per_step(self) -> float:
+        return sum(len(outcome.path) for outcome in self.outcomes) / self.steps
 
 
 def verify(tree: DraftTree, text: list[int], target: Target, limit: int) -> Outcome:
@@ -88,14 +90,16 @@ def verify(tree: DraftTree, text: list[int], target: Target, limit: int) -> Outc
     return Outcome(rows, tops, [PROBABILITIES] * len(tops), path, accepted)
 
 
-def generate(drafter: Drafter, target: Target, prompt: list[int], length: int, rows: int = 32, keep_rows=None) -> Run:
+def generate(
+    drafter: Drafter, target: Target, prompt: list[int], length: int, *, rows: int = 32, limit: int | None = None
+) -> Run:
     """Draft, verify and commit until the text has ``length`` new tokens or a few more."""
     context = Context([*prompt, target(prompt)[0]], len(prompt), 4000)
     drafter.learn(context, verify(DraftTree(), prompt, target, 0))
     run = Run(context.tokens)
     while len(context.tokens) < len(prompt) + length:
         tree = drafter.propose(context, rows)
-        outcome = verify(tree, context.tokens, target, rows if keep_rows is None else keep_rows)
+        outcome = verify(tree, context.tokens, target, rows if limit is None else limit)
         context.tokens.extend(outcome.path)
         drafter.learn(context, outcome)
         run.steps += 1
