@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DraftModel", "check_vocabulary"]
 
+_READ_AT_ONCE = 512
+
 
 def check_vocabulary(model: LoadedModel, draft: LoadedModel) -> None:
     """Make sure that token ids mean the same to both models. Raises `SettingsError`."""
@@ -62,7 +64,7 @@ class DraftModel:
         for _ in range(self._length):
             if len(tree) >= rows or len(tokens) >= self._window or survival < self._floor:
                 break
-            candidates, probabilities = self._next(tokens)
+            candidates, probabilities = self._next(tokens, context.vocabulary)
             nodes = [
                 tree.add(token, parent, survival * probability)
                 for token, probability in zip(candidates[: rows - len(tree)], probabilities, strict=False)
@@ -74,7 +76,7 @@ class DraftModel:
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`: the next draft goes back to where the two models went apart."""
 
-    def _next(self, tokens: list[int]) -> tuple[list[int], list[float]]:
+    def _next(self, tokens: list[int], vocabulary: int) -> tuple[list[int], list[float]]:
         """The most probable tokens after ``tokens``, and how probable they are."""
         import torch  # noqa: PLC0415
 
@@ -82,10 +84,12 @@ class DraftModel:
 
         limit = min(len(self._cached), len(tokens) - 1)
         held = next((place for place in range(limit) if self._cached[place] != tokens[place]), limit)
-        ids = torch.tensor([tokens[held:]], device=self._device)
-        positions = torch.arange(held, len(tokens), device=self._device)[None]
-        keep = torch.tensor([len(tokens) - held - 1], device=self._device)
-        logits = self._forward(Rows(ids, positions, len(tokens)), self._cache, keep)[0, 0]
+        for start in range(held, len(tokens), _READ_AT_ONCE):
+            stop = min(start + _READ_AT_ONCE, len(tokens))
+            ids = torch.tensor([tokens[start:stop]], device=self._device)
+            positions = torch.arange(start, stop, device=self._device)[None]
+            last = torch.tensor([stop - start - 1], device=self._device)
+            logits = self._forward(Rows(ids, positions, stop), self._cache, last)  # [1, 1, vocabulary]
         self._cached = list(tokens)
-        best = torch.softmax(logits.float(), -1).topk(self._width)
+        best = torch.softmax(logits[0, 0, :vocabulary].float(), -1).topk(self._width)
         return best.indices.tolist(), best.values.tolist()
