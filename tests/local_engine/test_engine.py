@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.load import prepare
-from stretto.local_engine.loop import common_prefix
+from stretto.local_engine.prefill import common_prefix
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3", "gpt2"]
 SHARED = tuple((7 * i + 3) % 390 + 5 for i in range(30))
