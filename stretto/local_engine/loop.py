@@ -62,14 +62,7 @@ class Batch:
         """Take over requests whose prompts are read; the first token of each."""
         logits = prefill.logits[:, None]  # [batch, 1, vocabulary]
         joining = [
-            _Member(
-                sequence=sequence,
-                drafter=drafter,
-                sampler=Sampler(sequence.request, self._device),
-                context=_context(sequence, logits.shape[-1]),
-                draft=_NOTHING,
-                places=(),
-            )
+            self._member(sequence, drafter, logits.shape[-1])
             for sequence, drafter in zip(prefill.sequences, drafters, strict=True)
         ]
         self._cache.join(prefill.cache)
@@ -97,6 +90,12 @@ class Batch:
             return
         self._members = [self._members[row] for row in rows]
         self._cache.keep(rows)
+
+    def _member(self, sequence: Sequence, drafter: Drafter, vocabulary: int) -> _Member:
+        request = sequence.request
+        sampler = Sampler(request, self._device)
+        context = Context(list(request.prompt), len(request.prompt), vocabulary, greedy=sampler.plain)
+        return _Member(sequence, drafter, sampler, context, draft=_NOTHING, places=())
 
     def _draft(self, member: _Member, rows: int) -> None:
         request = member.sequence.request
@@ -129,11 +128,6 @@ class Batch:
                 member.sequence.account.step(member.draft, verdict.nodes, member.drafter.name)
             member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
         return [verdict.tokens for verdict in verdicts]
-
-
-def _context(sequence: Sequence, vocabulary: int) -> Context:
-    request = sequence.request
-    return Context(list(request.prompt), len(request.prompt), vocabulary, greedy=request.temperature == 0)
 
 
 def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Numbers) -> Outcome:

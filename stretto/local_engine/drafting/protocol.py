@@ -160,7 +160,7 @@ class Context:
         tokens: prompt and answer so far; the engine appends to it, nothing is ever taken away.
         prompt_length: how many of them are the prompt.
         vocabulary: token ids are below this.
-        greedy: whether the most probable token is taken each time.
+        greedy: whether the most probable token is taken each time: no sampling, no penalty, no bias.
     """
 
     tokens: list[int]
