@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,7 @@ __all__ = ["Auto"]
 _CANDIDATES = 40
 _LONGEST_REST = 8
 _WAKING_MATCH = 4
+_CLAIMS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75)
 _RECYCLING = 4  # beside the two that are merged, each with and without a window
 
 
@@ -28,7 +30,7 @@ class _Draft:
         tree: all of them, each once.
         chances: probability that each is right where its parent is: the highest of those who guessed it.
         depths: of each of them, the root's children having 0.
-        guesses: kind of guess, parent and token: who said what.
+        guesses: kind of guess, parent, token and the probability claimed: who said what.
         nodes: for each source whose tree was merged, where its nodes are.
         places: where each candidate is in the draft handed over, -1 for those left out.
     """
@@ -36,7 +38,7 @@ class _Draft:
     tree: DraftTree = field(default_factory=DraftTree)
     chances: list[float] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
-    guesses: list[tuple[int, int, int]] = field(default_factory=list)
+    guesses: list[tuple[int, int, int, float]] = field(default_factory=list)
     nodes: list[list[int]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
 
@@ -131,8 +133,8 @@ class Auto:
         """Enter a guess with its calibrated probability; ``origin`` is its source and the source's evidence."""
         chances, parent = draft.chances, draft.tree.parents[node]
         depth = 0 if parent == ROOT else draft.depths[parent] + 1
-        kind = (8 * origin + int(claim * 7.99)) * 4 + min(depth, 3)
-        draft.guesses.append((kind, parent, draft.tree.tokens[node]))
+        kind = (8 * origin + bisect_right(_CLAIMS, claim)) * 4 + min(depth, 3)
+        draft.guesses.append((kind, parent, draft.tree.tokens[node], claim))
         chance = self._calibration.estimate(_coarse(kind), kind, claim)
         if node == len(chances):
             chances.append(chance)
@@ -159,9 +161,9 @@ class Auto:
             if child is None:
                 break
             node = child
-        for kind, parent, token in draft.guesses:
+        for kind, parent, token, claim in draft.guesses:
             if parent in following:
-                self._calibration.record(_coarse(kind), kind, following[parent] == token)
+                self._calibration.record(_coarse(kind), kind, claim, following[parent] == token)
 
     def _plan_rest(self, rows: int, speed: float) -> None:
         """Decide for how many steps not to draft, given the best number of rows and its tokens per millisecond."""

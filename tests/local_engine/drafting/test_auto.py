@@ -101,23 +101,30 @@ def test_without_trials_the_drafter_is_believed():
     assert Calibration().estimate(1, 2, 0.7) == 0.7
 
 
-def test_trials_outweigh_the_prior_and_the_old_ones_are_forgotten():
-    calibration = Calibration(strength=4, memory=50)
-    for _ in range(200):
-        calibration.record(1, 2, True)
-    assert calibration.estimate(1, 2, 0.1) > 0.98
-    assert 0.9 < calibration.estimate(1, 3, 0.1) < 0.98  # another kind of the same coarse one
-    for _ in range(200):
-        calibration.record(1, 2, False)
-    assert calibration.estimate(1, 2, 0.9) < 0.05
-
-
-@given(st.lists(st.booleans(), max_size=30), st.floats(0, 1))
-def test_an_estimate_is_a_probability(hits, prior):
+def test_a_claim_is_corrected_by_what_became_of_earlier_ones_which_are_forgotten():
     calibration = Calibration()
-    for hit in hits:
-        calibration.record(0, 0, hit)
-    assert 0 <= calibration.estimate(0, 0, prior) <= 1
+    for _ in range(300):
+        calibration.record(1, 2, 0.5, hit=True)
+    assert calibration.estimate(1, 2, 0.5) > 0.95
+    assert calibration.estimate(1, 3, 0.4) == pytest.approx(0.8, rel=0.05)  # another kind of the same coarse one
+    for _ in range(300):
+        calibration.record(1, 2, 0.5, hit=False)
+    assert calibration.estimate(1, 2, 0.5) < 0.1
+
+
+def test_within_a_kind_the_order_of_the_claims_stays():
+    calibration = Calibration()
+    for place in range(200):
+        calibration.record(1, 2, 0.01 + place % 2 / 100, hit=place % 9 == 0)
+    assert calibration.estimate(1, 2, 0.01) < calibration.estimate(1, 2, 0.02) < 0.3
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=30), st.floats(0, 1))
+def test_an_estimate_is_a_probability(trials, claim):
+    calibration = Calibration()
+    for claimed, hit in trials:
+        calibration.record(0, 0, claimed, hit)
+    assert 0 <= calibration.estimate(0, 0, claim) < 1
 
 
 # The cost of steps
