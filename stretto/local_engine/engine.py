@@ -8,16 +8,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.handle import Handle, Listener
 from stretto.local_engine.load import LoadedModel
+from stretto.local_engine.measure import measure_step_cost
 from stretto.local_engine.scheduler import Scheduler
 from stretto.local_engine.sequence import Sequence
 
@@ -57,7 +58,7 @@ class Engine:
     ) -> None:
         self.model = model
         self._drafters = drafters
-        self._equipment = Equipment(memory=AnswerMemory(), model=model, draft=draft)
+        self._equipment = Equipment(model=model, draft=draft)
         self._draft_rows = draft_rows
         self._max_batch = max_batch
         self._prefill_rows = prefill_rows
@@ -87,8 +88,8 @@ class Engine:
         """Queue a request. Safe from any thread; never waits for the model.
 
         ``listener`` is called from the engine's thread with each piece and, last, with the `Finished`; it must
-        return at once. Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, or
-        `BackendError` when the engine is closed.
+        return at once. Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, `SettingsError`
+        where the decoding method needs what the engine has not, or `BackendError` when the engine is closed.
         """
         self._check(request)
         handle = Handle(Sequence(request, self.model.decode), self.cancel, listener)
@@ -128,6 +129,7 @@ class Engine:
             raise InvalidRequestError(
                 f"There is no decoding method {request.decoding!r}. Use one of: {', '.join(self._drafters)}."
             )
+        self._drafters[request.decoding](self._equipment)  # raises where something is missing for it
         if wanted < 1:
             raise InvalidRequestError(f"max_new_tokens={wanted} cannot be used: at least 1 is needed.")
         if length >= window:
@@ -154,7 +156,7 @@ class Engine:
             torch.set_num_threads(self._threads)
         scheduler = Scheduler(
             self.model,
-            lambda decoding: self._drafters[decoding](self._equipment),
+            self._drafter,
             prefill_rows=self._prefill_rows,
             draft_rows=self._draft_rows,
         )
@@ -163,6 +165,12 @@ class Engine:
                 scheduler.turn()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
+
+    def _drafter(self, decoding: str) -> Drafter:
+        """Make the drafter of one request, in the engine's thread."""
+        if decoding == "auto" and self._equipment.cost is None:
+            self._equipment = replace(self._equipment, cost=measure_step_cost(self.model))
+        return self._drafters[decoding](self._equipment)
 
     def _admit(self, scheduler: Scheduler) -> bool:
         """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""

@@ -1,6 +1,7 @@
 """Every method gives, token for token, what one token at a time gives; whatever is drafted, at any batch size."""
 
 import threading
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,10 +11,11 @@ from tiny_models import SIZES, build
 from transformers import LlamaConfig, LlamaForCausalLM
 from wild_drafters import Oracle, RandomTrees
 
-from stretto.errors import InvalidRequestError
+from stretto.errors import InvalidRequestError, SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.load import prepare
+from stretto.local_engine.measure import measure_step_cost
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
 METHODS = sorted(set(DRAFTERS) - {"autoregressive", "draft_model"})
@@ -150,6 +152,19 @@ def test_an_unknown_method_is_refused_with_the_names_of_all(loaded, start):
     assert tokens(engine.submit(Generation((1, 2), 5)))
 
 
+def test_a_method_that_lacks_its_model_is_refused(loaded, start):
+    with pytest.raises(SettingsError, match="needs a draft model"):
+        start(loaded("llama")).submit(Generation((1, 2), 5, decoding="draft_model"))
+
+
+def test_a_draft_model_drafts_for_the_model(loaded, start):
+    engine = start(loaded("llama"), draft=loaded("llama"))
+    expected = tokens(engine.submit(Generation(PROMPTS[0], LENGTH)))
+    handle = engine.submit(Generation(PROMPTS[0], LENGTH, decoding="draft_model"))
+    assert outcome(handle)[1].figures.tokens_per_step > 2
+    assert handle.sequence.generated == expected
+
+
 def test_requests_that_come_later_join_the_running_batch(loaded, start):
     engine = start(loaded("llama"), drafters=with_drafters({}))
     alone = [tokens(engine.submit(Generation(prompt, 60))) for prompt in PROMPTS]
@@ -215,3 +230,9 @@ def test_samples_follow_the_distribution_of_the_model(method, tokenizer, start):
     counts = torch.tensor([got.count(answer) for answer in answers], dtype=torch.float64)
     assert float(expected.min()) > 3
     assert float(((counts - expected) ** 2 / expected).sum()) < 103.4  # 63 degrees of freedom, one in a thousand
+
+
+def test_the_cost_of_a_step_is_measured_by_rows(loaded):
+    cost = measure_step_cost(loaded("llama"))
+    assert 0 < cost(1) <= cost(8)
+    assert measure_step_cost(replace(loaded("gpt2"), context_window=12))(1) > 0
