@@ -29,6 +29,7 @@ class _Draft:
     Attributes:
         tree: all of them, each once.
         chances: probability that each is right where its parent is: the highest of those who guessed it.
+        highest: the same before it was corrected for being the highest of several.
         depths: of each of them, the root's children having 0.
         guesses: kind of guess, parent, token and the probability claimed: who said what.
         nodes: for each source whose tree was merged, where its nodes are.
@@ -37,6 +38,7 @@ class _Draft:
 
     tree: DraftTree = field(default_factory=DraftTree)
     chances: list[float] = field(default_factory=list)
+    highest: list[float] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     guesses: list[tuple[int, int, int, float]] = field(default_factory=list)
     nodes: list[list[int]] = field(default_factory=list)
@@ -77,6 +79,7 @@ class Auto:
         self._names = (self._suffix.name, self._lookahead.name, self._recycling.name)
         self.wants_top = self._recycling.wants_top
         self._calibration = Calibration()
+        self._agreement = Calibration()
         self._draft = _Draft()
         self._rest, self._rested = 0, 0
         self._chosen = 8
@@ -89,6 +92,11 @@ class Auto:
             return self._draft.tree
         draft = self._draft = self._collect(context, rows)
         tree = draft.tree
+        draft.highest, estimate = draft.chances, self._agreement.estimate
+        draft.chances = [
+            estimate(bisect_right(_CLAIMS, chance), depth << 3 | bisect_right(_CLAIMS, chance), chance)
+            for chance, depth in zip(draft.highest, draft.depths, strict=True)
+        ]
         self._settle(draft)
         loose = sorted((s for s, kept in zip(tree.survival, tree.kept, strict=True) if not kept), reverse=True)
         window = len(tree) - len(loose)
@@ -164,6 +172,12 @@ class Auto:
         for kind, parent, token, claim in draft.guesses:
             if parent in following:
                 self._calibration.record(_coarse(kind), kind, claim, following[parent] == token)
+        for chance, depth, parent, token in zip(
+            draft.highest, draft.depths, draft.tree.parents, draft.tree.tokens, strict=True
+        ):
+            if parent in following:
+                claimed = bisect_right(_CLAIMS, chance)
+                self._agreement.record(claimed, depth << 3 | claimed, chance, following[parent] == token)
 
     def _plan_rest(self, rows: int, speed: float) -> None:
         """Decide for how many steps not to draft, given the best number of rows and its tokens per millisecond."""

@@ -48,9 +48,9 @@ def plain(loaded):
     known = {}
 
     def plain(architecture, request):
-        if (architecture, request) not in known:
-            known[architecture, request] = run(loaded(architecture), [request], [Autoregressive()])[0][0]
-        return known[architecture, request]
+        if (architecture, repr(request)) not in known:
+            known[architecture, repr(request)] = run(loaded(architecture), [request], [Autoregressive()])[0][0]
+        return known[architecture, repr(request)]
 
     return plain
 
