@@ -17,7 +17,7 @@ __all__ = ["Auto"]
 
 _CANDIDATES = 40
 _LONGEST_REST = 8
-_WAKING_MATCH = 4
+_WAKING_MATCH = 3
 _CLAIMS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75)
 _RECYCLING = 4  # beside the two that are merged, each with and without a window
 
@@ -53,8 +53,8 @@ class Auto:
     to the number of rows with the most expected tokens per millisecond, which may be none (see `StepCost`). A
     lookahead window is drawn only where the rows it takes are nearly free.
 
-    Drafting takes time too. While it does not pay, it is tried every other step, every fourth, every eighth only,
-    unless a longer match turns up; so text that nothing can foresee costs what `autoregressive` costs.
+    Drafting takes time too. The longer it does not pay, the fewer steps it is tried in, down to every ninth, unless a
+    longer match turns up; so text that nothing can foresee costs what `autoregressive` costs.
 
     The number of rows chosen by goodput: Liu et al., arXiv:2406.14066 (TurboSpec).
 
@@ -81,13 +81,13 @@ class Auto:
         self._calibration = Calibration()
         self._agreement = Calibration()
         self._draft = _Draft()
-        self._rest, self._rested = 0, 0
+        self._idle, self._rested = 0, 0  # drafts in a row that did not pay, steps since the last one
         self._chosen = 8
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
         self._draft = _Draft()
-        if self._rested < self._rest and self._suffix.evidence < _WAKING_MATCH:
+        if self._rested < min(self._idle // 4, _LONGEST_REST) and self._suffix.evidence < _WAKING_MATCH:
             self._rested += 1
             return self._draft.tree
         draft = self._draft = self._collect(context, rows)
@@ -180,10 +180,10 @@ class Auto:
                 self._agreement.record(claimed, depth << 3 | claimed, chance, following[parent] == token)
 
     def _plan_rest(self, rows: int, speed: float) -> None:
-        """Decide for how many steps not to draft, given the best number of rows and its tokens per millisecond."""
+        """Note whether drafting pays, given the best number of rows and its tokens per millisecond."""
         step = self._cost(1 + rows)
         pays = speed * step / (step + self._overhead) > 1 / self._cost(1)
-        self._rest = 0 if pays or self._window_rows else min(2 * self._rest or 1, _LONGEST_REST)
+        self._idle = 0 if pays or self._window_rows else self._idle + 1
         self._rested = 0
 
 

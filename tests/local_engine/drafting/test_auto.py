@@ -46,8 +46,8 @@ def test_where_rows_are_dear_only_near_certain_ones_are_drafted():
 
 def test_a_text_that_nothing_foresees_is_seldom_drafted_for():
     prompt = plain(noise(), [], 100)
-    run = generate(Auto(USUAL), noise(), prompt, 200)
-    assert sum(bool(tree) for tree in run.trees[50:]) < 0.2 * len(run.trees[50:])
+    run = generate(Auto(USUAL), noise(), prompt, 400)
+    assert sum(bool(tree) for tree in run.trees[150:]) < 0.2 * len(run.trees[150:])
 
 
 def test_a_window_is_drawn_only_where_rows_are_nearly_free():
