@@ -39,11 +39,11 @@ console = Console()
 
 def tiny(architecture: str, dtype: str) -> LoadedModel:
     """A model with random weights, the same each time."""
-    sizes = {
+    sizes: dict[str, Any] = {
         "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "head_dim": 8,
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.3,
     }  # fmt: skip
-    kinds = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+    kinds: dict[str, Any] = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
     configs: dict[str, Callable[[], Any]] = {
         "llama": lambda: transformers.LlamaConfig(**sizes),
         "qwen3": lambda: transformers.Qwen3Config(**sizes),
@@ -51,9 +51,11 @@ def tiny(architecture: str, dtype: str) -> LoadedModel:
         "gemma3": lambda: transformers.Gemma3TextConfig(**sizes, sliding_window=12, **kinds),
     }
     torch.manual_seed(7)
-    model = transformers.AutoModelForCausalLM.from_config(configs[architecture](), dtype=getattr(torch, dtype))
+    make: Any = transformers.AutoModelForCausalLM.from_config
+    model = make(configs[architecture](), dtype=getattr(torch, dtype))
     letters = Tokenizer(models.BPE(vocab={chr(65 + token): token for token in range(VOCABULARY)}, merges=[]))
-    return prepare(f"local:{architecture}", model, transformers.PreTrainedTokenizerFast(tokenizer_object=letters))
+    wrap: Any = transformers.PreTrainedTokenizerFast
+    return prepare(f"local:{architecture}", model, wrap(tokenizer_object=letters))
 
 
 def candidates(names: Sequence[str]) -> Iterator[tuple[str, str, LoadedModel]]:
