@@ -89,7 +89,9 @@ class Auto:
         self._draft = _Draft()
         if self._rested < min(self._idle // 4, _LONGEST_REST) and self._suffix.evidence < _WAKING_MATCH:
             self._rested += 1
+            self.wants_top = 0  # looking for the most probable tokens takes time too
             return self._draft.tree
+        self.wants_top = self._recycling.wants_top
         draft = self._draft = self._collect(context, rows)
         tree = draft.tree
         draft.highest, estimate = draft.chances, self._agreement.estimate

@@ -74,7 +74,7 @@ class TokenRecycling:
         """See `Drafter`."""
         start = len(context.tokens) - len(outcome.path)  # row 0 is that of the token before it
         self._rate(context.tokens[start - 1 :])
-        rows = {0: context.tokens[start - 1]}
+        rows = {0: context.tokens[start - 1]} if outcome.top_tokens else {}
         rows.update((row, token) for token, row in zip(self._drafted, outcome.rows, strict=False) if row > 0)
         for row, token in rows.items():
             self._successors[token] = outcome.top_tokens[row], outcome.top_probabilities[row]

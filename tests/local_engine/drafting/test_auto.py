@@ -5,7 +5,7 @@ from simulated import generate, looping, markov, noise, plain, prose, verify
 
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.calibration import Calibration
-from stretto.local_engine.drafting.protocol import Context, DraftTree
+from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 
@@ -48,6 +48,18 @@ def test_a_text_that_nothing_foresees_is_seldom_drafted_for():
     prompt = plain(noise(), [], 100)
     run = generate(Auto(USUAL), noise(), prompt, 400)
     assert sum(bool(tree) for tree in run.trees[150:]) < 0.2 * len(run.trees[150:])
+
+
+def test_while_it_rests_it_asks_for_no_probable_tokens():
+    """Finding them for every row takes as long as a small model's layer; a rest costs nothing but the step."""
+    drafter, prompt = Auto(USUAL), plain(noise(), [], 100)
+    run = generate(drafter, noise(), prompt, 400)
+    drafter.propose(Context(run.text, 100, 4000), 8)
+    while drafter.wants_top:
+        drafter.propose(Context(run.text, 100, 4000), 8)
+    context = Context([*run.text, 5], 100, 4000)
+    drafter.learn(context, Outcome([], [], [], [5], []))
+    assert len(drafter.propose(context, 8)) <= 8
 
 
 def test_a_window_is_drawn_only_where_rows_are_nearly_free():
