@@ -89,7 +89,7 @@ class KeyValueCache:
         """Make room for ``rows`` and aim the writes of the coming forward at their slots."""
         if rows.extent > self.capacity:
             # Half as much again: the copies add up to about as many slots as are written.
-            self._resize(-(-max(rows.extent, self.capacity * 3 // 2) // _BLOCK) * _BLOCK)
+            self._resize(_blocks(max(rows.extent, self.capacity * 3 // 2)))
         self.extent = rows.extent
         slots = rows.positions if rows.slots is None else rows.slots
         if self.batch > 1:
@@ -132,6 +132,16 @@ class KeyValueCache:
                 flat = layer.flatten(0, 1)
                 flat.index_copy_(0, targets, flat.index_select(0, sources))
 
+    def lend(self, sequence: int, extent: int) -> KeyValueCache:
+        """Copy the beginning of one sequence, ``extent`` slots, into a cache of its own."""
+        copy = KeyValueCache(1)
+        copy.capacity, copy.extent = _blocks(extent), extent
+        for held, new in ((self._keys, copy._keys), (self._values, copy._values)):
+            for layer in held:
+                new.append(layer.new_zeros(1, copy.capacity, *layer.shape[2:]))
+                new[-1][0, :extent] = layer[sequence, :extent]
+        return copy
+
     def spread(self, batch: int) -> None:
         """Give the one sequence held to each of ``batch`` sequences."""
         for held in (self._keys, self._values):
@@ -172,3 +182,7 @@ class KeyValueCache:
                 new[:, : self.capacity] = old
                 held[layer] = new
         self.capacity = capacity
+
+
+def _blocks(slots: int) -> int:
+    return -(-slots // _BLOCK) * _BLOCK

@@ -18,7 +18,7 @@ from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.handle import Handle, Listener
 from stretto.local_engine.load import LoadedModel
-from stretto.local_engine.measure import measure_step_cost
+from stretto.local_engine.measure import BatchStepCost, measure_step_cost
 from stretto.local_engine.scheduler import Scheduler
 from stretto.local_engine.sequence import Sequence
 
@@ -59,6 +59,7 @@ class Engine:
         self.model = model
         self._drafters = drafters
         self._equipment = Equipment(model=model, draft=draft)
+        self._cost: BatchStepCost | None = None  # measured when it is first needed
         self._draft_rows = draft_rows
         self._max_batch = max_batch
         self._prefill_rows = prefill_rows
@@ -162,14 +163,17 @@ class Engine:
         )
         with torch.inference_mode():
             while self._admit(scheduler):
+                if self._cost is not None:
+                    self._cost.sequences = max(1, len(scheduler.handles))
                 scheduler.turn()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
-        if decoding == "auto" and self._equipment.cost is None:
-            self._equipment = replace(self._equipment, cost=measure_step_cost(self.model))
+        if decoding == "auto" and self._cost is None:
+            self._cost = measure_step_cost(self.model)
+            self._equipment = replace(self._equipment, cost=self._cost)
         return self._drafters[decoding](self._equipment)
 
     def _admit(self, scheduler: Scheduler) -> bool:

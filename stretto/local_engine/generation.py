@@ -92,8 +92,8 @@ class Finished:
     Attributes:
         reason: an end token or a stop text, the limit of tokens, ``cancelled``, or a failure.
         prompt_tokens: length of the prompt.
-        cached_tokens: prompt tokens whose keys and values were computed once for the whole batch,
-            and not for this request. The first request of a batch pays for them.
+        cached_tokens: prompt tokens whose keys and values were computed for another request: one that ran when
+            this one came, or the first of those read together with this one.
         completion_tokens: tokens generated, an end token included.
         error: what failed, where ``reason`` is ``error``.
         figures: how it went; ``None`` if it never ran.

@@ -12,7 +12,7 @@ from stretto.local_engine.cache import KeyValueCache
 from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
 from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import Forward
-from stretto.local_engine.prefill import Prefill
+from stretto.local_engine.prefill import Prefill, common_prefix
 from stretto.local_engine.sampling import Sampler, widen
 from stretto.local_engine.sequence import Sequence
 from stretto.local_engine.verify import Verdict, verify
@@ -20,6 +20,7 @@ from stretto.local_engine.verify import Verdict, verify
 __all__ = ["Batch"]
 
 _NOTHING = DraftTree()
+_WORTH_COPYING = 8
 
 
 @dataclass(slots=True)
@@ -68,6 +69,13 @@ class Batch:
         self._cache.join(prefill.cache)
         self._members += joining
         return self._commit(joining, logits, step=False)
+
+    def lend(self, prompts: Indices[tuple[int, ...]]) -> KeyValueCache | None:
+        """Copy what is known of the tokens these prompts begin with from the request that knows most of them."""
+        beginning = prompts[0][: common_prefix(prompts)]
+        known = [_common(beginning, member.context.tokens[:-1]) for member in self._members]
+        most = max(known, default=0)
+        return self._cache.lend(known.index(most), most) if most >= _WORTH_COPYING else None
 
     def advance(self) -> list[list[int]]:
         """Run one step; the tokens it commits to each sequence, at least one."""
@@ -128,6 +136,12 @@ class Batch:
                 member.sequence.account.step(member.draft, verdict.nodes, member.drafter.name)
             member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
         return [verdict.tokens for verdict in verdicts]
+
+
+def _common(first: Indices[int], second: Indices[int]) -> int:
+    """How many tokens both begin with."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Numbers) -> Outcome:

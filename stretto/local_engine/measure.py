@@ -10,7 +10,7 @@ from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.load import LoadedModel
 
-__all__ = ["measure_step_cost"]
+__all__ = ["BatchStepCost", "measure_step_cost"]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
 _TEXT = 64
@@ -19,7 +19,24 @@ _DEAR = 6.0
 _LIMIT_S = 3.0
 
 
-def measure_step_cost(model: LoadedModel) -> StepCost:
+class BatchStepCost(StepCost):
+    """Milliseconds of a step by the rows of one sequence, where ``sequences`` have as many each.
+
+    So drafts shrink as the batch grows, to none when rows are no longer spare (Liu et al., arXiv:2406.14066).
+    """
+
+    sequences = 1
+
+    def __call__(self, rows: int) -> float:
+        """Milliseconds of a step with this many rows, 1 or more, of each sequence."""
+        return super().__call__(rows * self.sequences)
+
+    def nearly_free(self, allowance: float = 1.02) -> int:
+        """Number of rows beside the first that make a step at most so many times as long."""
+        return max(rows for rows in range(1, _ROWS[-1] + 1) if self(rows) <= allowance * self(1)) - 1
+
+
+def measure_step_cost(model: LoadedModel) -> BatchStepCost:
     """Time steps of 1, 2, 4, ... 64 rows behind a short text; the fastest of a few repetitions counts.
 
     It ends early where rows have become too dear to be drafted, and on slow machines after some seconds.
@@ -47,4 +64,4 @@ def measure_step_cost(model: LoadedModel) -> StepCost:
             measured[rows] = min(times[1:])
             if measured[rows] > _DEAR * measured[1] or time.perf_counter() - begun > _LIMIT_S:
                 break
-    return StepCost(measured)
+    return BatchStepCost(measured)

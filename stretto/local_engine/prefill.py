@@ -26,22 +26,30 @@ class Prefill:
         sequences: the requests, at least one.
         device: where the model is.
         rows: prompt tokens of each request to read in one forward at most.
+        known: a cache of one sequence that holds tokens all prompts begin with, not the whole of any; none of
+            them is read again.
     """
 
     def __init__(
-        self, forward: Forward, sequences: Indices[Sequence], device: torch.device, *, rows: int = 512
+        self,
+        forward: Forward,
+        sequences: Indices[Sequence],
+        device: torch.device,
+        *,
+        rows: int = 512,
+        known: KeyValueCache | None = None,
     ) -> None:
         self.sequences = list(sequences)
-        self.cache = KeyValueCache(1)
+        self.cache = known or KeyValueCache(1)
         self._forward = forward
         self._device = device
         self._rows = rows
         prompts = [sequence.request.prompt for sequence in sequences]
         # At least one token of each prompt is left to read: its logits choose the first new token.
         self._shared = common_prefix(prompts) if len(prompts) > 1 else 0
-        for sequence in self.sequences[1:]:
-            sequence.cached = self._shared
-        self._read = 0  # prompt tokens read so far
+        self._read = self.cache.extent  # prompt tokens read so far
+        for number, sequence in enumerate(self.sequences):
+            sequence.cached = self._shared if number else self._read
         self._last: list[Tensor | None] = [None] * len(prompts)  # logits of the last prompt token # [vocabulary]
         self._zero = torch.zeros(1, dtype=torch.long, device=device)
 

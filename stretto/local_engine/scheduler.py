@@ -2,7 +2,7 @@
 
 Between two forwards, finished requests leave and waiting ones are admitted. Those admitted together are read
 together, a part of their prompts at a time, while the others go on by one step after each part; once read, they join
-the batch. Yu et al., "Orca", OSDI 2022.
+the batch. What their prompts have in common with a running request's is copied, not read. Yu et al., "Orca", OSDI 2022.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class Scheduler:
         self._reading = list(handles)
         try:
             sequences = [handle.sequence for handle in handles]
-            self._prefill = Prefill(self._model.forward, sequences, self._model.device, rows=self._prefill_rows)
+            known = self._batch.lend([sequence.request.prompt for sequence in sequences])
+            self._prefill = Prefill(
+                self._model.forward, sequences, self._model.device, rows=self._prefill_rows, known=known
+            )
         except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
             self._fail(self._reading, error)
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from asking import PROMPTS, outcome, submit_together, tokens
+from asking import PROMPTS, SHARED, outcome, submit_together, tokens
 from tiny_models import SIZES, build
 from transformers import LlamaConfig, LlamaForCausalLM
 from wild_drafters import Oracle, RandomTrees
@@ -182,6 +182,8 @@ def test_requests_that_come_later_join_the_running_batch(loaded, start):
     assert ended.wait(60)
     assert first.sequence.generated == alone[0]
     assert [tokens(handle) for handle in joined] == alone[1:]
+    # What they have in common with a request that runs is not computed again.
+    assert min(handle.sequence.cached for handle in joined) >= len(SHARED)
     assert running  # all had begun before the first was at its end
 
 
@@ -235,4 +237,8 @@ def test_samples_follow_the_distribution_of_the_model(method, tokenizer, start):
 def test_the_cost_of_a_step_is_measured_by_rows(loaded):
     cost = measure_step_cost(loaded("llama"))
     assert 0 < cost(1) <= cost(8)
+    single, free = cost(8), cost.nearly_free()
+    cost.sequences = 8
+    assert cost(1) == single
+    assert free >= 0 <= cost.nearly_free()
     assert measure_step_cost(replace(loaded("gpt2"), context_window=12))(1) > 0
