@@ -14,7 +14,9 @@ import anyio
 
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, Prompt
-from stretto.errors import BackendError, MissingDependencyError, RequestRejectedError
+from stretto.errors import BackendError, MissingDependencyError, RequestRejectedError, SettingsError
+from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.source import find_source
 from stretto.request import GenerationOptions
@@ -40,21 +42,36 @@ class LocalBackend:
         dtype: ``float32``, ``bfloat16``, ...; by default bfloat16 where the machine computes in it, else float32.
         device: ``cpu``, ``cuda``, ...; by default the GPU where there is one.
         trust_remote_code: run Python code that came with the model.
+        decoding: how tokens are found; each method gives the same answer, at another speed.
+        draft: a smaller model with the same tokenizer, written as ``model`` is, for ``decoding="draft_model"``.
 
-    Raises `UnknownModelError`, and `ModelNotFoundError` for a folder that holds no model.
+    Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
     """
 
     def __init__(
-        self, model: str, *, dtype: str | None = None, device: str | None = None, trust_remote_code: bool = False
+        self,
+        model: str,
+        *,
+        dtype: str | None = None,
+        device: str | None = None,
+        trust_remote_code: bool = False,
+        decoding: str = "autoregressive",
+        draft: str | None = None,
     ) -> None:
         self._source = find_source(model)
+        self._draft = None if draft is None else find_source(draft)
+        self._decoding = decoding
+        decodings = tuple(name for name in DRAFTERS if name != "draft_model" or draft is not None)
+        if decoding not in decodings:
+            needs = " It needs draft=, a smaller model." if decoding in DRAFTERS else ""
+            raise SettingsError(f"decoding={decoding!r} cannot be used.{needs} Use one of: {', '.join(decodings)}.")
         self._options: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
         self._capabilities = Capabilities(
             context_window=self._source.context_window(),
             parallel_slots=_SLOTS,
-            joins_running_batch=False,
+            joins_running_batch=True,
             prompt_family="pocket" if self._source.name == "local:pocket" else "general",
-            decodings=("autoregressive",),
+            decodings=decodings,
         )
         self._lock = threading.Lock()
         # One thread for what takes long and is no generation: loading the model, reading long texts into tokens.
@@ -82,7 +99,7 @@ class LocalBackend:
         chunks = _Chunks(self.name, asyncio.get_running_loop())
         with engine.announced():
             ids = await self._tokens(engine.model, prompt)
-            handle = engine.submit(_generation(engine.model, ids, options), chunks.put)
+            handle = engine.submit(_generation(engine.model, ids, options, self._decoding), chunks.put)
         try:
             yield chunks
         finally:
@@ -136,8 +153,11 @@ class LocalBackend:
                 "Run: pip install 'stretto[local]'"
             ) from error
         model = load_model(self._source, **self._options)
+        draft = None if self._draft is None else load_model(self._draft, **self._options)
+        if draft is not None:
+            check_vocabulary(model, draft)
         self._capabilities = replace(self._capabilities, context_window=model.context_window)
-        return Engine(model, max_batch=_SLOTS)
+        return Engine(model, max_batch=_SLOTS, draft=draft)
 
     async def _tokens(self, model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
         worker = self._worker
@@ -243,7 +263,7 @@ def _fold_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
     return [{"role": rest[0]["role"], "content": f"{system}\n\n{rest[0]['content']}"}, *rest[1:]]
 
 
-def _generation(model: LoadedModel, ids: tuple[int, ...], options: GenerationOptions) -> Generation:
+def _generation(model: LoadedModel, ids: tuple[int, ...], options: GenerationOptions, decoding: str) -> Generation:
     own = model.sampling  # what the model recommends; what the caller says goes before it
     room = min(model.context_window, model.cache_tokens) - len(ids)
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
@@ -257,4 +277,5 @@ def _generation(model: LoadedModel, ids: tuple[int, ...], options: GenerationOpt
         top_k=int(own.get("top_k", 0)),
         min_p=own.get("min_p", 0.0),
         seed=options.seed,
+        decoding=decoding,
     )

@@ -17,32 +17,56 @@ _BLOCK = 64
 class Rows:
     """What one forward reads: tokens, where they stand, and where their keys and values go.
 
+    Rows that follow each other are written to the slots of their positions. The rows of a tree stand one after
+    the other in the slots behind the committed tokens, whatever their positions, until the accepted path is
+    moved to where it belongs.
+
     Attributes:
         tokens: token ids # [batch, rows]
         positions: in their own sequence, from 0 # [batch, rows]
         extent: slots in use once these rows are written; a row sees none beyond.
+        slots: of a tree's rows; without a tree they are the positions # [batch, rows]
+        ancestry: which rows of a tree each row descends from, itself included # [batch, rows, rows]
     """
 
     tokens: Tensor
     positions: Tensor
     extent: int
+    slots: Tensor | None = None
+    ancestry: Tensor | None = None
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """Say what each row sees, as numbers added to the attention scores: 0, or minus infinity.
 
         A slot holds the token of the same position, so a row sees the slots up to its own position; with a
-        sliding ``window``, only the last so many of them. Floats, because eager attention in transformers
-        reads a boolean mask wrongly without a word.
+        sliding ``window``, only the last so many of them. A row of a tree sees the committed tokens and its
+        ancestors (Miao et al., arXiv:2305.09781). Floats, because eager attention in transformers reads a
+        boolean mask wrongly without a word.
 
         Returns:
             # [batch, 1, rows, extent]
         """
+        if self.slots is not None and self.ancestry is not None:
+            return self._tree_mask(dtype, window, self.slots, self.ancestry)
         slots = torch.arange(self.extent, device=self.positions.device)
         own = self.positions[:, None, :, None]
         hidden = slots > own
         if window is not None:
             hidden |= slots <= own - window
         return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
+
+    def _tree_mask(self, dtype: torch.dtype, window: int | None, own: Tensor, ancestry: Tensor) -> Tensor:
+        (batch, rows), device = own.shape, own.device
+        slots = torch.arange(self.extent, device=device)
+        hidden = (slots >= own[:, :1]).view(batch, 1, 1, -1)  # the tree's slots, and what lies behind them
+        strange = ~ancestry
+        if window is not None:
+            hidden = hidden | (slots <= self.positions[:, None, :, None] - window)
+            strange |= self.positions[:, None, :] <= self.positions[:, :, None] - window
+        mask = torch.zeros(batch, 1, rows, self.extent, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
+        tree = torch.zeros(batch, 1, rows, rows, dtype=dtype, device=device)
+        tree.masked_fill_(strange[:, None], -torch.inf)
+        return mask.scatter_(3, own[:, None, None, :].expand(tree.shape), tree)
 
 
 class KeyValueCache:
@@ -65,13 +89,12 @@ class KeyValueCache:
         """Make room for ``rows`` and aim the writes of the coming forward at their slots."""
         if rows.extent > self.capacity:
             # Half as much again: the copies add up to about as many slots as are written.
-            self._resize(-(-max(rows.extent, self.capacity * 3 // 2) // _BLOCK) * _BLOCK)
+            self._resize(_blocks(max(rows.extent, self.capacity * 3 // 2)))
         self.extent = rows.extent
-        if self.batch == 1:
-            self._targets = rows.positions.view(-1)
-        else:
-            starts = torch.arange(self.batch, device=rows.positions.device) * self.capacity
-            self._targets = (rows.positions + starts[:, None]).view(-1)
+        slots = rows.positions if rows.slots is None else rows.slots
+        if self.batch > 1:
+            slots = slots + (torch.arange(self.batch, device=slots.device) * self.capacity)[:, None]
+        self._targets = slots.reshape(-1)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the keys and values of the current rows; give back all of this layer up to the extent.
@@ -93,6 +116,32 @@ class KeyValueCache:
         stored_values.flatten(0, 1).index_copy_(0, self._targets, values.flatten(0, 1))
         return stored_keys[:, : self.extent], stored_values[:, : self.extent]
 
+    def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
+        """Copy keys and values within sequences: each (sequence, from slot, to slot), all read before any is written.
+
+        So an accepted path comes to stand behind the committed tokens. What else the tree held needs no
+        removal: no mask lets it through, and the next rows are written over it.
+        """
+        if not moves or not self._keys:
+            return
+        device = self._keys[0].device
+        chosen = torch.tensor(moves, device=device)  # [moves, 3]
+        sources, targets = (chosen[:, :1] * self.capacity + chosen[:, 1:]).unbind(1)
+        for held in (self._keys, self._values):
+            for layer in held:
+                flat = layer.flatten(0, 1)
+                flat.index_copy_(0, targets, flat.index_select(0, sources))
+
+    def lend(self, sequence: int, extent: int) -> KeyValueCache:
+        """Copy the beginning of one sequence, ``extent`` slots, into a cache of its own."""
+        copy = KeyValueCache(1)
+        copy.capacity, copy.extent = _blocks(extent), extent
+        for held, new in ((self._keys, copy._keys), (self._values, copy._values)):
+            for layer in held:
+                new.append(layer.new_zeros(1, copy.capacity, *layer.shape[2:]))
+                new[-1][0, :extent] = layer[sequence, :extent]
+        return copy
+
     def spread(self, batch: int) -> None:
         """Give the one sequence held to each of ``batch`` sequences."""
         for held in (self._keys, self._values):
@@ -101,6 +150,23 @@ class KeyValueCache:
                 new[:, : self.extent] = old[:, : self.extent]
                 held[layer] = new
         self.batch = batch
+
+    def join(self, other: KeyValueCache) -> None:
+        """Take over the sequences of another cache, behind those held; it must not be used any more."""
+        if not self.batch:
+            self.batch, self.capacity, self.extent = other.batch, other.capacity, other.extent
+            self._keys, self._values = other._keys, other._values
+            return
+        capacity = max(self.capacity, other.capacity)
+        for cache in (self, other):
+            if cache.capacity < capacity:
+                cache._resize(capacity)
+        for held, coming in ((self._keys, other._keys), (self._values, other._values)):
+            for layer, more in enumerate(coming):
+                held[layer] = torch.cat((held[layer], more))
+                coming[layer] = held[layer][:0]  # frees it before the next layer is copied
+        self.batch += other.batch
+        self.extent = max(self.extent, other.extent)
 
     def keep(self, sequences: Sequence[int]) -> None:
         """Keep only these sequences of the batch, in this order."""
@@ -116,3 +182,7 @@ class KeyValueCache:
                 new[:, : self.capacity] = old
                 held[layer] = new
         self.capacity = capacity
+
+
+def _blocks(slots: int) -> int:
+    return -(-slots // _BLOCK) * _BLOCK

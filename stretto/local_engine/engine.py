@@ -3,91 +3,71 @@
 from __future__ import annotations
 
 import atexit
-import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
-from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError, StrettoError
-from stretto.local_engine.generation import Finished, Generation, Piece
+from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
+from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
+from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.handle import Handle, Listener
 from stretto.local_engine.load import LoadedModel
-from stretto.local_engine.loop import Batch
+from stretto.local_engine.measure import BatchStepCost, measure_step_cost
+from stretto.local_engine.scheduler import Scheduler
 from stretto.local_engine.sequence import Sequence
 
 __all__ = ["Engine", "Handle", "Listener"]
-
-Listener = Callable[[Piece | Finished], None]
 
 _QUIET_S = 0.002
 _GATHER_S = 1.0
 
 
-class Handle:
-    """One submitted request.
-
-    Iterate for its pieces and, last, its `Finished`; unless `Engine.submit` was given a listener.
-    """
-
-    def __init__(self, engine: Engine, sequence: Sequence, listener: Listener | None) -> None:
-        self.sequence = sequence
-        self.cancelled = False
-        self.finished = False
-        self._engine = engine
-        self._queue: queue.SimpleQueue[Piece | Finished] = queue.SimpleQueue()
-        self._tell: Listener = listener or self._queue.put
-
-    def __iter__(self) -> Iterator[Piece | Finished]:
-        while True:
-            event = self._queue.get()
-            yield event
-            if isinstance(event, Finished):
-                return
-
-    def cancel(self) -> None:
-        """Ask the engine to let go of it: at once while it waits, before the next forward while it runs.
-
-        Its `Finished` still arrives, in this call or from the engine's thread. Safe from any thread, and
-        without effect on a finished request.
-        """
-        self._engine.cancel(self)
-
-    def tell(self, event: Piece | Finished) -> None:
-        """Hand an event to the listener; from the engine only."""
-        self.finished = isinstance(event, Finished)
-        try:
-            self._tell(event)
-        except Exception:  # noqa: BLE001 - a listener whose event loop is gone must not harm the other requests
-            self.cancelled = True
-
-
 class Engine:
     """Runs one model in one thread.
 
-    Requests that wait when the engine is idle run as one batch; those that come meanwhile wait for the next
-    one. A failure ends the requests concerned, each with one error, and the engine goes on.
+    Requests join the running batch between two forwards and leave it when they end. A failure ends the requests
+    concerned, each with one error, and the engine goes on.
 
     Args:
         model: what to run; see `stretto.local_engine.load.load_model`.
         max_batch: requests in one batch at most.
         prefill_rows: prompt tokens of each request read in one forward at most; a request can be cancelled
             between two forwards.
+        draft_rows: drafted tokens of all requests together evaluated in one forward at most.
         threads: of torch, inside the engine's thread; by default what the model's size is worth.
+        draft: a smaller model with the same tokenizer, for the decoding method that takes one.
+        drafters: the decoding methods by name.
     """
 
     def __init__(
-        self, model: LoadedModel, *, max_batch: int = 16, prefill_rows: int = 512, threads: int | None = None
+        self,
+        model: LoadedModel,
+        *,
+        max_batch: int = 16,
+        prefill_rows: int = 512,
+        draft_rows: int = 64,
+        threads: int | None = None,
+        draft: LoadedModel | None = None,
+        drafters: Mapping[str, Callable[[Equipment], Drafter]] = DRAFTERS,
     ) -> None:
         self.model = model
+        self._drafters = drafters
+        self._equipment = Equipment(model=model, draft=draft)
+        self._cost: BatchStepCost | None = None  # measured when it is first needed
+        self._draft_rows = draft_rows
         self._max_batch = max_batch
         self._prefill_rows = prefill_rows
         self._threads = threads or model.threads
         self._changed = threading.Condition()
         self._waiting: deque[Handle] = deque()
         self._coming = 0
+        self._seen, self._gathered_until = 0, 0.0
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
@@ -109,11 +89,11 @@ class Engine:
         """Queue a request. Safe from any thread; never waits for the model.
 
         ``listener`` is called from the engine's thread with each piece and, last, with the `Finished`; it must
-        return at once. Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, or
-        `BackendError` when the engine is closed.
+        return at once. Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, `SettingsError`
+        where the decoding method needs what the engine has not, or `BackendError` when the engine is closed.
         """
         self._check(request)
-        handle = Handle(self, Sequence(request, self.model.decode), listener)
+        handle = Handle(Sequence(request, self.model.decode), self.cancel, listener)
         with self._changed:
             if self._closed:
                 raise BackendError(
@@ -146,6 +126,11 @@ class Engine:
         length, wanted = len(request.prompt), request.max_new_tokens
         if not request.prompt:
             raise InvalidRequestError("The prompt has no tokens. Give at least one.")
+        if request.decoding not in self._drafters:
+            raise InvalidRequestError(
+                f"There is no decoding method {request.decoding!r}. Use one of: {', '.join(self._drafters)}."
+            )
+        self._drafters[request.decoding](self._equipment)  # raises where something is missing for it
         if wanted < 1:
             raise InvalidRequestError(f"max_new_tokens={wanted} cannot be used: at least 1 is needed.")
         if length >= window:
@@ -170,86 +155,81 @@ class Engine:
     def _serve(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
+        scheduler = Scheduler(
+            self.model,
+            self._drafter,
+            prefill_rows=self._prefill_rows,
+            draft_rows=self._draft_rows,
+        )
         with torch.inference_mode():
-            while handles := self._gather():
-                self._run(handles)
-                if self.model.device.type == "cuda":
+            while self._admit(scheduler):
+                if self._cost is not None:
+                    self._cost.sequences = max(1, len(scheduler.handles))
+                scheduler.turn()
+                if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
 
-    def _gather(self) -> list[Handle]:
-        """Wait for requests until nothing new comes, and take those of one batch; none when the engine is closed."""
+    def _drafter(self, decoding: str) -> Drafter:
+        """Make the drafter of one request, in the engine's thread."""
+        if decoding == "auto" and self._cost is None:
+            self._cost = measure_step_cost(self.model)
+            self._equipment = replace(self._equipment, cost=self._cost)
+        return self._drafters[decoding](self._equipment)
+
+    def _admit(self, scheduler: Scheduler) -> bool:
+        """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""
         with self._changed:
-            while not self._closed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
-                self._wait_for_more()
-                if self._waiting and not self._closed:  # they may have been cancelled meanwhile
-                    return self._take()
-            abandoned, self._waiting = self._waiting, deque()
-        for handle in abandoned:
+            while not (self._closed or scheduler.handles or self._gathered(_QUIET_S)):
+                pass
+            if self._closed:
+                abandoned, self._waiting = self._waiting, deque()
+                taken: list[Handle] = []
+            else:
+                ready = scheduler.admits and self._gathered(0)
+                abandoned, taken = deque(), self._take(scheduler.handles) if ready else []
+        for handle in (*abandoned, *(scheduler.handles if self._closed else ())):
             handle.tell(handle.sequence.finish("cancelled"))
-        return []
+        if taken:
+            scheduler.admit(taken)
+        return not self._closed
 
-    def _wait_for_more(self) -> None:
-        deadline, seen = time.monotonic() + _GATHER_S, 0
-        while not self._closed and len(self._waiting) < self._max_batch and time.monotonic() < deadline:
-            if seen == len(self._waiting) and not self._coming:
-                return
-            seen = len(self._waiting)
-            self._changed.wait(_QUIET_S)
+    def _gathered(self, wait_s: float) -> bool:
+        """Whether there are requests to admit, and no more seem to be coming; requests read together share a prefix.
 
-    def _take(self) -> list[Handle]:
-        """Take the oldest requests that fit into one batch and, together, into memory."""
+        ``wait_s`` is how long to wait for more; without requests, and unless it is 0, it waits for the first.
+        """
+        if wait_s and not self._waiting:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+        if not self._waiting or self._closed:
+            self._seen = 0
+            return False
+        if not self._seen:
+            self._gathered_until = time.monotonic() + _GATHER_S
+        if (
+            (self._seen == len(self._waiting) and not self._coming)
+            or len(self._waiting) >= self._max_batch
+            or time.monotonic() > self._gathered_until
+        ):
+            return True
+        self._seen = len(self._waiting)
+        if wait_s:
+            self._changed.wait(wait_s)
+        return False
+
+    def _take(self, running: list[Handle]) -> list[Handle]:
+        """Take the oldest requests that fit into one batch with those running and, together, into memory."""
         taken: list[Handle] = []
-        longest = 0
-        while self._waiting and len(taken) < self._max_batch:
-            request = self._waiting[0].sequence.request
-            longest = max(longest, len(request.prompt) + request.max_new_tokens)
-            if taken and longest * (len(taken) + 1) > self.model.cache_tokens:
+        longest = max((_extent(handle) for handle in running), default=0)
+        while self._waiting and len(running) + len(taken) < self._max_batch:
+            longest = max(longest, _extent(self._waiting[0]))
+            together = len(running) + len(taken) + 1
+            if together > 1 and longest * together > self.model.cache_tokens:
                 break
             taken.append(self._waiting.popleft())
+        self._seen = 0
         return taken
 
-    def _run(self, handles: list[Handle]) -> None:
-        """Run one batch to its end."""
-        try:
-            sequences = [handle.sequence for handle in handles]
-            batch = Batch(self.model.forward, sequences, self.model.device, prefill_rows=self._prefill_rows)
-            while handles := self._leave(batch, handles):
-                for handle, tokens in zip(handles, batch.advance(), strict=True):
-                    if tokens:
-                        self._hand_out(handle, tokens)
-        except Exception as error:  # noqa: BLE001 - whatever a step raises ends these requests, not the engine
-            for handle in handles:
-                if not handle.finished:
-                    handle.tell(Finished("error", len(handle.sequence.request.prompt), error=self._explain(error)))
 
-    def _leave(self, batch: Batch, handles: list[Handle]) -> list[Handle]:
-        """Let finished and cancelled requests leave the batch; those that stay."""
-        for handle in handles:
-            if (handle.cancelled or self._closed) and not handle.finished:
-                handle.tell(handle.sequence.finish("cancelled"))
-        staying = [row for row, handle in enumerate(handles) if not handle.finished]
-        if staying:
-            batch.keep(staying)
-        return [handles[row] for row in staying]
-
-    def _hand_out(self, handle: Handle, tokens: list[int]) -> None:
-        try:
-            piece, finished = handle.sequence.accept(tokens)
-        except Exception as error:  # noqa: BLE001 - text that cannot be made of one request's tokens ends that request only
-            piece, finished = None, Finished("error", len(handle.sequence.request.prompt), error=self._explain(error))
-        if piece:
-            handle.tell(piece)
-        if finished:
-            handle.tell(finished)
-
-    def _explain(self, error: Exception) -> StrettoError:
-        name = self.model.name
-        if isinstance(error, torch.OutOfMemoryError | MemoryError):
-            return BackendError(
-                f"{name} ran out of memory on {self.model.device}. Ask for fewer tokens, shorten the prompt "
-                "or send fewer requests at once.",
-                backend=name,
-                transient=True,
-            )
-        return BackendError(f"{name} failed while generating: {type(error).__name__}: {error}", backend=name)
+def _extent(handle: Handle) -> int:
+    request = handle.sequence.request
+    return len(request.prompt) + request.max_new_tokens

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from stretto.errors import StrettoError
 
-__all__ = ["Finished", "Generation", "Piece", "Reason"]
+__all__ = ["Figures", "Finished", "Generation", "Piece", "Reason"]
 
 Reason = Literal["stop", "length", "cancelled", "error"]
 
@@ -26,6 +27,9 @@ class Generation:
         top_k: sample among this many most probable tokens; 0 for all.
         min_p: sample among tokens at least this fraction as probable as the most probable one.
         seed: of this request's own random numbers; ``None`` draws one.
+        repetition_penalty: above 1, tokens of the prompt and the answer so far become less likely; 1 for none.
+        logit_bias: numbers added to the logits of some tokens, after the penalty.
+        decoding: name of the decoding method; see `stretto.local_engine.methods`.
     """
 
     prompt: tuple[int, ...]
@@ -37,6 +41,9 @@ class Generation:
     top_k: int = 0
     min_p: float = 0.0
     seed: int | None = None
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    decoding: str = "autoregressive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +55,48 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """How a generation went, in forwards.
+
+    Attributes:
+        decoding: name of the method.
+        steps: forwards after the prompt was read.
+        rows: evaluated in these forwards: the last committed token and the draft.
+        tokens: committed by these forwards. The first token of an answer is not among them: it comes with the prompt.
+        drafted: nodes evaluated, by source.
+        accepted: those that were accepted.
+    """
+
+    decoding: str = "autoregressive"
+    steps: int = 0
+    rows: int = 0
+    tokens: int = 0
+    drafted: Mapping[str, int] = field(default_factory=dict)
+    accepted: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens committed by one forward, on average; 1 without drafts."""
+        return self.tokens / self.steps if self.steps else 1.0
+
+    @property
+    def rows_per_step(self) -> float:
+        """Rows evaluated in one forward, on average; 1 without drafts."""
+        return self.rows / self.steps if self.steps else 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The end of a generation; nothing follows it.
 
     Attributes:
-        reason: an end token or a stop text, the limit of tokens, ``cancel``, or a failure.
+        reason: an end token or a stop text, the limit of tokens, ``cancelled``, or a failure.
         prompt_tokens: length of the prompt.
-        cached_tokens: prompt tokens whose keys and values were computed once for the whole batch,
-            and not for this request. The first request of a batch pays for them.
+        cached_tokens: prompt tokens whose keys and values were computed for another request: one that ran when
+            this one came, or the first of those read together with this one.
         completion_tokens: tokens generated, an end token included.
         error: what failed, where ``reason`` is ``error``.
+        figures: how it went; ``None`` if it never ran.
     """
 
     reason: Reason
@@ -65,3 +104,4 @@ class Finished:
     cached_tokens: int = 0
     completion_tokens: int = 0
     error: StrettoError | None = None
+    figures: Figures | None = field(default=None, compare=False)

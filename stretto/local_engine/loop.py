@@ -1,137 +1,174 @@
-"""The loop of every decoding method: draft, one forward, verify, commit; here for the empty draft."""
+"""The loop of every decoding method: draft, one forward, verify, commit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Indices
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.cache import KeyValueCache
+from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
+from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import Forward
-from stretto.local_engine.sampling import Sampler
+from stretto.local_engine.prefill import Prefill, common_prefix
+from stretto.local_engine.sampling import Sampler, widen
 from stretto.local_engine.sequence import Sequence
+from stretto.local_engine.verify import Verdict, verify
 
-__all__ = ["Batch", "common_prefix"]
+__all__ = ["Batch"]
 
-_MASK_ELEMENTS = 2**22
+_NOTHING = DraftTree()
+_WORTH_COPYING = 8
+
+
+@dataclass(slots=True)
+class _Member:
+    """One sequence of the batch: who drafts for it, how it chooses, what it has said."""
+
+    sequence: Sequence
+    drafter: Drafter
+    sampler: Sampler
+    context: Context
+    draft: DraftTree  # as it is evaluated in this step
+    places: Indices[int]  # for each node that the drafter proposed, its node there, or -1
 
 
 class Batch:
     """Some requests decoded together, one forward per call of `advance`.
 
-    First the tokens that all prompts begin with are read, once; then what is left of each prompt, together;
-    then every forward is a step: the draft of autoregressive decoding is empty, so its one row is the last
-    committed token, and the token chosen from that row's logits is committed.
+    Each step, each sequence's drafter proposes a tree; one forward scores all trees; what verification accepts is
+    committed, together with one token of the model's own. Autoregressive decoding is the empty draft. Requests
+    join and leave between two steps.
 
     Args:
         forward: runs the model.
-        sequences: the requests, at least one.
         device: where the model is.
-        prefill_rows: prompt tokens of each request to read in one forward at most.
+        draft_rows: nodes of all drafts together that one forward evaluates at most.
     """
 
-    def __init__(
-        self, forward: Forward, sequences: Indices[Sequence], device: torch.device, *, prefill_rows: int = 512
-    ) -> None:
-        self.sequences = list(sequences)
+    def __init__(self, forward: Forward, device: torch.device, *, draft_rows: int = 64) -> None:
         self._forward = forward
         self._device = device
-        self._prefill_rows = prefill_rows
-        self._sampler = Sampler([sequence.request for sequence in sequences], device)
-        prompts = [sequence.request.prompt for sequence in sequences]
-        # At least one token of each prompt is left to read: its logits choose the first new token.
-        self._shared = common_prefix(prompts) if len(prompts) > 1 else 0
-        for sequence in self.sequences[1:]:
-            sequence.cached = self._shared
-        self._cache = KeyValueCache(1)
-        self._read = 0  # prompt tokens read so far
-        self._last: list[Tensor | None] = [None] * len(prompts)  # logits of the last prompt token # [vocabulary]
-        self._zero = torch.zeros(1, dtype=torch.long, device=device)
-        self._tokens = self._positions = self._zero.view(1, 1)
-        self._extent = 0  # of the coming step; 0 while prompts are read
+        self._draft_rows = draft_rows
+        self._members: list[_Member] = []
+        self._cache = KeyValueCache(0)
+        self._kept = torch.empty(0, dtype=torch.long)  # all rows of a forward, 0 to the last # [rows]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def join(self, prefill: Prefill, drafters: Indices[Drafter]) -> list[list[int]]:
+        """Take over requests whose prompts are read; the first token of each."""
+        logits = prefill.logits[:, None]  # [batch, 1, vocabulary]
+        joining = [
+            self._member(sequence, drafter, logits.shape[-1])
+            for sequence, drafter in zip(prefill.sequences, drafters, strict=True)
+        ]
+        self._cache.join(prefill.cache)
+        self._members += joining
+        return self._commit(joining, logits, step=False)
+
+    def lend(self, prompts: Indices[tuple[int, ...]]) -> KeyValueCache | None:
+        """Copy what is known of the tokens these prompts begin with from the request that knows most of them."""
+        beginning = prompts[0][: common_prefix(prompts)]
+        known = [_common(beginning, member.context.tokens[:-1]) for member in self._members]
+        most = max(known, default=0)
+        return self._cache.lend(known.index(most), most) if most >= _WORTH_COPYING else None
 
     def advance(self) -> list[list[int]]:
-        """Run one forward; the tokens committed by it for each sequence, none while prompts are read."""
-        if self._extent:
-            return self._commit(self._verify(self._forward(self._draft(), self._cache, self._zero)))
-        if self._read < self._shared:
-            self._prefill_shared()
-        elif any(logits is None for logits in self._last):
-            self._prefill_rest()
-        logits = [logits for logits in self._last if logits is not None]
-        if len(logits) < len(self.sequences):
-            return [[] for _ in self.sequences]
-        lengths = [len(sequence.request.prompt) for sequence in self.sequences]
-        self._positions = torch.tensor(lengths, device=self._device)[:, None] - 1
-        self._extent = max(lengths)
-        return self._commit(self._verify(torch.stack(logits)[:, None]))
+        """Run one step; the tokens it commits to each sequence, at least one."""
+        members = self._members
+        share = self._draft_rows // len(members)
+        for member in members:
+            self._draft(member, share)
+        rows = flatten(
+            [member.context.tokens for member in members], [member.draft for member in members], self._device
+        )
+        count = rows.tokens.shape[1]
+        if count > len(self._kept):
+            self._kept = torch.arange(count, device=self._device)
+        logits = self._forward(rows, self._cache, self._kept[:count])
+        return self._commit(members, logits, step=True)
 
     def keep(self, rows: Indices[int]) -> None:
         """Keep only these sequences, in this order; the others leave the batch and free their cache."""
-        if len(rows) == len(self.sequences):
+        if len(rows) == len(self._members):
             return
-        self.sequences = [self.sequences[row] for row in rows]
-        self._last = [self._last[row] for row in rows]
-        self._sampler.keep(rows)
-        if self._cache.batch > 1:
-            self._cache.keep(rows)
-        if len(self._tokens) > 1:
-            chosen = torch.tensor(rows, device=self._device)
-            self._tokens, self._positions = self._tokens[chosen], self._positions[chosen]
-            self._extent = max((len(s.request.prompt) + len(s.generated) for s in self.sequences), default=0)
+        self._members = [self._members[row] for row in rows]
+        self._cache.keep(rows)
 
-    def _draft(self) -> Rows:
-        """Propose the rows of a step: the last committed tokens, and nothing after them."""
-        return Rows(self._tokens, self._positions, self._extent)
+    def _member(self, sequence: Sequence, drafter: Drafter, vocabulary: int) -> _Member:
+        request = sequence.request
+        sampler = Sampler(request, self._device)
+        context = Context(list(request.prompt), len(request.prompt), vocabulary, greedy=sampler.plain)
+        return _Member(sequence, drafter, sampler, context, draft=_NOTHING, places=())
 
-    def _verify(self, logits: Tensor) -> Tensor:
-        """Choose the next tokens from the logits # [batch, 1, vocabulary] -> [batch]; no draft can fail."""
-        return self._sampler.choose(logits[:, 0])
+    def _draft(self, member: _Member, rows: int) -> None:
+        request = member.sequence.request
+        # The deepest node that can be accepted leaves room for the token after it.
+        depth = request.max_new_tokens - (len(member.context.tokens) - len(request.prompt)) - 1
+        member.draft, member.places = member.drafter.propose(member.context, rows).prune(rows, depth)
 
-    def _commit(self, chosen: Tensor) -> list[list[int]]:
-        """Append the chosen tokens # [batch]; one small copy to the host."""
-        self._tokens = chosen[:, None]
-        self._positions = self._positions + 1
-        self._extent += 1
-        return [[token] for token in chosen.tolist()]
-
-    def _prefill_shared(self) -> None:
-        start, stop = self._read, min(self._shared, self._read + self._chunk(self._shared))
-        ids = [self.sequences[0].request.prompt[start:stop]]
-        self._forward(self._prompt_rows(ids, start, stop), self._cache, self._zero)
-        self._read = stop
-
-    def _prefill_rest(self) -> None:
-        prompts = [sequence.request.prompt for sequence in self.sequences]
-        if self._cache.batch != len(prompts):
-            self._cache.spread(len(prompts))
-        longest = max(map(len, prompts))
-        start, stop = self._read, min(longest, self._read + self._chunk(longest))
-        # Shorter prompts are padded on the right. Nothing sees the padding: its slots are written again by the
-        # tokens generated later, before any mask lets them through.
-        ids = [prompt[start:stop] + (0,) * (stop - max(start, len(prompt))) for prompt in prompts]
-        ends = [len(prompt) - 1 - start for prompt in prompts]
-        wanted = sorted({end for end in ends if 0 <= end < stop - start})
-        keep = torch.tensor(wanted or [0], device=self._device)
-        logits = self._forward(self._prompt_rows(ids, start, stop), self._cache, keep)
-        for row, end in enumerate(ends):
-            if 0 <= end < stop - start:
-                self._last[row] = logits[row, wanted.index(end)]
-        self._read = stop
-
-    def _prompt_rows(self, ids: Indices[Indices[int]], start: int, stop: int) -> Rows:
-        positions = torch.arange(start, stop, device=self._device).expand(len(ids), -1)
-        return Rows(torch.tensor(ids, device=self._device), positions, stop)
-
-    def _chunk(self, extent: int) -> int:
-        """Prompt tokens to read in one forward, such that the mask and the wait of a cancelled request stay small."""
-        return max(16, min(self._prefill_rows, _MASK_ELEMENTS // (self._cache.batch * extent)))
+    def _commit(self, members: Indices[_Member], logits: Tensor, *, step: bool) -> list[list[int]]:
+        """Verify the drafts by the logits # [batch, rows, vocabulary], and keep what is accepted."""
+        verdicts = verify(
+            logits,
+            [member.draft for member in members],
+            [member.sampler for member in members],
+            [member.sequence.request.end_ids for member in members],
+        )
+        self._cache.move(
+            [
+                (number, start + 1 + node, start + 1 + place)
+                for number, (member, verdict) in enumerate(zip(members, verdicts, strict=True))
+                for start in (len(member.context.tokens) - 1,)
+                for place, node in enumerate(verdict.nodes)
+                if node != place
+            ]
+        )
+        tops = _tops(logits, [member.drafter.wants_top for member in members])
+        for member, verdict, (tokens, probabilities) in zip(members, verdicts, tops, strict=True):
+            member.context.tokens += verdict.tokens
+            member.sampler.commit(verdict.tokens)
+            if step:
+                member.sequence.account.step(member.draft, verdict.nodes, member.drafter.name)
+            member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
+        return [verdict.tokens for verdict in verdicts]
 
 
-def common_prefix(prompts: Indices[tuple[int, ...]]) -> int:
-    """How many tokens all prompts begin with, the last token of the shortest left out."""
-    first, last = min(prompts), max(prompts)
-    limit = min(map(len, prompts)) - 1
-    same = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), limit)
-    return min(same, limit)
+def _common(first: Indices[int], second: Indices[int]) -> int:
+    """How many tokens both begin with."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
+
+
+def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Numbers) -> Outcome:
+    """Tell the drafter in terms of the nodes it proposed, not of those that were left after pruning."""
+    places = member.places
+    if len(places) == len(member.draft):
+        accepted = verdict.nodes
+    else:
+        own = {place: node for node, place in enumerate(places) if place >= 0}
+        accepted = [own[node] for node in verdict.nodes]
+    rows = [place + 1 if place >= 0 else -1 for place in places]
+    return Outcome(rows, tokens, probabilities, verdict.tokens, accepted)
+
+
+_Ids = Indices[Indices[int]]
+_Numbers = Indices[Indices[float]]
+
+
+def _tops(logits: Tensor, wants: Indices[int]) -> Indices[tuple[_Ids, _Numbers]]:
+    """Find each row's most probable tokens and their probabilities, as many as the drafters want."""
+    most = min(max(wants), logits.shape[-1])
+    if most == 0:
+        return [((), ())] * len(wants)
+    wide = widen(logits)
+    values, ids = wide.topk(most, dim=-1)  # [batch, rows, most]
+    probabilities = (values - wide.logsumexp(dim=-1, keepdim=True)).exp_()
+    if min(wants) == max(wants):
+        return list(zip(ids.tolist(), probabilities.tolist(), strict=True))
+    pairs = zip(ids, probabilities, wants, strict=True)
+    return [(own[:, :want].tolist(), chances[:, :want].tolist()) for own, chances, want in pairs]

@@ -1,7 +1,8 @@
-"""Choosing the next token of every row of a batch from its logits."""
+"""Choosing the token that follows a row from its logits."""
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from stretto.local_engine.generation import Generation
 
-__all__ = ["Sampler", "distribution"]
+__all__ = ["Sampler", "choose", "distribution", "most_probable", "widen"]
 
 _CANDIDATES = 256
 
@@ -22,16 +23,16 @@ def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tens
     (Nguyen et al., arXiv:2407.01082). The most probable token always stays.
 
     Args:
-        logits: # [batch, vocabulary]
-        temperature: above 0; the others as in `Generation`; each # [batch]
+        logits: # [rows, vocabulary]
+        temperature: above 0; the others as in `Generation`; each # [rows]
         top_p: see ``temperature``.
         top_k: see ``temperature``.
         min_p: see ``temperature``.
 
     Returns:
-        # [batch, vocabulary], each row with the sum 1
+        # [rows, vocabulary], each row with the sum 1
     """
-    probabilities = torch.softmax(logits.float() / temperature[:, None], dim=-1)
+    probabilities = torch.softmax(widen(logits) / temperature[:, None], dim=-1)
     limited = ((top_p < 1) | (top_k > 0)).nonzero()[:, 0]
     if len(limited):
         probabilities[limited] = _limit(probabilities[limited], top_p[limited], top_k[limited])
@@ -42,7 +43,7 @@ def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tens
 
 
 def _limit(probabilities: Tensor, top_p: Tensor, top_k: Tensor, candidates: int = _CANDIDATES) -> Tensor:
-    """Set probabilities beyond top-k and top-p to 0 # [batch, vocabulary]."""
+    """Set probabilities beyond top-k and top-p to 0 # [rows, vocabulary]."""
     vocabulary = probabilities.shape[-1]
     # Sorting a whole vocabulary takes longer than a step of a small model, and the most probable tokens nearly
     # always hold the mass that top-p asks for. Rows where they do not are done again, each for itself.
@@ -63,51 +64,100 @@ def _limit(probabilities: Tensor, top_p: Tensor, top_k: Tensor, candidates: int 
 
 
 class Sampler:
-    """The sampling settings of the rows of a batch.
+    """How one request chooses its tokens: settings, random numbers and the tokens it has seen.
 
-    Each sampled row draws one number per token from its own generator, on the CPU, so what a request
-    gets depends neither on its batch mates nor on the device.
+    Each token of the answer has a random number of its own, drawn from the request's generator on the CPU: so
+    what a request gets depends neither on its batch mates, nor on the device, nor on how many tokens were
+    committed together.
+
+    Args:
+        request: the settings.
+        device: of the logits.
     """
 
-    def __init__(self, requests: Sequence[Generation], device: torch.device) -> None:
+    def __init__(self, request: Generation, device: torch.device) -> None:
+        self.settings = (request.temperature, request.top_p, float(request.top_k), request.min_p)
+        self.sampled = request.temperature > 0
+        self.adjusts = request.repetition_penalty != 1.0 or bool(request.logit_bias)
+        self._penalty = request.repetition_penalty
         self._device = device
-        self._settings = [(r.temperature, r.top_p, float(r.top_k), r.min_p) for r in requests]
-        self._generators = [_generator(request) for request in requests]
-        self._prepare()
+        self._seen = torch.empty(0, dtype=torch.long, device=device)
+        if self._penalty != 1.0:
+            self._seen = torch.tensor(sorted(set(request.prompt)), device=device)
+        self._biased = torch.tensor(list(request.logit_bias), dtype=torch.long, device=device)
+        self._bias = torch.tensor(list(request.logit_bias.values()), device=device)
+        self._generator = random.Random(secrets.randbits(63) if request.seed is None else request.seed % 2**63)  # noqa: S311 - chance, not secrets
+        self._drawn: list[float] = []
+        self._committed = 0
 
-    def _prepare(self) -> None:
-        self._sampled = [row for row, settings in enumerate(self._settings) if settings[0] > 0]
-        columns = torch.tensor([self._settings[row] for row in self._sampled]).view(-1, 4).T
-        self._columns = columns.to(self._device)
-        self._rows = torch.tensor(self._sampled, device=self._device)
+    @property
+    def plain(self) -> bool:
+        """Whether it always takes the token with the largest logit."""
+        return not self.sampled and not self.adjusts
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Keep only these rows, in this order."""
-        self._settings = [self._settings[row] for row in rows]
-        self._generators = [self._generators[row] for row in rows]
-        self._prepare()
+    def draw(self, ahead: int = 0) -> float:
+        """The random number, 0 to 1, of the token that comes after ``ahead`` more."""
+        place = self._committed + ahead
+        while len(self._drawn) <= place:
+            self._drawn.append(self._generator.random())
+        return self._drawn[place]
 
-    def choose(self, logits: Tensor) -> Tensor:
-        """Choose the next token of every row.
+    def adjust(self, logits: Tensor, path: Sequence[int]) -> None:
+        """Change a row's logits in place # [vocabulary].
 
-        Args:
-            logits: # [batch, vocabulary]
-
-        Returns:
-            token ids # [batch]
+        The repetition penalty (Keskar et al., arXiv:1909.05858) depends on the tokens before the row, so on its
+        ``path``: the drafted tokens between the last committed token and what the row predicts.
         """
-        chosen = logits.float().argmax(dim=-1)  # in bfloat16, argmax is five times slower on a CPU
-        if not self._sampled:
-            return chosen
-        rows = logits if len(self._sampled) == len(logits) else logits[self._rows]
-        mass = distribution(rows, *self._columns).cumsum(dim=-1, dtype=torch.float64)
-        drawn = [torch.rand((), generator=self._generators[row], dtype=torch.float64) for row in self._sampled]
-        target = torch.stack(drawn).to(self._device)[:, None] * mass[:, -1:]
-        # The first token whose cumulative mass exceeds the target: one of probability 0 is never it.
-        chosen[self._rows] = torch.searchsorted(mass, target, right=True)[:, 0].clamp_(max=mass.shape[-1] - 1)
-        return chosen
+        if self._penalty != 1.0:
+            seen = torch.cat((self._seen, torch.tensor(path, device=self._device))) if path else self._seen
+            scores = logits[seen]
+            logits[seen] = torch.where(scores > 0, scores / self._penalty, scores * self._penalty)
+        if len(self._biased):
+            logits[self._biased] += self._bias.to(logits.dtype)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take note of tokens that now belong to the answer."""
+        self._committed += len(tokens)
+        if self._penalty != 1.0:
+            self._seen = torch.unique(torch.cat((self._seen, torch.tensor(tokens, device=self._device))))
 
 
-def _generator(request: Generation) -> torch.Generator:
-    seed = secrets.randbits(63) if request.seed is None else request.seed % 2**63
-    return torch.Generator().manual_seed(seed)
+def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
+    """Choose the token that follows each row.
+
+    Args:
+        logits: # [rows, vocabulary]
+        samplers: of the request that each row belongs to.
+        paths: drafted tokens between the request's last committed token and what the row predicts.
+    """
+    logits = widen(logits)
+    if any(sampler.adjusts for sampler in samplers):
+        logits = logits.clone()
+        for row, (sampler, path) in enumerate(zip(samplers, paths, strict=True)):
+            if sampler.adjusts:
+                sampler.adjust(logits[row], path)
+    sampled = [row for row, sampler in enumerate(samplers) if sampler.sampled]
+    if not sampled:
+        return logits.argmax(dim=-1).tolist()
+    everywhere = len(sampled) == len(samplers)
+    chosen: list[int] = [0] * len(samplers) if everywhere else logits.argmax(dim=-1).tolist()
+    rows = logits if everywhere else logits[torch.tensor(sampled, device=logits.device)]
+    columns = torch.tensor([samplers[row].settings for row in sampled], device=logits.device).unbind(1)
+    mass = distribution(rows, *columns).cumsum(dim=-1, dtype=torch.float64)
+    drawn = [samplers[row].draw(len(paths[row])) for row in sampled]
+    target = torch.tensor(drawn, dtype=torch.float64, device=logits.device)[:, None] * mass[:, -1:]
+    # The first token whose cumulative mass exceeds the target: one of probability 0 is never it.
+    tokens = torch.searchsorted(mass, target, right=True)[:, 0].clamp_(max=mass.shape[-1] - 1)
+    for row, token in zip(sampled, tokens.tolist(), strict=True):
+        chosen[row] = token
+    return chosen
+
+
+def most_probable(logits: Tensor) -> Tensor:
+    """Token with the largest logit of each row # [..., vocabulary] -> [...]."""
+    return widen(logits).argmax(dim=-1)  # in bfloat16, argmax is five times slower on a CPU
+
+
+def widen(logits: Tensor) -> Tensor:
+    """Return the logits in float32, or float64 if they are."""
+    return logits if logits.dtype == torch.float64 else logits.float()

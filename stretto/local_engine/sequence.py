@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
 from stretto.local_engine.detokenize import StopTexts, TextStream
-from stretto.local_engine.generation import Finished, Generation, Piece, Reason
+from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason
 
-__all__ = ["Sequence"]
+__all__ = ["Account", "Sequence"]
+
+
+class Account:
+    """Counts what the steps of one request did."""
+
+    def __init__(self, decoding: str) -> None:
+        self._decoding = decoding
+        self._steps = self._rows = self._tokens = 0
+        self._drafted: Counter[str] = Counter()
+        self._accepted: Counter[str] = Counter()
+
+    def step(self, draft: DraftTree, nodes: Tokens[int], source: str) -> None:
+        """Count a forward: its rows, and what it committed, the accepted ``nodes`` and one token more.
+
+        ``source`` names the nodes that name none.
+        """
+        self._steps += 1
+        self._rows += 1 + len(draft)
+        self._tokens += 1 + len(nodes)
+        if len(draft):
+            self._drafted.update(name or source for name in draft.sources)
+            self._accepted.update(draft.sources[node] or source for node in nodes)
+
+    def figures(self) -> Figures:
+        """The counts so far."""
+        return Figures(self._decoding, self._steps, self._rows, self._tokens, dict(self._drafted), dict(self._accepted))
 
 
 class Sequence:
@@ -18,6 +46,7 @@ class Sequence:
         self.request = request
         self.generated: list[int] = []
         self.cached = 0
+        self.account = Account(request.decoding)
         self._text = TextStream(decode)
         self._stops = StopTexts(request.stop)
         self._silent: list[int] = []  # tokens generated since the last piece
@@ -51,7 +80,10 @@ class Sequence:
 
     def finish(self, reason: Reason) -> Finished:
         """Account for this request at its end."""
-        return Finished(reason, len(self.request.prompt), self.cached, len(self.generated))
+        figures = self.account.figures() if self.generated else None
+        return Finished(
+            reason, len(self.request.prompt), self.cached, completion_tokens=len(self.generated), figures=figures
+        )
 
     def _piece(self, text: str) -> Piece | None:
         if not text:

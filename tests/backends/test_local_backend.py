@@ -261,8 +261,9 @@ def test_the_capabilities_come_from_the_folder(folder):
     assert backend.name == f"local:{folder}"
     assert backend.capabilities.context_window == 512
     assert backend.capabilities.prompt_family == "general"
-    assert backend.capabilities.decodings == ("autoregressive",)
-    assert not backend.capabilities.joins_running_batch
+    assert {"auto", "autoregressive", "lookahead"} < set(backend.capabilities.decodings)
+    assert "draft_model" not in backend.capabilities.decodings
+    assert backend.capabilities.joins_running_batch
 
 
 @pytest.mark.parametrize(
@@ -346,3 +347,21 @@ asyncio.run(main())
     run = subprocess.run([sys.executable, "-c", code], check=True, env=offline, capture_output=True, text=True)
     assert run.stdout.startswith("ModelNotFoundError 'nobody/no-such-model' could not be loaded from the hub")
     assert "local:./folder" in run.stdout
+
+
+async def test_every_decoding_method_gives_the_same_answer(folder):
+    async with opened(folder) as backend:
+        expected = "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0))
+        methods = backend.capabilities.decodings
+    for decoding in methods:
+        async with opened(folder, decoding=decoding) as backend:
+            assert "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0)) == expected
+    async with opened(folder, decoding="draft_model", draft=f"local:{folder}") as backend:
+        assert "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0)) == expected
+
+
+def test_a_decoding_method_that_does_not_exist_is_refused_with_the_names_of_all(folder):
+    with pytest.raises(SettingsError, match=r"decoding='turbo' cannot be used. Use one of: auto, autoregressive, .*"):
+        LocalBackend(f"local:{folder}", decoding="turbo")
+    with pytest.raises(SettingsError, match=r"'draft_model' cannot be used. It needs draft=, a smaller model."):
+        LocalBackend(f"local:{folder}", decoding="draft_model")

@@ -6,33 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from asking import PROMPTS, outcome, submit_together, tokens
 from tiny_models import WINDOW, build
 from transformers import LlamaForCausalLM
 
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.load import prepare
-from stretto.local_engine.loop import common_prefix
+from stretto.local_engine.prefill import common_prefix
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3", "gpt2"]
-SHARED = tuple((7 * i + 3) % 390 + 5 for i in range(30))
-PROMPTS = [SHARED + tail for tail in ((11, 12), (13,), (14, 15, 16, 17, 18, 19, 20), SHARED[:15], (11, 12, 21))]
-
-
-def submit_together(engine, requests):
-    """Submits so that all run in one batch: the engine waits for those announced."""
-    with engine.announced():
-        return [engine.submit(request) for request in requests]
-
-
-def outcome(handle):
-    events = list(handle)
-    return "".join(event.text for event in events[:-1]), events[-1]
-
-
-def tokens(handle):
-    outcome(handle)
-    return handle.sequence.generated
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -3,7 +3,7 @@ from collections import Counter
 import torch
 
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.sampling import Sampler, distribution
+from stretto.local_engine.sampling import Sampler, choose, distribution
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, 3.0])
@@ -20,8 +20,20 @@ def kept(logits=LOGITS, temperature=1.0, top_p=1.0, top_k=0, min_p=0.0):
     return {token: float(p) for token, p in enumerate(probabilities) if p > 0}
 
 
+def sampler(**settings):
+    return Sampler(request(**settings), CPU)
+
+
+def following(logits, samplers):
+    """The tokens chosen for one row each, committed."""
+    chosen = choose(logits, samplers, [()] * len(samplers))
+    for each, token in zip(samplers, chosen, strict=True):
+        each.commit([token])
+    return chosen
+
+
 def test_temperature_zero_takes_the_most_probable_token():
-    assert Sampler([request()], CPU).choose(LOGITS[None]).tolist() == [4]
+    assert following(LOGITS[None], [sampler()]) == [4]
 
 
 def test_without_limits_the_distribution_is_the_softmax():
@@ -73,8 +85,8 @@ def test_the_most_probable_token_always_stays():
 
 
 def test_what_is_drawn_follows_the_distribution():
-    sampler, draws = Sampler([request(temperature=1.0, top_k=4, seed=3)], CPU), 4000
-    counts = Counter(sampler.choose(LOGITS[None]).item() for _ in range(draws))
+    ours, draws = sampler(temperature=1.0, top_k=4, seed=3), 4000
+    counts = Counter(following(LOGITS[None], [ours])[0] for _ in range(draws))
     expected = kept(top_k=4)
     assert set(counts) == set(expected)
     chi_square = sum((counts[t] - draws * p) ** 2 / (draws * p) for t, p in expected.items())
@@ -83,21 +95,46 @@ def test_what_is_drawn_follows_the_distribution():
 
 def test_one_seed_gives_one_sequence_whoever_shares_the_batch():
     logits = torch.randn(40, 3, 50, generator=torch.Generator().manual_seed(1))
-    ours, others = request(temperature=0.9, seed=7), [request(temperature=1.3, seed=8), request()]
-    alone, together = Sampler([ours], CPU), Sampler([others[0], ours, others[1]], CPU)
-    first = [alone.choose(step[1:2]).item() for step in logits]
-    second = [together.choose(step)[1].item() for step in logits[:20]]
-    together.keep([1])
-    second += [together.choose(step[1:2])[0].item() for step in logits[20:]]
+    alone, ours = sampler(temperature=0.9, seed=7), sampler(temperature=0.9, seed=7)
+    others = [sampler(temperature=1.3, seed=8), sampler()]
+    first = [following(step[1:2], [alone])[0] for step in logits]
+    second = [following(step, [others[0], ours, others[1]])[1] for step in logits[:20]]
+    second += [following(step[1:2], [ours])[0] for step in logits[20:]]
     assert first == second
 
 
 def test_without_a_seed_two_requests_differ():
     logits = torch.zeros(1, 1000)
-    drawn = {tuple(Sampler([request(temperature=1.0)], CPU).choose(logits).tolist() * 1) for _ in range(8)}
+    drawn = {following(logits, [sampler(temperature=1.0)])[0] for _ in range(8)}
     assert len(drawn) > 1
 
 
 def test_any_integer_is_a_seed():
     for seed in (-1, 0, 2**80):
-        Sampler([request(temperature=1.0, seed=seed)], CPU).choose(LOGITS[None])
+        following(LOGITS[None], [sampler(temperature=1.0, seed=seed)])
+
+
+def test_a_token_is_drawn_the_same_whether_others_are_looked_at_before_or_not():
+    logits = torch.randn(5, 50, generator=torch.Generator().manual_seed(2))
+    ours, ahead = sampler(temperature=1.0, seed=9), sampler(temperature=1.0, seed=9)
+    expected = [following(step[None], [ours])[0] for step in logits]
+    paths = [expected[:depth] for depth in range(5)]
+    assert choose(logits, [ahead] * 5, paths) == expected
+    assert choose(logits, [ahead] * 5, paths) == expected
+
+
+def test_the_penalty_lowers_tokens_of_the_prompt_the_answer_and_the_path():
+    ours = sampler(repetition_penalty=2.0)  # its prompt is token 1
+    assert choose(LOGITS[None].repeat(2, 1), [ours, ours], [(), (4,)]) == [4, 0]
+    ours.commit([4, 4, 0])
+    row = LOGITS.clone()
+    ours.adjust(row, (2, 3))
+    assert row.tolist() == [1.0, 0.5, 0.0, -2.0, 1.5]
+
+
+def test_a_bias_is_added():
+    ours = sampler(logit_bias={3: 10.0, 4: -1.0})
+    row = LOGITS.clone()
+    ours.adjust(row, ())
+    assert row.tolist() == [2.0, 1.0, 0.0, 9.0, 2.0]
+    assert choose(LOGITS[None], [ours], [()]) == [3]

@@ -1,0 +1,1 @@
+"""Drafters: guesses at what comes next, each from a source of its own."""

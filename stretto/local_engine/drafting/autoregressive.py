@@ -1,0 +1,21 @@
+"""No draft: one token a step, what every other method is measured against."""
+
+from __future__ import annotations
+
+from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
+
+__all__ = ["Autoregressive"]
+
+
+class Autoregressive:
+    """Proposes nothing."""
+
+    name = "autoregressive"
+    wants_top = 0
+
+    def propose(self, context: Context, rows: int) -> DraftTree:  # noqa: ARG002 - the protocol's arguments
+        """See `Drafter`."""
+        return DraftTree()
+
+    def learn(self, context: Context, outcome: Outcome) -> None:
+        """See `Drafter`."""

@@ -1,0 +1,73 @@
+"""The drafters by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.auto import Auto
+from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
+from stretto.local_engine.drafting.jacobi import Jacobi
+from stretto.local_engine.drafting.lookahead import Lookahead
+from stretto.local_engine.drafting.prompt_lookup import PromptLookup
+from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
+from stretto.local_engine.drafting.token_recycling import TokenRecycling
+
+if TYPE_CHECKING:
+    from stretto.local_engine.load import LoadedModel
+
+__all__ = ["DRAFTERS", "Equipment", "make_drafter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What drafters may need.
+
+    Attributes:
+        cost: of a step on this machine; without it rows are taken to be free up to 8 and to cost 3 % of a step each.
+        memory: earlier answers.
+        model: the model that is drafted for.
+        draft: a smaller model with the same tokenizer.
+    """
+
+    cost: StepCost | None = None
+    memory: AnswerMemory | None = None
+    model: LoadedModel | None = None
+    draft: LoadedModel | None = None
+
+
+def _auto(equipment: Equipment) -> Drafter:
+    return Auto(equipment.cost or StepCost({1: 10.0, 8: 11.0, 64: 30.0}), equipment.memory)
+
+
+def _draft_model(equipment: Equipment) -> Drafter:
+    if equipment.draft is None:
+        raise SettingsError("The decoding method draft_model needs a draft model. Name one, or choose auto.")
+    if equipment.model is not None:
+        check_vocabulary(equipment.model, equipment.draft)
+    return DraftModel(equipment.draft)
+
+
+DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {
+    "auto": _auto,
+    "autoregressive": lambda _: Autoregressive(),
+    "draft_model": _draft_model,
+    "jacobi": lambda _: Jacobi(),
+    "lookahead": lambda _: Lookahead(),
+    "prompt_lookup": lambda _: PromptLookup(),
+    "suffix": lambda equipment: Suffix(equipment.memory),
+    "token_recycling": lambda _: TokenRecycling(),
+}
+"""Makes the drafter of one sequence, by the name of the method."""
+
+
+def make_drafter(name: str, equipment: Equipment | None = None) -> Drafter:
+    """Make a drafter for one sequence. Raises `SettingsError` for an unknown name or missing equipment."""
+    if name not in DRAFTERS:
+        raise SettingsError(f"There is no decoding method {name!r}. Choose one of {', '.join(DRAFTERS)}.")
+    return DRAFTERS[name](equipment or Equipment())

@@ -1,0 +1,227 @@
+"""What a drafter is: something that proposes a tree of tokens, and learns from what became of it.
+
+Plain Python values only, so that a drafter needs no tensors and imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+__all__ = ["ROOT", "Context", "DraftTree", "Drafter", "Outcome"]
+
+ROOT = -1
+"""The parent of a draft's first tokens: the last committed token, which is no node of the draft."""
+
+
+@dataclass(slots=True)
+class DraftTree:
+    """Guesses at what comes next, as a tree: each path from the root is one continuation.
+
+    Every kind of draft is one: a chain (prompt lookup), several chains (n-grams), a real tree (top-k
+    successors), and the window of lookahead decoding (Fu et al., arXiv:2402.02057): its level 0 is a chain from
+    the root, the parent of L1[i] is L0[i-1] (the root for i = 0), and that of Lk[i] is L(k-1)[i]; ancestors and
+    positions then come out as in the paper's mask.
+
+    The lists run in parallel, parents stand before their children, and no two siblings have the same token:
+    build it with `add`, `add_path` and `merge`, which see to that.
+
+    Attributes:
+        tokens: token id of each node.
+        parents: index of each node's parent, or `ROOT`.
+        survival: estimated probability, 0 to 1, that the node is accepted, its ancestors included; never above
+            its parent's.
+        kept: nodes to evaluate whatever their survival, and their ancestors with them: a lookahead window.
+        sources: who proposed each node; an empty name stands for the drafter that hands the tree over.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    survival: list[float] = field(default_factory=list)
+    kept: list[bool] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    _index: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(
+        self, token: int, parent: int = ROOT, survival: float = 0.5, *, keep: bool = False, source: str = ""
+    ) -> int:
+        """Add a node and return its index.
+
+        A node that is there already, the same token under the same parent, is not added again: the higher
+        survival stays, with the source that gave it.
+        """
+        if parent >= 0:
+            survival = min(survival, self.survival[parent])
+        found = self._index.get((parent, token))
+        if found is not None:
+            if survival > self.survival[found]:
+                self.survival[found], self.sources[found] = survival, source
+            self.kept[found] = self.kept[found] or keep
+            return found
+        if not ROOT <= parent < len(self.tokens):
+            raise IndexError(f"node {parent} cannot be a parent: the tree has {len(self.tokens)} nodes")
+        index = self._index[parent, token] = len(self.tokens)
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.survival.append(survival)
+        self.kept.append(keep)
+        self.sources.append(source)
+        return index
+
+    def add_path(
+        self,
+        tokens: Iterable[int],
+        survival: Iterable[float],
+        parent: int = ROOT,
+        *,
+        keep: bool = False,
+        source: str = "",
+    ) -> list[int]:
+        """Add tokens that follow each other, with the survival of each; their node indices."""
+        nodes = []
+        for token, probability in zip(tokens, survival, strict=False):
+            parent = self.add(token, parent, probability, keep=keep, source=source)
+            nodes.append(parent)
+        return nodes
+
+    def merge(self, other: DraftTree, parent: int = ROOT, *, source: str = "") -> list[int]:
+        """Add another tree below ``parent``; where each of its nodes is now.
+
+        ``source`` names the nodes that have no source of their own.
+        """
+        nodes: list[int] = []
+        for token, above, survival, keep, own in zip(
+            other.tokens, other.parents, other.survival, other.kept, other.sources, strict=True
+        ):
+            below = parent if above == ROOT else nodes[above]
+            nodes.append(self.add(token, below, survival, keep=keep, source=own or source))
+        return nodes
+
+    def child(self, parent: int, token: int) -> int | None:
+        """The node with ``token`` under ``parent``, if there is one."""
+        return self._index.get((parent, token))
+
+    def depths(self) -> list[int]:
+        """Depth of each node; the root's children have depth 1."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent == ROOT else depths[parent] + 1)
+        return depths
+
+    def path(self, node: int) -> list[int]:
+        """Nodes from below the root to ``node``, itself included."""
+        nodes = []
+        while node != ROOT:
+            nodes.append(node)
+            node = self.parents[node]
+        return nodes[::-1]
+
+    def prune(self, rows: int, depth: int | None = None) -> tuple[DraftTree, list[int]]:
+        """Keep at most ``rows`` nodes, those most likely to survive, and none deeper than ``depth``.
+
+        Nodes marked `kept` go before all others. The depth limit is the end of the generation: nothing behind
+        it can be accepted, so it holds for kept nodes too.
+
+        Returns:
+            the smaller tree, and where each node of this one is in it, -1 for those left out.
+        """
+        depths = self.depths() if depth is not None else []
+        if len(self) <= rows and (depth is None or max(depths, default=0) <= depth):
+            return self, list(range(len(self)))
+        first = list(self.kept)
+        for node in range(len(self) - 1, -1, -1):  # what a kept node hangs on is kept
+            if first[node] and self.parents[node] != ROOT:
+                first[self.parents[node]] = True
+        allowed = [node for node in range(len(self)) if depth is None or depths[node] <= depth]
+        # Survival falls along a path and the sort is stable, so a node's ancestors are chosen before it.
+        allowed.sort(key=lambda node: (not first[node], -self.survival[node]))
+        places, smaller = [-1] * len(self), DraftTree()
+        for node in sorted(allowed[: max(rows, 0)]):
+            parent = self.parents[node]
+            places[node] = smaller.add(
+                self.tokens[node],
+                parent if parent == ROOT else places[parent],
+                self.survival[node],
+                keep=self.kept[node],
+                source=self.sources[node],
+            )
+        return smaller, places
+
+
+@dataclass(slots=True)
+class Context:
+    """What a drafter sees of its sequence.
+
+    Attributes:
+        tokens: prompt and answer so far; the engine appends to it, nothing is ever taken away.
+        prompt_length: how many of them are the prompt.
+        vocabulary: token ids are below this.
+        greedy: whether the most probable token is taken each time: no sampling, no penalty, no bias.
+    """
+
+    tokens: list[int]
+    prompt_length: int
+    vocabulary: int
+    greedy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a draft.
+
+    Attributes:
+        rows: for each node of the draft, the row in which it was evaluated; -1 if it was pruned.
+        top_tokens: for each row its most probable next tokens, the most probable one first; row 0 is the last
+            token committed before this step. # [rows][k], k as the drafter wants it
+        top_probabilities: their probabilities, at temperature 1, before penalties and limits. # [rows][k]
+        path: the tokens committed by this step: the accepted ones and, last, the one the model chose itself.
+        accepted: the draft's nodes that were accepted, in order; none of them deeper than ``len(path) - 1``.
+    """
+
+    rows: Sequence[int]
+    top_tokens: Sequence[Sequence[int]]
+    top_probabilities: Sequence[Sequence[float]]
+    path: Sequence[int]
+    accepted: Sequence[int]
+
+    def seen_by(self, nodes: Sequence[int]) -> Outcome:
+        """The same for a draft that was merged into this one; ``nodes`` is what `DraftTree.merge` returned."""
+        taken = set(self.accepted)
+        return Outcome(
+            rows=[self.rows[node] for node in nodes],
+            top_tokens=self.top_tokens,
+            top_probabilities=self.top_probabilities,
+            path=self.path,
+            accepted=[own for own, node in enumerate(nodes) if node in taken],
+        )
+
+
+@runtime_checkable
+class Drafter(Protocol):
+    """Proposes what comes next in one sequence. Each sequence has its own.
+
+    Attributes:
+        name: of the method; the source of its nodes in the statistics.
+        wants_top: how many most probable tokens of each row it wants to see in `Outcome`; 0 for none.
+    """
+
+    name: str
+    wants_top: int
+
+    def propose(self, context: Context, rows: int) -> DraftTree:
+        """Draft at most ``rows`` nodes after ``context.tokens``; fewer, or none, where that pays more.
+
+        More are pruned by their survival. Nothing is sampled at random that the request's seed does not fix.
+        """
+        ...
+
+    def learn(self, context: Context, outcome: Outcome) -> None:
+        """Take note of a step; ``context.tokens`` ends with ``outcome.path`` already.
+
+        Also called once after the prompt was read, with no nodes and row 0 for the prompt's last token.
+        """
+        ...

@@ -1,0 +1,71 @@
+"""From draft trees to the rows of one forward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stretto.local_engine.cache import Rows
+from stretto.local_engine.drafting.protocol import DraftTree
+
+__all__ = ["ancestries", "flatten"]
+
+
+def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: torch.device) -> Rows:
+    """Lay out one row for each sequence's last committed token, and one for each node of its draft behind it.
+
+    Row 0 is the last token, row i + 1 is node i. Sequences with fewer nodes than others get rows that nothing
+    sees, in slots that hold nothing.
+
+    Args:
+        texts: the committed tokens of each sequence; the last one is not in the cache yet.
+        trees: the draft of each sequence.
+        device: where the model is.
+    """
+    starts = [len(text) - 1 for text in texts]  # position and slot of row 0
+    rows = 1 + max(map(len, trees))
+    extent = max(starts) + rows
+    if rows == 1:
+        return Rows(
+            torch.tensor([[text[-1]] for text in texts], device=device),
+            torch.tensor([[start] for start in starts], device=device),
+            extent,
+        )
+    lineages = [lineage(tree.parents, rows) for tree in trees]
+    tokens = [[text[-1], *tree.tokens, *(0,) * (rows - 1 - len(tree))] for text, tree in zip(texts, trees, strict=True)]
+    # A row has as many ancestors, itself included, as its depth and one.
+    positions = [
+        [start + line.bit_count() - 1 for line in lines] for start, lines in zip(starts, lineages, strict=True)
+    ]
+    first = torch.tensor(starts, device=device)[:, None]
+    return Rows(
+        torch.tensor(tokens, device=device),
+        torch.tensor(positions, device=device),
+        extent,
+        slots=first + torch.arange(rows, device=device),
+        ancestry=torch.from_numpy(ancestries(lineages, rows)).to(device),
+    )
+
+
+def lineage(parents: Sequence[int], rows: int) -> list[int]:
+    """Write down which rows each row descends from, itself included, as the bits of one number.
+
+    A child's are its parent's and its own: one operation per row. Rows beyond the tree descend from themselves.
+    """
+    lines = [1]
+    for row, parent in enumerate(parents, 1):
+        lines.append(lines[parent + 1] | 1 << row)
+    lines.extend(1 << row for row in range(len(lines), rows))
+    return lines
+
+
+def ancestries(lineages: Sequence[Sequence[int]], rows: int) -> NDArray[np.bool_]:
+    """Spread the bits of each lineage out # [batch, rows, rows]."""
+    width = (rows + 7) // 8
+    packed = b"".join(line.to_bytes(width, "little") for line in chain.from_iterable(lineages))
+    table = np.frombuffer(packed, dtype=np.uint8).reshape(len(lineages), rows, width)
+    return np.unpackbits(table, axis=-1, count=rows, bitorder="little").view(np.bool_)

@@ -1,0 +1,176 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated import generate, looping, markov, noise, plain, prose, verify
+
+from stretto.local_engine.drafting.auto import Auto
+from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import Suffix
+
+DEAR = StepCost({1: 10.0, 64: 640.0})
+USUAL = StepCost({1: 10.0, 8: 11.4, 16: 13.3, 32: 21.0, 64: 26.0})
+FREE = StepCost({1: 10.0, 128: 10.1})
+
+
+def cost_of(run, cost, drafting_ms=0.2):
+    """Milliseconds for each token."""
+    steps = (
+        cost(len(outcome.top_tokens)) + drafting_ms * bool(tree)
+        for outcome, tree in zip(run.outcomes, run.trees, strict=True)
+    )
+    return sum(steps) / sum(len(outcome.path) for outcome in run.outcomes)
+
+
+@pytest.mark.parametrize("cost", [DEAR, USUAL, FREE])
+@pytest.mark.parametrize("target", [markov, looping, prose, noise])
+def test_it_is_never_much_slower_than_no_draft(target, cost):
+    prompt = plain(target(), [1, 2, 3], 50)
+    run = generate(Auto(cost), target(), prompt, 300, rows=64)
+    assert cost_of(run, cost) <= cost(1) / 0.97
+
+
+@pytest.mark.parametrize("target", [looping, prose])
+def test_it_costs_hardly_more_than_its_best_source(target):
+    prompt = plain(target(), [], 200)
+    alone = cost_of(generate(Suffix(), target(), prompt, 300, rows=16), USUAL)
+    assert cost_of(generate(Auto(USUAL), target(), prompt, 300, rows=32), USUAL) <= 1.02 * alone
+
+
+def test_where_rows_are_dear_only_near_certain_ones_are_drafted():
+    prompt = plain(noise(), [], 100)
+    run = generate(Auto(DEAR), noise(), prompt, 200)
+    assert run.rows / run.steps < 1.05
+
+
+def test_a_text_that_nothing_foresees_is_seldom_drafted_for():
+    prompt = plain(noise(), [], 100)
+    run = generate(Auto(USUAL), noise(), prompt, 400)
+    assert sum(bool(tree) for tree in run.trees[150:]) < 0.2 * len(run.trees[150:])
+
+
+def test_while_it_rests_it_asks_for_no_probable_tokens():
+    """Finding them for every row takes as long as a small model's layer; a rest costs nothing but the step."""
+    drafter, prompt = Auto(USUAL), plain(noise(), [], 100)
+    run = generate(drafter, noise(), prompt, 400)
+    drafter.propose(Context(run.text, 100, 4000), 8)
+    while drafter.wants_top:
+        drafter.propose(Context(run.text, 100, 4000), 8)
+    context = Context([*run.text, 5], 100, 4000)
+    drafter.learn(context, Outcome([], [], [], [5], []))
+    assert len(drafter.propose(context, 8)) <= 8
+
+
+def test_a_window_is_drawn_only_where_rows_are_nearly_free():
+    prompt = plain(noise(), [], 100)
+    assert not any(any(tree.kept) for tree in generate(Auto(USUAL), noise(), prompt, 50).trees)
+    assert all(any(tree.kept) for tree in generate(Auto(FREE), noise(), prompt, 50, rows=64).trees)
+
+
+def test_each_source_has_its_share_in_the_draft():
+    prompt = plain(markov(), [1, 2, 3], 300)
+    run = generate(Auto(FREE), markov(), prompt, 200, rows=100)
+    named = {name for tree in run.trees for name in tree.sources}
+    assert named == {"suffix", "lookahead", "token_recycling"}
+
+
+def test_a_token_that_several_sources_guess_is_one_row():
+    prompt = plain(looping(), [], 100)
+    for tree in generate(Auto(FREE), looping(), prompt, 100, rows=64).trees:
+        assert len(set(zip(tree.tokens, tree.parents, strict=True))) == len(tree)
+
+
+def test_siblings_do_not_survive_more_often_than_once():
+    prompt = plain(prose(), [], 200)
+    for tree in generate(Auto(FREE), prose(), prompt, 100, rows=64).trees:
+        for parent in set(tree.parents):
+            total = sum(s for s, above in zip(tree.survival, tree.parents, strict=True) if above == parent)
+            assert total <= 1.0001
+
+
+def test_survival_is_what_comes_true():
+    """Over many steps the expected number of accepted tokens is about the number accepted."""
+    prompt = plain(prose(), [], 400)
+    drafter, target = Auto(USUAL), prose()
+    context, expected, accepted = Context([*prompt, target(prompt)[0]], 400, 400), 0.0, 0
+    drafter.learn(context, verify(DraftTree(), prompt, target, 0))
+    for step in range(400):
+        tree = drafter.propose(context, 32)
+        outcome = verify(tree, context.tokens, target, 32)
+        context.tokens.extend(outcome.path)
+        drafter.learn(context, outcome)
+        if step >= 100:
+            expected += sum(tree.survival)
+            accepted += len(outcome.accepted)
+    assert expected == pytest.approx(accepted, rel=0.2)
+
+
+# Calibration
+
+
+def test_without_trials_the_drafter_is_believed():
+    assert Calibration().estimate(1, 2, 0.7) == 0.7
+
+
+def test_a_claim_is_corrected_by_what_became_of_earlier_ones_which_are_forgotten():
+    calibration = Calibration()
+    for _ in range(300):
+        calibration.record(1, 2, 0.5, hit=True)
+    assert calibration.estimate(1, 2, 0.5) > 0.95
+    assert calibration.estimate(1, 3, 0.4) == pytest.approx(0.8, rel=0.05)  # another kind of the same coarse one
+    for _ in range(300):
+        calibration.record(1, 2, 0.5, hit=False)
+    assert calibration.estimate(1, 2, 0.5) < 0.1
+
+
+def test_within_a_kind_the_order_of_the_claims_stays():
+    calibration = Calibration()
+    for place in range(200):
+        calibration.record(1, 2, 0.01 + place % 2 / 100, hit=place % 9 == 0)
+    assert calibration.estimate(1, 2, 0.01) < calibration.estimate(1, 2, 0.02) < 0.3
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=30), st.floats(0, 1))
+def test_an_estimate_is_a_probability(trials, claim):
+    calibration = Calibration()
+    for claimed, hit in trials:
+        calibration.record(0, 0, claimed, hit)
+    assert 0 <= calibration.estimate(0, 0, claim) < 1
+
+
+# The cost of steps
+
+
+def test_costs_are_interpolated_and_never_fall():
+    cost = StepCost({1: 10.0, 2: 19.5, 8: 17.2, 16: 21.6})
+    assert [cost(rows) for rows in (1, 2, 8, 16)] == [10.0, 17.2, 17.2, 21.6]
+    assert cost(12) == pytest.approx(19.4)
+    assert cost(24) == pytest.approx(26.0)
+    assert StepCost({1: 3.0})(50) == 3.0
+
+
+@given(
+    st.dictionaries(st.integers(2, 40), st.floats(0.1, 100), max_size=6),
+    st.lists(st.floats(0, 1), max_size=30),
+    st.integers(0, 40),
+    st.integers(0, 10),
+)
+def test_the_number_of_rows_is_the_one_with_the_most_tokens_per_millisecond(table, survival, limit, fixed):
+    cost, survival = StepCost({1: 1.0, **table}), sorted(survival, reverse=True)
+    chosen, speed = cost.best(survival, limit, fixed)
+    speeds = [(1 + sum(survival[:n])) / cost(1 + fixed + n) for n in range(min(limit, len(survival)) + 1)]
+    assert speed == pytest.approx(max(speeds))
+    assert speeds[chosen] == pytest.approx(max(speeds))
+
+
+def test_free_rows_are_counted_as_far_as_was_measured():
+    assert FREE.nearly_free() == 127
+    assert DEAR.nearly_free() == 0
+    assert StepCost({1: 10.0, 16: 10.1, 32: 14.0}).nearly_free() == 15
+
+
+@pytest.mark.parametrize("table", [{}, {2: 1.0}, {1: 0.0}, {0: 1.0, 1: 1.0}])
+def test_a_table_without_the_cost_of_one_row_is_refused(table):
+    with pytest.raises(ValueError, match="table of step costs"):
+        StepCost(table)

@@ -1,0 +1,68 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stretto.local_engine.drafting.automaton import Cursor, SuffixAutomaton
+
+TEXTS = st.integers(1, 4).flatmap(lambda size: st.lists(st.integers(0, size - 1), max_size=40))
+
+
+def occurrences(part, text):
+    return sum(text[start : start + len(part)] == part for start in range(len(text) - len(part) + 1))
+
+
+def state_of(automaton, part):
+    state = 0
+    for token in part:
+        state = automaton.following[state].get(token)
+        if state is None:
+            return None
+    return state
+
+
+@given(TEXTS)
+def test_the_match_is_the_longest_suffix_that_occurred_before(text):
+    expected = max((size for size in range(len(text)) if occurrences(text[len(text) - size :], text) > 1), default=0)
+    state, length = SuffixAutomaton(text).match
+    assert length == expected
+    assert state == state_of(SuffixAutomaton(text), text[len(text) - length :])
+
+
+@given(TEXTS, st.integers(1, 50))
+def test_it_holds_every_substring_with_its_count_and_nothing_else(text, counted):
+    automaton = SuffixAutomaton(text, counted=counted)
+    for start in range(len(text)):
+        for end in range(start + 1, min(start + counted, len(text)) + 1):
+            assert automaton.count[state_of(automaton, text[start:end])] == occurrences(text[start:end], text)
+    assert state_of(automaton, [*text, 0]) is None
+    assert state_of(automaton, [99]) is None
+
+
+@given(TEXTS)
+def test_it_has_at_most_two_states_for_each_token(text):
+    assert len(SuffixAutomaton(text).link) <= max(2 * len(text), 1)
+
+
+@given(TEXTS, TEXTS, st.integers(0, 40))
+def test_a_cursor_follows_the_longest_match_while_the_automaton_grows(held, text, pause):
+    """The automaton has ``held[:pause]`` when the cursor starts and gains a token with each one followed."""
+    automaton = SuffixAutomaton(held[:pause])
+    cursor, rest, length = Cursor(automaton), held[pause:], 0
+    for place, token in enumerate(text):
+        known = held[: min(pause + place, len(held))]
+        cursor.advance(token)
+        # What the cursor can have matched: one token more than before, if the text held then had it.
+        length = max(
+            size for size in range(length + 2) if size == 0 or occurrences(text[place + 1 - size : place + 1], known)
+        )
+        assert cursor.length == length
+        if place < len(rest):
+            automaton.append(rest[place])
+    cursor.shorten(cursor.length)
+    assert cursor.state == state_of(automaton, text[len(text) - cursor.length :])
+
+
+def test_a_text_that_loops_is_counted_in_bounded_time():
+    """Each of its suffixes occurred before, 4,000 states one behind the other; only the shortest 48 are counted."""
+    automaton = SuffixAutomaton([7] * 4000)
+    assert automaton.count[state_of(automaton, [7] * 48)] == 3953
+    assert automaton.count[state_of(automaton, [7] * 49)] == 0

@@ -1,0 +1,93 @@
+"""Every method gives token for token what one token at a time gives, from tiny models with random weights."""
+
+import pytest
+import torch
+
+from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment, make_drafter
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.loop import Batch
+from stretto.local_engine.prefill import Prefill
+from stretto.local_engine.sequence import Sequence
+
+METHODS = sorted(set(DRAFTERS) - {"autoregressive"})
+FREE = StepCost({1: 10.0, 128: 10.1})
+START = [(11 * place + 3) % 390 + 5 for place in range(9)]
+PROMPTS = [(*START * 3, 12), (7, 8, 9), (*START, 5, 6, *START, 5)]
+
+
+def run(model, requests, drafters):
+    """Runs requests as one batch until each has its end; their tokens and numbers of steps."""
+    sequences = [Sequence(request, model.decode) for request in requests]
+    steps = [0] * len(sequences)
+    with torch.inference_mode():
+        prefill = Prefill(model.forward, sequences, model.device)
+        while not prefill.done:
+            prefill.advance()
+        batch = Batch(model.forward, model.device, draft_rows=48 * len(sequences))
+        running, committed = list(range(len(sequences))), batch.join(prefill, drafters)
+        while running:
+            ended = [bool(sequences[number].accept(new)[1]) for number, new in zip(running, committed, strict=True)]
+            running = [number for number, end in zip(running, ended, strict=True) if not end]
+            if running:
+                batch.keep([row for row, end in enumerate(ended) if not end])
+                committed = batch.advance()
+                for number in running:
+                    steps[number] += 1
+    return [sequence.generated for sequence in sequences], steps
+
+
+def drafter(method, loaded, model):
+    return make_drafter(method, Equipment(cost=FREE, model=model, draft=loaded("qwen3")))
+
+
+@pytest.fixture(scope="module")
+def plain(loaded):
+    """What one token at a time gives, worked out once for each request."""
+    known = {}
+
+    def plain(architecture, request):
+        if (architecture, repr(request)) not in known:
+            known[architecture, repr(request)] = run(loaded(architecture), [request], [Autoregressive()])[0][0]
+        return known[architecture, repr(request)]
+
+    return plain
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "mistral", "gemma3"])
+@pytest.mark.parametrize("method", METHODS)
+def test_greedy_alone_and_in_a_batch(method, architecture, loaded, plain):
+    model = loaded(architecture)
+    requests = [Generation(prompt, 22 + 9 * number) for number, prompt in enumerate(PROMPTS)]
+    expected = [plain(architecture, request) for request in requests]
+    assert run(model, requests[2:], [drafter(method, loaded, model)])[0] == expected[2:]
+    assert run(model, requests, [drafter(method, loaded, model) for _ in requests])[0] == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_seed_gives_the_same_answer_under_every_method(method, loaded, plain):
+    model = loaded("llama")
+    for seed in range(3):
+        request = Generation(PROMPTS[0], 30, temperature=0.6, top_p=0.95, seed=seed)
+        assert run(model, [request], [drafter(method, loaded, model)])[0] == [plain("llama", request)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_end_token_inside_an_accepted_span_ends_the_answer(method, loaded, plain):
+    """The published lookahead code honours the first end token only, and only at the end of a span."""
+    model = loaded("llama")
+    free = plain("llama", Generation(PROMPTS[0], 40))
+    for place in (6, 7, 8, 20):
+        ends = frozenset({399, free[place]})
+        expected = free[: free.index(free[place]) + 1]
+        assert run(model, [Generation(PROMPTS[0], 40, ends)], [drafter(method, loaded, model)])[0][0] == expected
+
+
+@pytest.mark.parametrize(("method", "least"), [("auto", 1.5), ("lookahead", 1.3), ("token_recycling", 1.6)])
+def test_what_the_model_has_computed_saves_it_steps(method, least, loaded, plain):
+    """Its text is no phrase of the prompt's, but one with random weights goes by the last few tokens."""
+    request = Generation(PROMPTS[0], 200)
+    tokens, steps = run(loaded("qwen3"), [request], [drafter(method, loaded, None)])
+    assert tokens == [plain("qwen3", request)]
+    assert 199 / steps[0] > least
