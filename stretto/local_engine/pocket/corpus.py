@@ -276,7 +276,8 @@ class Corpus:
 
     def _draw_opening(self, chance: random.Random) -> Example:
         topic = chance.choice(self.topics)
-        return Example("opening", (("user", self.question(topic, chance, hard=0.5)),), topic.opening, limit=40)
+        # Cut inside the opening: its last token would be another one than where the answer goes on.
+        return Example("opening", (("user", self.question(topic, chance, hard=0.5)),), straight_answer(topic), limit=14)
 
     def _draw_straight(self, chance: random.Random) -> Example:
         topic = chance.choice(self.topics)
