@@ -96,10 +96,11 @@ class AsyncStretto:
         **roles: str | Backend | BaseChatModel,
     ) -> None:
         self.settings = settings or Settings.load()
-        base_url = base_url or self.settings.base_url
-        if api_key is None and base_url is not None and self.settings.api_key is not None:
-            api_key = self.settings.api_key.get_secret_value()
         chosen = model if model is not None else self.settings.model
+        if isinstance(chosen, str) and chosen.startswith("openai:"):  # what those two settings are for
+            base_url = base_url or self.settings.base_url
+            if api_key is None and base_url is not None and self.settings.api_key is not None:
+                api_key = self.settings.api_key.get_secret_value()
         self.chosen_because = ""
         if chosen is None:
             from stretto.backends.registry import default_model  # noqa: PLC0415 - keeps `import stretto` light
@@ -217,6 +218,7 @@ class Stretto:
         self._stretto = AsyncStretto(model, **arguments)
         self._opened = ExitStack()
         self._portal: BlockingPortal | None = None
+        self._closed = False
         self._finalizer = weakref.finalize(self, self._opened.close)
 
     def __enter__(self) -> Self:
@@ -237,7 +239,7 @@ class Stretto:
 
     def close(self) -> None:
         """Close all backends and end the thread. Idempotent."""
-        self._portal = None
+        self._closed = True
         self._opened.close()
 
     def ask(self, prompt: Prompting, **request: Any) -> Answer:
@@ -269,9 +271,14 @@ class Stretto:
             raise
 
     def _running(self) -> BlockingPortal:
+        if self._closed:
+            raise StrettoError("This Stretto is closed. Make a new one.")
         if self._portal is None:
-            self._portal = self._opened.enter_context(start_blocking_portal(name="stretto"))
-            self._opened.enter_context(self._portal.wrap_async_context_manager(self._stretto))
+            portal = self._opened.enter_context(start_blocking_portal(name="stretto"))
+            # On closing, a stream that its reader left open must not be waited for.
+            self._opened.callback(portal.call, portal.stop, True)
+            self._opened.enter_context(portal.wrap_async_context_manager(self._stretto))
+            self._portal = portal
         return self._portal
 
 

@@ -34,7 +34,7 @@ TEXTS = {
     SECOND: "Oil it now and then.",
     THIRD: "Test them before every ride.",
     "<received>\nOil it": " now and then.",
-    "<received>\n1. Tyres\n</received>": "\n2. Chain\n3. Brakes",
+    "<received>\n1. Tyres\n</received>": "2. Chain\n3. Brakes",
     "part on .Chain": "Oil it now and then.",
     "": "A straight answer.",
 }

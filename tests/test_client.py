@@ -98,6 +98,7 @@ async def test_at_the_deadline_what_is_there_is_kept_and_the_rest_is_named():
     assert "2. **Chain**: Oil […broken off: The deadline passed" in answer.text
     assert answer.text.endswith("3. **Brakes**: Test them.")
     assert answer.finish_reason == "deadline"
+    assert answer.usage.calls == 4  # the one that was cut off never reported; its cost is estimated
     assert backend.running == 0
 
 
@@ -225,6 +226,16 @@ def test_a_forgotten_synchronous_client_ends_its_thread():
     stretto.ask("Why?", strategy="direct")
     del stretto
     gc.collect()
+    assert threading.active_count() == before
+
+
+def test_a_closed_synchronous_client_says_so_and_starts_no_thread():
+    before = threading.active_count()
+    stretto = Stretto(ScriptedBackend(SKELETON))
+    stretto.ask("Why?", strategy="direct")
+    stretto.close()
+    with pytest.raises(StrettoError, match="closed"):
+        stretto.ask("Why?")
     assert threading.active_count() == before
 
 

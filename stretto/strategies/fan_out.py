@@ -46,6 +46,8 @@ class BranchSpec:
         prompt: made when the branch starts, after those in ``after`` have ended.
         another_way: the prompt to use once more after a failure, from the text received so far;
             ``None`` gives up.
+        joint: put between what was received and what comes in that other way.
+        on_end: called when the branch has ended, however it ended.
         accepts_refusal: a refusal is this branch's result, not its failure.
     """
 
@@ -56,6 +58,8 @@ class BranchSpec:
     title: str = ""
     after: Sequence[Running] = ()
     another_way: Callable[[str], Prompt | None] = lambda _: None
+    joint: str = ""
+    on_end: Callable[[Running], None] = lambda _: None
     accepts_refusal: bool = False
 
 
@@ -64,6 +68,7 @@ class Running:
     """A branch from its start to its end. One reader; any number may wait for the end.
 
     ``replaced``: other branches did its work; how it ended does not count for the answer.
+    ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
     spec: BranchSpec
@@ -74,6 +79,7 @@ class Running:
     finish_reason: FinishReason = "stop"
     exception: StrettoError | None = None
     branch: Branch | None = None
+    unreported: int = 0
     replaced: bool = False
     _pieces: list[str] = field(default_factory=list)
     _read: int = 0
@@ -220,9 +226,9 @@ class FanOut:
                 )
                 running.finish_reason = "deadline"
         finally:
-            if running.discarded:
-                running.usage = _discarded(running.usage, running.text)
+            self._account(running)
             branch = running.end(self.now_s())
+            running.spec.on_end(running)
         await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
 
     async def _generate(self, running: Running) -> None:
@@ -230,21 +236,30 @@ class FanOut:
         spec = running.spec
         running.started_s = self.now_s()
         await self.announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
-        prompt: Prompt | None = spec.prompt()
-        for last in (False, True):
-            if prompt is None:
-                return
+        first: StrettoError | None = None
+        for again in (False, True):
             running.exception = None
             try:
+                prompt = spec.another_way(running.text) if again else spec.prompt()
+                if prompt is None:
+                    running.exception = first
+                    return
+                if again and running.text and spec.joint:
+                    running.write(spec.joint, self.now_s())
                 running.finish_reason = await self._call(running, prompt)
             except BudgetExceededError as error:
-                running.exception, running.finish_reason = error, "budget"
+                # What stopped the first call says more than that there was no second one.
+                running.exception, running.finish_reason = first or error, "error" if first else "budget"
                 return
             except StrettoError as error:
                 self._count(running, getattr(error, "usage", None) or Usage())
                 running.exception, running.finish_reason = error, "error"
                 if isinstance(error, HOPELESS):
                     return
+            except Exception as error:  # noqa: BLE001 - a backend of the caller's own; the other branches live on
+                message = f"{self._backend.name} failed: {type(error).__name__}: {error}"
+                running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
+                running.exception.__cause__ = error
             else:
                 if running.finish_reason == "refusal" and not spec.accepts_refusal:
                     running.exception = BackendError(
@@ -258,7 +273,7 @@ class FanOut:
                     running.finish_reason = "error"
                 else:
                     return
-            prompt = None if last else spec.another_way(running.text)
+            first = running.exception
 
     async def _call(self, running: Running, prompt: Prompt) -> FinishReason:
         options = running.spec.options
@@ -267,6 +282,7 @@ class FanOut:
         # The deadline is that of the whole answer; it is kept here, not call by call.
         options = options.model_copy(update={"max_tokens": allowed, "deadline_s": None})
         reason: FinishReason = "stop"
+        running.unreported = tokens or estimate(prompt)
         try:
             async with self._backend.stream(prompt, options) as chunks:
                 async for chunk in chunks:
@@ -283,16 +299,24 @@ class FanOut:
         return reason
 
     def _count(self, running: Running, usage: Usage) -> None:
+        if usage.calls:
+            running.unreported = 0
         running.usage += usage
         self.ledger.add(usage)
 
+    def _account(self, running: Running) -> None:
+        """Settle the account of an ended branch; a stream that was cut short never reported, so estimate."""
+        if running.unreported:
+            written = max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
+            self._count(running, Usage(prompt_tokens=running.unreported, completion_tokens=written, calls=1))
+        if running.discarded:
+            lost = running.usage.completion_tokens
+            running.usage = running.usage.model_copy(update={"discarded_tokens": lost})
 
-def _discarded(usage: Usage, text: str) -> Usage:
-    """Count a dropped branch's tokens; a stream that was cancelled never reported them, so estimate."""
-    written = usage.completion_tokens or math.ceil(len(text) / 4)
-    return usage.model_copy(
-        update={"completion_tokens": written, "discarded_tokens": written, "calls": max(usage.calls, 1)}
-    )
+
+def estimate(prompt: Prompt) -> int:
+    """Roughly the tokens of a prompt: four characters each."""
+    return sum(math.ceil(len(message.content) / 4) for message in prompt.messages)
 
 
 @asynccontextmanager

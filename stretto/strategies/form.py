@@ -36,7 +36,7 @@ _BRIEF = re.compile(r"\b(?:brief(?:ly)?|short|concise|quick|kurz|breve|bref)\b",
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
 _ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
 _BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
-_DIVIDER = re.compile(r"[:：.–—\n]|\s-\s")
+_DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
 
 WORDS: dict[Preference, int] = {"fastest": 40, "balanced": 60, "careful": 90}  # a point, where nothing is asked
 EXPECTED_POINTS = 6  # before the outline is complete; the paper's mean is 6.8

@@ -19,6 +19,8 @@ import jiter
 MOST_POINTS = 10
 MOST_CHARACTERS = 20_000  # an outline longer than this is not one
 LONGEST_TITLE = 100  # characters
+CANCEL_LINE = "\x18\n"  # ends a line that was cut off; it is dropped, since it comes again whole
+_FRAME_KEYS = ("opening", "closing")
 
 _ENCLOSED = {chr(0x2460 + i): i + 1 for i in range(20)} | {chr(0x2776 + i): i + 1 for i in range(10)}
 _HAN = {c: i for i, c in enumerate("一二三四五六七八九十", start=1)}
@@ -34,6 +36,7 @@ _FRAME = re.compile(r"^\W*(?P<place>opening|closing)\W*[:：]\W*\s*(?P<text>\S.*
 _NEEDS = re.compile(r"\(\s*(?:needs|after|depends on)\s+(?P<list>[\d\s,;&and]+)\)", re.IGNORECASE)
 _WORDS = re.compile(r"\(\s*(?:about\s+|~\s*)?(?P<words>\d{1,3})\s+words?\s*\)", re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```\w*\s*$")
+_CHECKBOX = re.compile(r"\[(?:[ xX]\]|\d)")
 _JSON_END = re.compile(r'["}\],]')
 _DIVIDER = re.compile(r"\s*(?:[:：]\s+|：|\s[-–—]\s)")
 
@@ -65,6 +68,7 @@ class OutlineParser:
     _at: int = 0
     _style: tuple[str, int] | None = None
     _last: int = 0
+    _entries_read: int = 0
     _weak: list[tuple[str, str]] = field(default_factory=list)
 
     def feed(self, text: str) -> list[Point]:
@@ -96,7 +100,7 @@ class OutlineParser:
 
     def _line(self, line: str) -> None:
         line = unicodedata.normalize("NFC", line.rstrip())
-        if not line.strip() or _FENCE.match(line):
+        if not line.strip() or _FENCE.match(line) or line.endswith(CANCEL_LINE[0]):
             return
         if found := _FRAME.match(line):
             sentence = found["text"].strip("*_ ")
@@ -156,7 +160,7 @@ class OutlineParser:
 
     def _is_json(self) -> bool:
         body = _unfenced(self._text)
-        return body.startswith("{") or (body.startswith("[") and not re.match(r"\[[ xX\d]", body[:2]))
+        return body.startswith("{") or (body.startswith("[") and not _CHECKBOX.match(body))
 
     def _read_json(self, text: str, *, final: bool) -> None:
         body = _unfenced(text)
@@ -168,12 +172,15 @@ class OutlineParser:
             except ValueError:
                 return
             final = True
-        entries = list(_entries(value))
+        if isinstance(value, dict) and isinstance(value.get("opening"), str) and not self.points:
+            self.opening = value["opening"]
+        entries = list(_entries(value, final))
         # An object may still get fields, so the last one waits; a string is complete once it is closed.
         if entries and not final and isinstance(entries[-1], dict) and not _balanced(body):
             entries.pop()
-        for entry in entries[len(self.points) :]:
+        for entry in entries[self._entries_read :]:
             self._add(*_title_of(entry))
+        self._entries_read = max(self._entries_read, len(entries))
         if isinstance(value, dict) and final:
             self.closing = str(value.get("closing") or "")
 
@@ -184,7 +191,8 @@ def clean_title(raw: str) -> str:
     text = re.sub(r"<\|?/?[\w ]{1,20}\|?>", " ", text)
     bold = re.match(r"\s*(\*\*|__)(.+?)\1", text)
     text = bold[2] if bold else text.split("**")[0] if text.count("**") % 2 else text
-    text = re.sub(r"[*_`#]{1,3}(?=\S)|(?<=\S)[*_`#]{1,3}", "", text)
+    text = re.sub(r"^\s*#{1,6}\s+|\*\*+|`", "", text)
+    text = re.sub(r"(?<!\w)([*_])(?=[^\W_])(.+?)(?<=[^\W_])\1(?!\w)", r"\2", text)
     text = re.sub(r"\s+", " ", text).strip(' -–—:：;,、"“”„«»')
     if len(text.split()) > 8 and (divider := _DIVIDER.search(text, 3)):
         text = text[: divider.start()]
@@ -208,19 +216,23 @@ def _read_number(line: str) -> tuple[int, int, str] | None:
 
 
 def _unfenced(text: str) -> str:
-    return re.sub(r"^\s*```(?:json)?\s*\n|\n\s*```\s*$", "", text).lstrip()
+    body = text.lstrip()
+    if body.startswith("```"):
+        fence, _, rest = body.partition("\n")
+        body = rest.lstrip() if fence.strip() in ("```", "```json") else body
+    return body.rstrip().removesuffix("```")
 
 
-def _entries(value: Any) -> Iterator[Any]:
+def _entries(value: Any, final: bool) -> Iterator[Any]:
     """The list of points in whatever a model wraps it."""
     if isinstance(value, list):
         yield from (entry for entry in value if isinstance(entry, (str, dict)))
     elif isinstance(value, dict):
         inner = next((entry for entry in value.values() if isinstance(entry, list)), None)
         if inner is not None:
-            yield from _entries(inner)
-        else:
-            yield from (title for key, title in value.items() if isinstance(title, str) and key != "closing")
+            yield from _entries(inner, final)
+        elif final:  # until then, a list may still come
+            yield from (title for key, title in value.items() if isinstance(title, str) and key not in _FRAME_KEYS)
 
 
 def _title_of(entry: str | dict[str, Any]) -> tuple[str, list[int], int | None]:

@@ -9,6 +9,7 @@ outline is still being written, and the straight answer may run against it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from stretto.backends.base import Prompt
@@ -18,7 +19,7 @@ from stretto.route import Route
 from stretto.strategies.direct import Direct, asked, straight_spec
 from stretto.strategies.fan_out import BranchSpec, FanOut, Running
 from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
-from stretto.strategies.outline import OutlineParser, Point
+from stretto.strategies.outline import CANCEL_LINE, OutlineParser, Point
 
 FEWEST_POINTS = 2
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
@@ -54,8 +55,17 @@ class _Skeleton:
         self.written: dict[int, Running] = {}
 
     async def run(self) -> None:
-        straight = self.runner.start(straight_spec(self.request, self.runner)) if self.request.race else None
-        outline = self.runner.start(self._outline_spec())
+        outline_spec = self._outline_spec()
+        straight: Running | None = None
+        if self.request.race:
+
+            def stop_outline(straight: Running) -> None:
+                if self._lost(straight):
+                    outline.cancel("the straight answer was there first")
+
+            spec = straight_spec(self.request, self.runner)
+            straight = self.runner.start(replace(spec, on_end=stop_outline))
+        outline = self.runner.start(outline_spec)
         while (piece := await outline.read()) and not self._lost(straight):
             await self._know(self.parser.feed(piece), straight)
             if self.parser.cut:
@@ -64,14 +74,13 @@ class _Skeleton:
                     f"The outline had more than {self.parser.most} points; the first {self.parser.most} are written."
                 )
                 break
-        if self._lost(straight):
-            outline.cancel("the straight answer was there first")
-        else:
+        if not self._lost(straight):
             await self._know(self.parser.finish(), straight)
         if len(self.points) < FEWEST_POINTS:
             await self._go_on_straight(outline, straight)
             return
         if straight:
+            straight.replaced = True
             straight.cancel("the outline was there first")
         if self.waits:
             for point in self.points:
@@ -146,9 +155,9 @@ class _Skeleton:
         options = self.request.options.model_copy(update={"max_tokens": OUTLINE_TOKENS + self.thinking, "stop": ()})
 
         def another_way(received: str) -> Prompt:
-            if not received.strip():
+            if not (lines := received[: received.rfind("\n") + 1].strip()):
                 return prompt
-            return Prompt(asked(self.request, self.runner, "continue_outline", received=received), effort=self.effort)
+            return Prompt(asked(self.request, self.runner, "continue_outline", received=lines), effort=self.effort)
 
         return BranchSpec(
             id="outline",
@@ -156,6 +165,7 @@ class _Skeleton:
             prompt=lambda: prompt,
             options=options,
             another_way=another_way,
+            joint=CANCEL_LINE,
             accepts_refusal=True,
         )
 

@@ -31,6 +31,7 @@ def through(text, lengths=(1_000,), point=OIL, indent="   "):
         ("2 bar is enough.", "2 bar is enough."),
         ("  Wipe it.  \n\n", "Wipe it."),
         ("Oil the chain", "Oil the chain"),
+        ("Oil the chain.js is no label.", "Oil the chain.js is no label."),
     ],
 )
 def test_a_repeated_label_is_taken_off_and_nothing_else(written, shown):

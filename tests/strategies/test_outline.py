@@ -50,6 +50,10 @@ def titles(text):
         ('["Tyres", "Chain"]', ["Tyres", "Chain"]),
         ('```json\n{"points": [{"title": "Tyres"}, {"title": "Chain"}]}\n```', ["Tyres", "Chain"]),
         ('{"1": "Tyres", "2": "Chain"}', ["Tyres", "Chain"]),
+        ('{"title": "Bicycle care", "points": ["Tyres", "Chain"]}', ["Tyres", "Chain"]),
+        ('[ "Tyres", "", "Chain"]', ["Tyres", "Chain"]),
+        ("1. C#\n2. snake_case names\n3. *Emphasis* here", ["C#", "snake_case names", "Emphasis here"]),
+        ("1. Tyres\n2. Ch\x18\n2. Chain", ["Tyres", "Chain"]),
     ],
 )
 def test_points_are_found_in_every_common_form_of_outline(text, expected):
@@ -106,6 +110,11 @@ def test_a_point_cannot_need_itself_or_a_later_one():
         (),
         (2,),
     ]
+
+
+def test_the_frame_of_a_json_outline_is_read():
+    parser = parse('{"opening": "Some words.", "points": ["Tyres", "Chain"], "closing": "That is all."}')
+    assert (parser.opening, parser.closing) == ("Some words.", "That is all.")
 
 
 def test_more_points_than_an_answer_can_hold_are_cut_and_said():

@@ -3,7 +3,7 @@ import pytest
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
-from stretto.errors import AuthenticationError, ServerFailedError, StreamBrokenError
+from stretto.errors import AuthenticationError, ServerFailedError, StreamBrokenError, UnknownPromptError
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -163,7 +163,7 @@ async def test_an_outline_that_breaks_off_is_continued():
     backend = ScriptedBackend(
         script(
             Reply(chunks=["1. Tyres\n2. Ch", "x"], fault=StreamBrokenError("reset"), fault_after=1),
-            first={"<received>\n1. Tyres\n2. Ch\n": "ain\n3. Brakes"},
+            first={"<received>\n1. Tyres\n</received>": "2. Chain\n3. Brakes"},
         )
     )
     answer, _ = await ask(backend)
@@ -214,6 +214,36 @@ async def test_in_a_race_the_loser_is_cancelled_and_its_tokens_are_counted():
     assert answer.text.startswith("1. **Tyres**")
     assert answer.usage.discarded_tokens == 3
     assert answer.finish_reason == "stop"
+
+
+async def test_in_a_race_the_straight_answer_does_not_wait_for_a_silent_outline():
+    backend = ScriptedBackend(script(Reply("1. Tyres", hold=anyio.Event())))
+    with anyio.fail_after(5):
+        answer, _ = await ask(backend, race=True)
+    assert answer.text == "A straight answer."
+    assert answer.finish_reason == "stop"
+
+
+async def test_an_error_of_a_callers_own_backend_is_a_failed_branch_like_any_other():
+    class Faulty(ScriptedBackend):
+        async def _chunks(self, prompt, options, reply):
+            if "Chain" in prompt.messages[-1].content.split("part on")[-1].split("point 2,")[-1][:12]:
+                raise RuntimeError("boom")
+            async for chunk in super()._chunks(prompt, options, reply):
+                yield chunk
+
+    answer, _ = await ask(Faulty(script()))
+    assert "[could not be written: scripted:model failed: RuntimeError: boom]" in answer.text
+    assert answer.text.endswith("3. **Brakes**: Test them.")
+
+
+async def test_a_wrong_template_of_the_callers_own_is_an_error_that_names_it(tmp_path):
+    folder = tmp_path / "general" / "v2"
+    folder.mkdir(parents=True)
+    (folder / "skeleton.md").write_text("Mine.\n--- user ---\nWrite only the outline of $questoin\n")
+    async with AsyncStretto(ScriptedBackend(script()), prompts=tmp_path) as stretto:
+        with pytest.raises(UnknownPromptError, match="questoin"):
+            await stretto.ask(QUESTION, strategy="skeleton")
 
 
 async def test_a_closing_sentence_of_the_outline_ends_the_answer():

@@ -51,6 +51,8 @@ async def planned(calls: Calls) -> Split | NotSplit:
         return NotSplit("the model refused to plan it")
     if running.exception is not None:
         return NotSplit(f"no plan came about ({str(running.exception).rstrip('.')})")
+    if running.finish_reason != "stop":
+        return NotSplit("the plan was cut off")
     plan = read_plan(running.text)
     if plan is None:
         return NotSplit("the plan could not be read")

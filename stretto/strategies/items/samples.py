@@ -173,7 +173,10 @@ class Samples:
             running = self._call(first, missing, "", left, "item-again")
             await self._collect(running, missing, first)
             missing = self.split.count - len(self.accepted)
-        if missing:
+        if not missing:
+            for running, _ in self.groups:
+                running.replaced = running.exception is not None
+        else:
             reason = "what else was written repeats them" if self.repeated else "the others could not be written"
             self.calls.runner.warn(f"{len(self.accepted)} of {self.split.count} samples are in the answer: {reason}.")
 

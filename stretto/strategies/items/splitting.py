@@ -86,7 +86,7 @@ _REWRITES = re.compile(
 )
 _EITHER = re.compile(r"\b(?:between|whether|or|if)\b[^.]*$", re.IGNORECASE)
 _CODE = re.compile(r"```|^\s*(?:def |class |import |SELECT |#include|function )|[{}]\s*$|\);\s*$", re.MULTILINE)
-_TURNS = re.compile(r"^\s*(?:user|assistant|human|ai|system|q|a|me|him|her)\s*:", re.IGNORECASE | re.MULTILINE)
+_TURNS = re.compile(r"^[ \t]*(?:user|assistant|human|ai|system|q|a|me|him|her)\s*:", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
