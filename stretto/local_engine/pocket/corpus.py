@@ -290,25 +290,12 @@ class Corpus:
 
     def _draw_point(self, chance: random.Random) -> Example:
         topic = chance.choice(self.topics)
-        at = chance.randrange(len(topic.points))
-        titles = [point.title for point in topic.points]
-        shown = chance.random()
-        if shown < 0.35:
-            titles = titles[: at + 1]
-        elif shown < 0.5:
-            titles = titles[: chance.randrange(at + 1, len(titles) + 1)]
-        title = titles[at]
+        point = chance.choice(topic.points)
+        title = point.title
         if chance.random() < 0.12:
-            case = chance.choice((str.lower, str.title, str.upper))
-            titles, title = [case(text) for text in titles], case(title)
-        prompt = render(
-            "point",
-            question=self.question(topic, chance, hard=0.4),
-            outline=outline_lines(titles),
-            index=at + 1,
-            title=title,
-        )
-        return Example("point", (("user", prompt),), topic.points[at].text)
+            title = chance.choice((str.lower, str.title, str.upper))(title)
+        prompt = render("point", question=self.question(topic, chance, hard=0.4), title=title)
+        return Example("point", (("user", prompt),), point.text)
 
     def _draw_fact(self, chance: random.Random) -> Example:
         fact = chance.choice(self.facts)

@@ -203,10 +203,10 @@ def _measure_known(
     parsed = [parse_outline(text) for text in outlines if not is_unknown(text)]
     figures["outlines_parsed"] = _share(titles is not None for titles in parsed)
     jobs = [
-        (at, render("point", question=questions[at], outline=outline_lines(titles), index=number, title=title))
+        (at, render("point", question=questions[at], title=title))
         for at, text in enumerate(outlines)
         if (titles := parse_outline(text))
-        for number, title in enumerate(titles, 1)
+        for title in titles
     ]
     written = [""] * len(asked)
     for (at, _), text in zip(jobs, writer.answers([prompt for _, prompt in jobs], 90), strict=True):
@@ -217,14 +217,11 @@ def _measure_known(
 
 def _measure_expansions(writer: Writer, corpus: Corpus, chance: random.Random, figures: dict[str, float]) -> None:
     points = [(topic, at) for topic in corpus.topics for at in range(len(topic.points))]
-    titles_of = {topic.id: [point.title for point in topic.points] for topic in corpus.topics}
     prompts = [
         render(
             "point",
             question=measured_change(chance.choice(MEASURED_CHANGES), chance.choice(topic.questions), chance),
-            outline=outline_lines(titles_of[topic.id] if chance.random() < 0.5 else titles_of[topic.id][: at + 1]),
-            index=at + 1,
-            title=titles_of[topic.id][at],
+            title=topic.points[at].title,
         )
         for topic, at in points
     ]

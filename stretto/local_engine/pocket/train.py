@@ -39,18 +39,18 @@ from stretto.local_engine.pocket.tokenizer import BEGIN, END, PAD, save_tokenize
 __all__ = ["MIX", "WEIGHTS", "Plan", "Trainer", "export", "main"]
 
 MIX = {
-    "recognise": 0.28,
+    "recognise": 0.14,
     "opening": 0.02,
-    "straight": 0.12,
-    "outline": 0.02,
-    "point": 0.12,
-    "fact": 0.08,
-    "item": 0.24,
-    "items": 0.02,
+    "straight": 0.22,
+    "outline": 0.04,
+    "point": 0.32,
+    "fact": 0.05,
+    "item": 0.14,
+    "items": 0.01,
     "transform": 0.01,
     "copy": 0.01,
-    "unknown": 0.08,
-    "code": 0.02,
+    "unknown": 0.03,
+    "code": 0.01,
 }
 """The share of the training tokens that each task gets."""
 
