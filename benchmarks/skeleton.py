@@ -110,6 +110,7 @@ async def over_http(options: argparse.Namespace, progress: Progress) -> dict[str
     # The last token of a stream of n comes (n - 1) token times after its first.
     critical = ttft + (outline_tokens[0] - 1) / rate + ttft + (max(outline_tokens[1:]) - 1) / rate
     line = ttft + outline_tokens[0] / options.points / rate
+    draw(runs, "skeleton-http", "over HTTP: outline, then points in parallel")
     return report("over HTTP", runs, critical=critical, line=line, ttft=ttft)
 
 
@@ -189,7 +190,7 @@ async def overhead(options: argparse.Namespace, progress: Progress) -> dict[str,
     return {"added_ms": Spread.of(added), "stretto_ms": Spread.of(ours), "sdk_ms": Spread.of(bare)}
 
 
-async def on_pocket(options: argparse.Namespace, progress: Progress) -> tuple[dict[str, object], Answer]:
+async def on_pocket(options: argparse.Namespace, progress: Progress) -> dict[str, object]:
     """The same on the pocket model: real text, real batch."""
     runs: dict[str, list[Run]] = {"direct": [], "skeleton": []}
     task = progress.add_task("local:pocket", total=2 * options.repeats)
@@ -199,11 +200,13 @@ async def on_pocket(options: argparse.Namespace, progress: Progress) -> tuple[di
             for strategy, done in runs.items():
                 done.append(await run(stretto, strategy))
                 progress.advance(task)
-    return report("local:pocket", runs), runs["skeleton"][-1].answer
+    draw(runs, "skeleton-pocket", "local:pocket: outline, then points in one batch")
+    return report("local:pocket", runs)
 
 
-def plot(answer: Answer, straight_s: float, name: str, title: str) -> None:
-    """Draw when each branch waited and wrote."""
+def draw(runs: dict[str, list[Run]], name: str, title: str) -> None:
+    """Draw when each branch of the last skeleton answer waited and wrote, and when the straight one ended."""
+    answer, straight_s = runs["skeleton"][-1].answer, runs["direct"][-1].answer.timeline.total_s
     import matplotlib as mpl  # noqa: PLC0415 - slow to import
 
     mpl.use("Agg")
@@ -239,7 +242,7 @@ async def main(options: argparse.Namespace) -> None:
         result["http"] = await over_http(options, progress)
         result["overhead"] = await overhead(options, progress)
         if not options.no_pocket:
-            result["pocket"], _ = await on_pocket(options, progress)
+            result["pocket"] = await on_pocket(options, progress)
     console.print(f"kept in {save('skeleton', result).name}")
 
 
