@@ -68,8 +68,8 @@ Nothing was downloaded for it.
 matrices, AdamW for the rest, warm-up, constant and falling learning rate, loss on the answers only (on
 everything for source code).
 
-These weights come from one run of 109 minutes on two cores that other programs used as well: 2,200 steps of
-about 6,100 tokens each read. The last twelve minutes were trained after a fault had been found: the end of an
+These weights come from one run of 115 minutes on two cores that other programs used as well: 2,350 steps of
+about 6,100 tokens each read. The last seventeen minutes were trained after a fault had been found: the end of an
 opening was learned as another token than where the answer goes on. The shares of the tasks were changed by
 hand several times on the way; those in `train.py` are the last ones, so a run on a free machine will not give
 the same weights. When this one stopped, its losses were still falling.
