@@ -73,7 +73,8 @@ about 6,100 tokens each read. The last seventeen minutes were trained after a fa
 opening was learned as another token than where the answer goes on. The shares of the tasks were changed by
 hand several times on the way, and the last five minutes gave 62% to points, other shares than those in
 `train.py`: the committed recipe has not been run from the beginning and will not give the same weights. The
-questions measured as unseen were also measured at checkpoints on the way. When this one stopped, its losses were still falling.
+questions measured as unseen were also measured at checkpoints on the way.
+When this one stopped, its losses were still falling.
 
 ## Figures
 
