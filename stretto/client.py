@@ -26,6 +26,7 @@ from stretto.settings import Settings
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from stretto.backends.resilient import Endpoints
     from stretto.router import Router
 
 Prompting = str | Message | Request | Sequence[Message | Mapping[str, Any] | str]
@@ -79,7 +80,9 @@ class AsyncStretto:
     ``model`` is a model name (``openai:gpt-5.4-mini``, ``anthropic:...``, ``local:folder``,
     ``local:pocket``), a backend, or a LangChain chat model. With nothing given: the keys in the
     environment decide, else the pocket model; `chosen_because` says which and why. Further
-    backends go by role: ``AsyncStretto("openai:...", local="local:...", small="openai:...")``.
+    backends go by role: ``AsyncStretto("openai:...", local="local:...", small="openai:...")``;
+    ``base_url`` and ``api_key`` hold for all names of the main model's provider, and those on one
+    server share its breaker.
 
     Making a client connects to nothing and loads nothing. Close it, or use it as a context.
     """
@@ -107,8 +110,11 @@ class AsyncStretto:
 
             chosen, self.chosen_because = default_model(os.environ)
         named = {"main": chosen, **roles}
+        self._endpoints: Endpoints | None = None
         self.backends: dict[str, Backend] = {
-            role: self._open(given, base_url, api_key) if role == "main" else self._open(given)
+            role: self._open(given, base_url, api_key)
+            if role == "main" or _provider(given) == _provider(chosen)
+            else self._open(given)
             for role, given in named.items()
         }
         self._router = router
@@ -174,8 +180,9 @@ class AsyncStretto:
         if isinstance(given, Backend):
             return given
         from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
-        from stretto.backends.resilient import Resilience  # noqa: PLC0415 - likewise
+        from stretto.backends.resilient import Endpoints, Resilience  # noqa: PLC0415 - likewise
 
+        self._endpoints = self._endpoints or Endpoints()
         resilience = Resilience(
             attempts=self.settings.retries + 1,
             max_in_flight=self.settings.concurrency,
@@ -183,7 +190,7 @@ class AsyncStretto:
             first_text_s=self.settings.first_text_s,
             hedge=self.settings.hedge,
         )
-        return as_backend(given, base_url=base_url, api_key=api_key, resilience=resilience)
+        return as_backend(given, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=self._endpoints)
 
     def _request(self, prompt: Prompting, arguments: dict[str, Any]) -> Request:
         from stretto.strategies.answering import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
@@ -280,6 +287,10 @@ class Stretto:
             self._opened.enter_context(portal.wrap_async_context_manager(self._stretto))
             self._portal = portal
         return self._portal
+
+
+def _provider(given: str | Backend | BaseChatModel) -> str | None:
+    return given.partition(":")[0] if isinstance(given, str) else None
 
 
 async def _next(events: AnswerStream) -> Event | None:

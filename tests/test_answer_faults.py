@@ -17,6 +17,7 @@ from stretto.errors import (
     BreakerOpenError,
     DeadlineExceededError,
     RateLimitedError,
+    RequestRejectedError,
     ServerFailedError,
 )
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
@@ -258,6 +259,33 @@ async def test_a_budget_that_is_used_up_names_what_was_not_written(provider):
         assert len(server.requests) == 3
     assert answer.finish_reason == "budget"
     assert "3. **Brakes**: [could not be written: The budget of max_calls=3" in answer.text
+
+
+async def test_a_retry_beyond_the_budget_of_calls_is_not_made_and_the_failure_says_so(provider):
+    script = Script({"": [FOR_EVER, Fault("status", status=500)]})
+    async with serving(provider, script) as (stretto, server):
+        with pytest.raises(ServerFailedError, match=r"Not tried again: the budget of max_calls=2 is used up"):
+            await ask(stretto, strategy="direct", budget={"max_calls": 2})
+        assert len(server.requests) == 2
+
+
+async def test_retries_of_one_point_leave_no_calls_for_the_others(provider):
+    script = Script({SECOND: [Fault("status", status=500)] * 2})
+    async with serving(provider, script) as (stretto, server):
+        answer = await ask(stretto, budget={"max_calls": 5})
+        assert len(server.requests) == 5
+    assert answer.usage.calls == 5
+    assert "max_calls=5" in answer.text
+
+
+async def test_a_call_without_a_refused_parameter_is_a_call_of_the_budget(provider):
+    async with serving(provider, rejects=("temperature",)) as (stretto, server):
+        answer = await ask(stretto, strategy="direct", temperature=0.5, budget={"max_calls": 2})
+        assert (answer.text, answer.usage.calls) == ("A straight answer.", 2)
+    async with serving(provider, rejects=("temperature",)) as (stretto, server):
+        with pytest.raises(RequestRejectedError, match=r"Not sent again without it: the budget of max_calls=1"):
+            await ask(stretto, strategy="direct", temperature=0.5, budget={"max_calls": 1})
+        assert len(server.requests) == 1
 
 
 async def test_every_failure_is_a_stretto_error():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from stretto.answer import Usage
+from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, Prompt
 from stretto.backends.failures import charge, usage_of
 from stretto.backends.known_models import estimate_tokens
@@ -66,11 +67,12 @@ class Hedge(Wrapper):
             runners.start_soon(race.run)
             with anyio.move_on_after(self._patience_s()):
                 await race.decided.wait()
-            if not race.decided.is_set():
+            if not race.decided.is_set() and why_not_again() is None:
+                count_repetition()
                 self._hedges += 1
                 race.running += 1
                 runners.start_soon(race.run)
-                await race.decided.wait()
+            await race.decided.wait()
             runners.cancel_scope.cancel()
         # What a slow call would have needed is not known once it lost; its wait so far stands for it.
         self._times.append(anyio.current_time() - began_s)

@@ -40,14 +40,22 @@ class Pace(Wrapper):
         backend: what to call.
         max_in_flight: calls under way at a time; less than the connections of the client.
         longest_pause_s: the longest wait for the limits, in seconds.
+        limits: what the server says is left for this model, shared with the other backends that call it.
     """
 
-    def __init__(self, backend: Backend, *, max_in_flight: int = 32, longest_pause_s: float = 120.0) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        max_in_flight: int = 32,
+        longest_pause_s: float = 120.0,
+        limits: RateLimits | None = None,
+    ) -> None:
         super().__init__(backend)
         self._longest_pause_s = longest_pause_s
         self._max = max_in_flight
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
-        self._limits = RateLimits()
+        self.limits = limits or RateLimits()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -72,7 +80,7 @@ class Pace(Wrapper):
             limiter.release_on_behalf_of(borrower)
 
     async def _admit(self, cost: Mapping[str, int]) -> Call:
-        while (wait_s := self._limits.wait_s(cost)) > 0:
+        while (wait_s := self.limits.wait_s(cost)) > 0:
             if why := why_not_wait(wait_s, self._longest_pause_s):
                 raise RateLimitedError(
                     f"{self.name} has used up its rate limit, and {why}. "
@@ -82,7 +90,7 @@ class Pace(Wrapper):
                     retry_after_s=wait_s,
                 )
             await anyio.sleep(wait_s)
-        return Call(self._limits, cost)
+        return Call(self.limits, cost)
 
 
 def _cost(prompt: Prompt, options: GenerationOptions) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from stretto.backends.base import Backend
-from stretto.backends.resilient import Resilience, resilient
+from stretto.backends.resilient import Endpoints, Resilience, resilient
 from stretto.errors import SettingsError, UnknownModelError
 
 OPENAI_DEFAULT = "openai:gpt-5.4-mini"
@@ -26,8 +26,11 @@ def open_backend(
     base_url: str | None = None,
     api_key: str | None = None,
     resilience: Resilience | None = None,
+    endpoints: Endpoints | None = None,
 ) -> Backend:
     """Open a model by its name; nothing is loaded or connected yet.
+
+    Backends that are given the same ``endpoints`` share what they learn of a server's health.
 
     Remote models come with the whole resilience layer. A local one does not: no network is between,
     its engine has its own queue, and a long prompt on a slow machine is no stall.
@@ -45,18 +48,23 @@ def open_backend(
         return make(model)
     if base_url is not None and not base_url.startswith(("http://", "https://")):
         raise SettingsError("base_url must begin with http:// or https://, for instance http://localhost:8000/v1.")
-    return resilient(make(model, base_url=base_url, api_key=api_key), resilience)
+    return resilient(make(model, base_url=base_url, api_key=api_key), resilience, endpoints)
 
 
 def as_backend(
-    source: Any, *, base_url: str | None = None, api_key: str | None = None, resilience: Resilience | None = None
+    source: Any,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    resilience: Resilience | None = None,
+    endpoints: Endpoints | None = None,
 ) -> Backend:
     """Make a backend of a model's name, a chat model of LangChain, or a backend (given back as it is).
 
     A LangChain model that retries by itself is not retried here as well. Raises `UnknownModelError`.
     """
     if isinstance(source, str):
-        return open_backend(source, base_url=base_url, api_key=api_key, resilience=resilience)
+        return open_backend(source, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=endpoints)
     if _is_langchain(source):
         from stretto.backends.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
 

@@ -16,6 +16,7 @@ import anyio
 from pydantic import SecretStr
 
 from stretto.answer import Usage
+from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.failures import charge, kept_headers, translate
 from stretto.backends.http_clients import host_of
@@ -65,6 +66,11 @@ class RemoteBackend(ABC):
     def endpoint(self) -> str:
         """Host and port that calls go to."""
         return host_of(self._url)
+
+    @property
+    def address(self) -> tuple[str, str]:
+        """Provider and whole address, which may hold a password: for comparing, not for showing."""
+        return self.provider, self._url.rstrip("/")
 
     @property
     def capabilities(self) -> Capabilities:
@@ -137,9 +143,13 @@ class RemoteBackend(ABC):
                 return await self._send(client, parameters), calls
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
                 failure = self._failure(error, started=False)
-            if not (isinstance(failure, RequestRejectedError) and self._memory.learn(failure, parameters)):
+            learned = isinstance(failure, RequestRejectedError) and self._memory.learn(failure, parameters)
+            if not learned or (why := why_not_again()):
+                if learned:
+                    failure.args = (f"{failure} Not sent again without it: {why}.",)
                 charge(failure, Usage(calls=calls))
                 raise failure
+            count_repetition()
 
     async def _chunks(self, response: Any, calls: int) -> AsyncGenerator[Chunk, None]:
         usage, finish, failure = Usage(calls=calls), None, None

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Protocol, runtime_checkable
 
 import anyio
 
 from stretto.backends.base import Backend, Chunk, Prompt
-from stretto.backends.breaker import Breaker
+from stretto.backends.breaker import Breaker, Circuit
 from stretto.backends.hedge import Hedge
 from stretto.backends.http_clients import MAX_CONNECTIONS
-from stretto.backends.pace import Pace
+from stretto.backends.pace import Pace, RateLimits
 from stretto.backends.retry import Retry
 from stretto.backends.stall import StallGuard
 from stretto.backends.wrapper import Wrapper
@@ -69,17 +70,58 @@ class Resilience:
                 raise SettingsError(f"{item.name}={value} cannot be used: it must be from {lowest} to {highest}.")
 
 
-def resilient(backend: Backend, policy: Resilience | None = None) -> Backend:
+@runtime_checkable
+class Addressed(Protocol):
+    """A backend that says where its calls go."""
+
+    model: str
+
+    @property
+    def address(self) -> tuple[str, str]:
+        """Provider and address; equal for backends on one endpoint."""
+        ...
+
+
+@dataclass
+class Endpoints:
+    """What the backends of one client know in common.
+
+    An endpoint that is ill is ill for all its models; rate limits are those of a model.
+    """
+
+    circuits: dict[tuple[str, str], Circuit] = field(default_factory=dict)
+    limits: dict[tuple[str, str, str], RateLimits] = field(default_factory=dict)
+
+    def circuit(self, backend: Backend, policy: Resilience) -> Circuit:
+        """The health of the endpoint that the backend calls; its own where nobody knows which that is."""
+        new = Circuit(faults=policy.breaker_faults, over_s=policy.breaker_over_s, rest_s=policy.breaker_rest_s)
+        return self.circuits.setdefault(backend.address, new) if isinstance(backend, Addressed) else new
+
+    def rate_limits(self, backend: Backend) -> RateLimits:
+        """The rate limits of the backend's model at its endpoint."""
+        if not isinstance(backend, Addressed):
+            return RateLimits()
+        return self.limits.setdefault((*backend.address, backend.model), RateLimits())
+
+
+def resilient(backend: Backend, policy: Resilience | None = None, endpoints: Endpoints | None = None) -> Backend:
     """Wrap a provider's backend in the whole layer.
 
     From the inside out: silence is noticed, faults are counted, room is waited for, a late call is
     hedged, a failed one is tried again, and the deadline of the options ends it all. Each attempt
-    passes the breaker and the rate limits anew; a wait for them is no silence.
+    passes the breaker and the rate limits anew; a wait for them is no silence. Backends that are given
+    the same ``endpoints`` share what they learn of a server.
     """
     policy = policy or Resilience()
+    shared = endpoints or Endpoints()
     layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, gap_s=policy.stall_s)
-    layers = Breaker(layers, faults=policy.breaker_faults, over_s=policy.breaker_over_s, rest_s=policy.breaker_rest_s)
-    layers = Pace(layers, max_in_flight=policy.max_in_flight, longest_pause_s=policy.longest_pause_s)
+    layers = Breaker(layers, shared.circuit(backend, policy))
+    layers = Pace(
+        layers,
+        max_in_flight=policy.max_in_flight,
+        longest_pause_s=policy.longest_pause_s,
+        limits=shared.rate_limits(backend),
+    )
     if policy.hedge:
         layers = Hedge(layers, after_s=policy.hedge_after_s, share=policy.hedge_share)
     if policy.attempts > 1:

@@ -10,6 +10,7 @@ import anyio
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from stretto.answer import Usage
+from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, Prompt
 from stretto.backends.failures import charge, usage_of
 from stretto.backends.waiting import why_not_wait
@@ -26,7 +27,8 @@ class Retry(Wrapper):
     After the first text a repetition would contradict what was read, so the error goes up to who
     can go on in another way. Waits are exponential with full jitter (Brooker, "Exponential Backoff
     and Jitter"), on top of what the server asks for (``retry_after_s``). A wait beyond the deadline of
-    the calling task, or beyond ``longest_pause_s``, is not begun: the error is raised at once and says so.
+    the calling task, or beyond ``longest_pause_s``, is not begun, nor a call beyond the budget: the error is
+    raised at once and says so.
 
     Args:
         backend: what to call.
@@ -63,6 +65,7 @@ class Retry(Wrapper):
             nonlocal spent
             error = _error_of(state)
             spent += usage_of(error) + Usage(retries=1)
+            count_repetition()
             _log.info("attempt %d failed, next in %.2f s: %s", state.attempt_number, state.upcoming_sleep, error)
 
         retrying = AsyncRetrying(
@@ -90,7 +93,7 @@ class Retry(Wrapper):
         if self._attempts(state):
             error.args = (f"{error} Tried {state.attempt_number} times.",) if state.attempt_number > 1 else error.args
             return True
-        if why := why_not_wait(state.upcoming_sleep, self._longest_pause_s):
+        if why := why_not_again() or why_not_wait(state.upcoming_sleep, self._longest_pause_s):
             error.args = (f"{error} Not tried again: {why}.",)
             return True
         return False

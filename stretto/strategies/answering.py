@@ -46,7 +46,7 @@ def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
-    if failures and not any(running.text.strip() for running in visible):
+    if failures and not any(running.in_answer for running in runner.branches):
         raise failures[0]  # all failed, as a rule for one reason
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     usage = Usage()

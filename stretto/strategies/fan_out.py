@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from stretto.answer import Branch, BranchKind, FinishReason, Span, Usage
+from stretto.backends.allowance import allowed
 from stretto.backends.base import Backend, Capabilities, Prompt
 from stretto.errors import (
     AuthenticationError,
@@ -29,7 +30,7 @@ from stretto.errors import (
 from stretto.events import BranchDelta, BranchFailed, BranchFinished, BranchStarted, Event, TextDelta
 from stretto.prompts import Catalogue, Template
 from stretto.request import Budget, GenerationOptions
-from stretto.strategies.ledger import Ledger
+from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
 
 BUFFER = 262_144  # characters a branch may write before its turn comes; a longer one is cut
@@ -46,7 +47,8 @@ class BranchSpec:
         prompt: made when the branch starts, after those in ``after`` have ended.
         another_way: the prompt to use once more after a failure, from the text received so far;
             ``None`` gives up.
-        joint: put between what was received and what comes in that other way.
+        joint: tells who reads the pieces that the unfinished line before it is void and comes again whole; put
+            between what was received and what comes in that other way. Neither is part of the text.
         on_end: called when the branch has ended, however it ended.
         accepts_refusal: a refusal is this branch's result, not its failure.
     """
@@ -68,6 +70,7 @@ class Running:
     """A branch from its start to its end. One reader; any number may wait for the end.
 
     ``replaced``: other branches did its work; how it ended does not count for the answer.
+    ``dropped``: nothing of what it wrote is in the answer; its tokens count as discarded.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -81,6 +84,7 @@ class Running:
     branch: Branch | None = None
     unreported: int = 0
     replaced: bool = False
+    dropped: bool = False
     _pieces: list[str] = field(default_factory=list)
     _read: int = 0
     _unread: int = 0
@@ -90,8 +94,11 @@ class Running:
 
     @property
     def text(self) -> str:
-        """Everything written so far."""
-        return "".join(self._pieces)
+        """Everything written so far, without what a joint made void."""
+        text = "".join(self._pieces)
+        while self.spec.joint and (at := text.find(self.spec.joint)) >= 0:
+            text = text[: text.rfind("\n", 0, at) + 1] + text[at + len(self.spec.joint) :]
+        return text
 
     @property
     def discarded(self) -> bool:
@@ -102,6 +109,12 @@ class Running:
     def counts(self) -> bool:
         """Whether how it ended is how a part of the answer ended."""
         return not (self.discarded or self.replaced or self.spec.kind in ("outline", "plan"))
+
+    @property
+    def in_answer(self) -> bool:
+        """Whether the answer holds text of it."""
+        kept = not (self.dropped or self.discarded or self.spec.kind in ("outline", "plan"))
+        return kept and bool(self.text.strip())
 
     async def read(self) -> str:
         """Text written since the last read; waits for some; empty once the branch has ended."""
@@ -123,6 +136,14 @@ class Running:
         if self.branch is None and self.exception is None:
             self.exception = DiscardedError(cause)
             self._scope.cancel()
+
+    def drop(self, cause: str) -> None:
+        """Do without what it wrote, whether it still runs or has ended: other branches do its work."""
+        self.replaced = self.dropped = True
+        self.cancel(cause)
+        if self.branch is not None:
+            self.usage = all_discarded(self.usage)
+            self.branch = self.branch.model_copy(update={"usage": self.usage})
 
     def write(self, text: str, now_s: float) -> bool:
         """Take new text; False once the buffer of an unread branch is full."""
@@ -278,31 +299,32 @@ class FanOut:
     async def _call(self, running: Running, prompt: Prompt) -> FinishReason:
         options = running.spec.options
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
-        allowed, reservation = self.ledger.reserve(tokens, options.max_tokens)
+        most, reservation = self.ledger.reserve(tokens, options.max_tokens)
         # The deadline is that of the whole answer; it is kept here, not call by call.
-        options = options.model_copy(update={"max_tokens": allowed, "deadline_s": None})
+        options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
         reason: FinishReason = "stop"
         running.unreported = tokens or estimate(prompt)
         try:
-            async with self._backend.stream(prompt, options) as chunks:
-                async for chunk in chunks:
-                    if chunk.usage:
-                        self._count(running, chunk.usage)
-                    if chunk.text:
-                        fits = running.write(chunk.text, self.now_s())
-                        await self.announce(BranchDelta.model_construct(branch_id=running.spec.id, text=chunk.text))
-                        if not fits:
-                            return "length"
-                    reason = chunk.finish_reason or reason
+            with allowed(reservation):
+                async with self._backend.stream(prompt, options) as chunks:
+                    async for chunk in chunks:
+                        if chunk.usage:
+                            self._count(running, chunk.usage, reservation)
+                        if chunk.text:
+                            fits = running.write(chunk.text, self.now_s())
+                            await self.announce(BranchDelta.model_construct(branch_id=running.spec.id, text=chunk.text))
+                            if not fits:
+                                return "length"
+                        reason = chunk.finish_reason or reason
         finally:
             self.ledger.settle(reservation)
         return reason
 
-    def _count(self, running: Running, usage: Usage) -> None:
+    def _count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
         if usage.calls:
             running.unreported = 0
         running.usage += usage
-        self.ledger.add(usage)
+        self.ledger.add(usage, reservation)
 
     def _account(self, running: Running) -> None:
         """Settle the account of an ended branch; a stream that was cut short never reported, so estimate."""
@@ -310,8 +332,12 @@ class FanOut:
             written = max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
             self._count(running, Usage(prompt_tokens=running.unreported, completion_tokens=written, calls=1))
         if running.discarded:
-            lost = running.usage.completion_tokens
-            running.usage = running.usage.model_copy(update={"discarded_tokens": lost})
+            running.usage = all_discarded(running.usage)
+
+
+def all_discarded(usage: Usage) -> Usage:
+    """The same usage, with nothing of what was generated in the answer."""
+    return usage.model_copy(update={"discarded_tokens": usage.completion_tokens})
 
 
 def estimate(prompt: Prompt) -> int:

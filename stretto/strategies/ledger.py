@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from stretto.answer import Usage
 from stretto.errors import BudgetExceededError
 from stretto.request import Budget
@@ -9,48 +11,83 @@ from stretto.request import Budget
 LEAST_ANSWER = 16  # tokens; a call that may write less than this is not worth its prompt
 
 
+@dataclass(eq=False)
+class Reservation:
+    """What a call under way may still cost, its repetitions included; it is its allowance of calls as well.
+
+    ``tokens``: held until the call has ended; ``calls``: sent, their usage not reported yet.
+    """
+
+    ledger: Ledger
+    tokens: int = 0
+    calls: int = 1
+
+    def refusal(self) -> str | None:
+        """Say why a call may not be repeated; ``None``: it may."""
+        if self.ledger.calls_left != 0:
+            return None
+        return f"the budget of max_calls={self.ledger.budget.max_calls} is used up"
+
+    def take(self) -> None:
+        """Count one more call that is about to be sent."""
+        self.calls += 1
+        self.ledger.under_way += 1
+
+
 class Ledger:
     """Counts usage against a budget; calls in flight hold a reservation until their usage is known.
 
-    Retries of a call are counted as calls, but a call that is under way is not kept from retrying.
+    Retries and hedges are calls: who sends them asks the reservation first (`backends.allowance`).
     """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.usage = Usage()
-        self._under_way = 0
+        self.under_way = 0
         self._reserved = 0
 
-    def reserve(self, prompt_tokens: int, max_tokens: int | None) -> tuple[int | None, int]:
+    @property
+    def calls_left(self) -> int | None:
+        """Calls that may still be sent; ``None``: no limit."""
+        most = self.budget.max_calls
+        return None if most is None else max(0, most - self.usage.calls - self.under_way)
+
+    def reserve(self, prompt_tokens: int, max_tokens: int | None) -> tuple[int | None, Reservation]:
         """Take out what one call may cost.
 
         Returns the most tokens it may generate (``None``: no limit) and the reservation to hand
         back to `settle`. Raises `BudgetExceededError`.
         """
-        calls, total = self.budget.max_calls, self.budget.max_tokens_total
-        if calls is not None and self.usage.calls + self._under_way >= calls:
+        total = self.budget.max_tokens_total
+        if self.calls_left == 0:
             raise BudgetExceededError(
-                f"The budget of max_calls={calls} is used up. Allow more, or ask with strategy='direct'."
+                f"The budget of max_calls={self.budget.max_calls} is used up. "
+                "Allow more, or ask with strategy='direct'."
             )
         if total is None:
-            self._under_way += 1
-            return max_tokens, 0
+            self.under_way += 1
+            return max_tokens, Reservation(self)
         left = total - self.usage.total_tokens - self._reserved - prompt_tokens
         if left < min(LEAST_ANSWER, max_tokens or LEAST_ANSWER):
             raise BudgetExceededError(
                 f"The budget of max_tokens_total={total} is used up: {self.usage.total_tokens} tokens are spent, "
                 f"{self._reserved} are held by running calls, the next prompt has about {prompt_tokens}. Allow more."
             )
-        self._under_way += 1
+        self.under_way += 1
         allowed = left if max_tokens is None else min(left, max_tokens)
         self._reserved += prompt_tokens + allowed
-        return allowed, prompt_tokens + allowed
+        return allowed, Reservation(self, prompt_tokens + allowed)
 
-    def settle(self, reservation: int) -> None:
+    def settle(self, reservation: Reservation) -> None:
         """Give a reservation back: the call has ended and its usage was added."""
-        self._under_way -= 1
-        self._reserved -= reservation
+        self.under_way -= reservation.calls
+        self._reserved -= reservation.tokens
+        reservation.calls = reservation.tokens = 0
 
-    def add(self, usage: Usage) -> None:
-        """Add what a call reported."""
+    def add(self, usage: Usage, reservation: Reservation | None = None) -> None:
+        """Add what a call reported; calls reported are under way no more."""
         self.usage = self.usage + usage
+        if reservation is not None:
+            reported = min(usage.calls, reservation.calls)
+            reservation.calls -= reported
+            self.under_way -= reported

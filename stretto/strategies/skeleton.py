@@ -80,8 +80,7 @@ class _Skeleton:
             await self._go_on_straight(outline, straight)
             return
         if straight:
-            straight.replaced = True
-            straight.cancel("the outline was there first")
+            straight.drop("the outline was there first")
         if self.waits:
             for point in self.points:
                 self._expand(point)

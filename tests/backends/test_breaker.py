@@ -4,10 +4,14 @@ import anyio
 import pytest
 from talking import KEY, asking, hear
 
-from stretto.backends.breaker import Breaker
+from stretto import AsyncStretto
+from stretto.backends.breaker import Breaker, Circuit
 from stretto.backends.openai import OpenAIBackend
+from stretto.backends.registry import open_backend
+from stretto.backends.resilient import Endpoints, Resilience
 from stretto.errors import BackendError, BreakerOpenError, StreamBrokenError
 from stretto.request import GenerationOptions
+from stretto.settings import Settings
 from stretto.testing.server import Fault, ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +28,7 @@ class Clock:
 async def talk(clock=None, over_s=0):
     async with ScriptedServer("one two three") as server:
         inner = OpenAIBackend("some-model", base_url=server.openai_url, api_key=KEY)
-        backend = Breaker(inner, faults=2, over_s=over_s, rest_s=10, clock=clock or Clock())
+        backend = Breaker(inner, Circuit(faults=2, over_s=over_s, rest_s=10, clock=clock or Clock()))
         yield backend, server
         await backend.aclose()
 
@@ -112,3 +116,45 @@ async def test_a_whole_answer_between_faults_starts_the_count_anew():
             await fail(backend, server, Fault("status", status=500))
             await hear(backend)
         assert len(server.requests) == 6
+
+
+async def test_two_models_of_one_client_on_one_server_share_its_breaker_and_each_has_its_own_limits():
+    async with (
+        ScriptedServer("one two three") as server,
+        AsyncStretto(
+            "openai:large",
+            base_url=server.openai_url,
+            api_key=KEY,
+            settings=Settings(retries=0),
+            small="openai:small",
+            claude="anthropic:claude-haiku-4-5",
+        ) as stretto,
+    ):
+        main, small, claude = (stretto.backends[role] for role in ("main", "small", "claude"))
+        assert main.circuit is small.circuit
+        assert main.circuit is not claude.circuit
+        assert (await hear(small)).text == "one two three"
+        assert server.requests[-1].body["model"] == "small"
+
+
+async def test_models_on_two_servers_do_not_share_a_breaker_and_two_clients_do_not_either():
+    policy = Resilience(attempts=1, breaker_faults=1, breaker_over_s=0)
+    async with ScriptedServer("one two three") as server, ScriptedServer("one two three") as other:
+        shared = Endpoints()
+        first = open_backend(
+            "openai:some", base_url=server.openai_url, api_key=KEY, resilience=policy, endpoints=shared
+        )
+        sister = open_backend(
+            "openai:sister", base_url=server.openai_url, api_key=KEY, resilience=policy, endpoints=shared
+        )
+        stranger = open_backend(
+            "openai:some", base_url=other.openai_url, api_key=KEY, resilience=policy, endpoints=shared
+        )
+        of_another_client = open_backend("openai:some", base_url=server.openai_url, api_key=KEY, resilience=policy)
+        await fail(first, server, Fault("status", status=500))
+        with pytest.raises(BreakerOpenError):
+            await hear(sister)
+        assert (await hear(stranger)).text == "one two three"
+        assert (await hear(of_another_client)).text == "one two three"
+        for backend in (first, sister, stranger, of_another_client):
+            await backend.aclose()

@@ -4,12 +4,14 @@ import anyio
 import pytest
 from talking import KEY, asking, hear, settled
 
+from stretto.backends.allowance import allowed
 from stretto.backends.hedge import Hedge
 from stretto.backends.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilient import Resilience
 from stretto.errors import ServerFailedError
-from stretto.request import GenerationOptions
+from stretto.request import Budget, GenerationOptions
+from stretto.strategies.ledger import Ledger
 from stretto.testing.server import Fault, ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -94,3 +96,12 @@ async def test_the_whole_layer_works_around_a_hedged_call():
         assert text == "one two three"
         await backend.aclose()
         await server.wait_until(lambda server: server.open_connections == 0)
+
+
+async def test_a_hedge_beyond_the_budget_of_calls_is_not_sent():
+    ledger = Ledger(Budget(max_calls=1))
+    _, reservation = ledger.reserve(0, None)
+    async with talk(after_s=0.0, share=1.0) as (backend, server):
+        with allowed(reservation):
+            assert (await hear(backend)).usage.hedges == 0
+        assert len(server.requests) == 1

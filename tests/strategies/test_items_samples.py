@@ -183,6 +183,31 @@ async def test_without_a_plan_the_answer_is_written_straight_on(plan):
     assert "Answered straight on" in answer.warnings[0]
 
 
+async def test_samples_begun_before_the_plan_was_refused_are_cancelled_and_counted():
+    written, never = anyio.Event(), anyio.Event()
+
+    class Refusing(ScriptedBackend):
+        async def _chunks(self, prompt, options, reply):
+            async for chunk in super()._chunks(prompt, options, reply):
+                yield chunk
+                if "angle: comfort" in text_of(prompt) and chunk.text:
+                    written.set()
+                    await never.wait()
+                if chunk.text == "2. comfort\n":
+                    await written.wait()
+
+    plan = Reply(chunks=["1. speed\n", "2. comfort\n", "I had rather not."], finish_reason="refusal")
+    texts = {ANGLES: plan, "angle: speed": "1. One\n2. Two\n3. Three\n4. Four", "angle: comfort": "1. Five\n2. Six"}
+    backend = Refusing({**texts, "": "A straight answer."})
+    answer = await ask(backend)
+    assert answer.text == "A straight answer."
+    assert backend.running == 0
+    ended, cut = (next(b for b in answer.branches if b.title == title) for title in ("speed", "comfort"))
+    assert cut.status == "failed"
+    for branch in (ended, cut):
+        assert branch.usage.discarded_tokens == branch.usage.completion_tokens > 0
+
+
 async def test_samples_as_json_are_valid_json():
     answer = await ask(ScriptedBackend(writing()), QUESTION + " as a JSON array")
     assert json.loads(answer.text) == [f"Ride {word}" for word in NUMBERS[:10]]

@@ -290,3 +290,11 @@ async def test_a_wrong_key_is_one_clear_error():
     with pytest.raises(AuthenticationError, match="The key was refused"):
         await ask(backend)
     assert len(backend.calls) <= 2
+
+
+async def test_the_mark_between_a_broken_outline_and_its_rest_is_in_no_text():
+    broken = Reply(chunks=["1. Tyres\n", "2. Cha", "never"], fault=StreamBrokenError("gone"), fault_after=2)
+    backend = ScriptedBackend(script(broken, first={"<received>\n1. Tyres\n</received>": "2. Chain\n3. Brakes"}))
+    answer, _ = await ask(backend)
+    assert answer.branches[0].text == "1. Tyres\n2. Chain\n3. Brakes"
+    assert "\\u0018" not in answer.model_dump_json()

@@ -146,18 +146,34 @@ class _Items:
         )
 
     async def _take_apart(self, group: range, running: Running) -> None:
-        """Put the results of a group in their places, or ask for its items one by one."""
+        """Put the results of a group in their places, and ask for what is missing item by item."""
+        runner = self.calls.runner
         await running.ended()
         entries = Entries(len(group))
         found = [*entries.feed(running.text), *entries.finish()]
         whole = running.exception is None and running.finish_reason == "stop"
-        if whole and len(found) == len(group) and not entries.confused:
-            for index, text in zip(group, found, strict=True):
-                self.calls.runner.merge.add(self.layout.before(index + 1, index) + self.layout.entry(text, index))
+        if not whole:
+            found = found[:-1]  # it broke off
+        # A list that broke off is right as far as it goes. One that ended with the wrong number may have left out
+        # any item: it is kept only if it cannot be asked for again.
+        right = not entries.confused and (not whole or len(found) == len(group))
+        left = runner.ledger.calls_left
+        kept = found[: len(group)] if right or running.finish_reason in FINAL or left == 0 else []
+        for index, text in zip(group, kept, strict=False):
+            runner.merge.add(self.layout.before(index + 1, index) + self.layout.entry(text, index))
+        missing = group[len(kept) :]
+        if not missing and right:
             return
-        if running.finish_reason not in FINAL:
-            cause = running.exception or f"{len(found)} results for {len(group)} items"
-            self.calls.runner.warn(f"{running.spec.title!r} is asked for item by item: {cause}")
-        running.replaced = True
-        for index, single in [(index, self._start_one(index)) for index in group]:
+        cause = str(running.exception or f"{len(found)} results for {len(group)} items").rstrip(".")
+        if kept:
+            running.replaced = True
+        else:
+            running.drop("its items are asked for one by one")
+        told = f"is asked for item by item: {cause}"
+        if kept and right:
+            told = f"broke off after {len(kept)} results, the others are asked for item by item: {cause}"
+        elif kept:
+            told = f"came with {cause} and cannot be asked for again: what came may not stand at its own items"
+        runner.warn(f"{running.spec.title!r} {told}")
+        for index, single in [(index, self._start_one(index)) for index in missing]:
             self._add(index, single)

@@ -74,7 +74,10 @@ class Samples:
         while piece := await plan.read():
             self._know([point.title for point in parser.feed(piece)], shares)
         if plan.finish_reason == "refusal":
-            return "the model refused to plan it"
+            cause = "the model refused to plan it"
+            for running, _ in self.groups:
+                running.drop(cause)
+            return cause
         self._know([point.title for point in parser.finish()], shares)
         if not self.angles:
             return str(plan.exception).rstrip(".") if plan.exception else "the plan had no angles"
