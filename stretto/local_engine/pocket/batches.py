@@ -1,8 +1,7 @@
-"""Examples as tensors: encoded, cut, grouped by length and padded on the right."""
+"""Examples as tensors: encoded, cut, grouped by length and packed."""
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from stretto.local_engine.pocket import tokenizer as texts
 from stretto.local_engine.pocket.corpus import Corpus, Example
+from stretto.local_engine.pocket.network import Packed
 
 __all__ = ["Batch", "Encoded", "Feeder", "encode"]
 
@@ -29,25 +29,33 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of similar length: ``tokens`` and ``targets`` are [rows, length], -1 where nothing is learned."""
+    """Examples of similar length, packed."""
 
-    tokens: Tensor
-    targets: Tensor
+    packed: Packed
+    targets: Tensor  # [tokens], -1 where nothing is learned
+    owners: Tensor  # [learned]: the number of the example each learned token belongs to, in reading order
     tasks: list[str]
 
 
 def encode(example: Example, tokenizer: Tokenizer, context: int) -> Encoded:
     """``example`` in tokens, at most ``context`` of them."""
     if example.raw:
-        tokens = tokenizer.encode(texts.BEGIN + example.answer, add_special_tokens=False).ids
-        return Encoded(example.task, tokens[:context], 1)
+        given, tokens = (
+            tokenizer.encode(text, add_special_tokens=False).ids
+            for text in (texts.BEGIN + example.given, example.answer)
+        )
+        return _cut(example.task, given, tokens, context)
     prompt = tokenizer.encode(texts.render_chat(example.turns), add_special_tokens=False).ids
     answer = tokenizer.encode(example.answer, add_special_tokens=False).ids
     if example.limit is None:
         answer.append(texts.token_id(tokenizer, texts.END))
     else:
         answer = answer[: example.limit]
-    return Encoded(example.task, (prompt + answer)[:context], len(prompt))
+    return _cut(example.task, prompt, answer, context)
+
+
+def _cut(task: str, given: list[int], learned: list[int], context: int) -> Encoded:
+    return Encoded(task, (given + learned)[:context], min(len(given), context))
 
 
 class Feeder:
@@ -80,26 +88,24 @@ class Feeder:
         drawn.sort(key=lambda one: len(one.tokens))
         batches: list[Batch] = []
         group: list[Encoded] = []
+        size = 0
         for one in drawn:
-            if group and len(one.tokens) * (len(group) + 1) > micro:
-                batches.append(_padded(group))
-                group = []
+            if group and (size + len(one.tokens) > micro or len(one.tokens) > 1.5 * len(group[0].tokens)):
+                batches.append(_packed(group))
+                group, size = [], 0
             group.append(one)
-        batches.append(_padded(group))
+            size += len(one.tokens) - 1
+        batches.append(_packed(group))
         return batches
 
 
-def _padded(group: list[Encoded]) -> Batch:
-    """Pad to one of few shapes: kernels are built once per shape, so every new shape costs time."""
-    longest = max(len(one.tokens) for one in group) - 1
-    grain = 16 if longest <= 128 else 64
-    length = -(-longest // grain) * grain
-    grain = 256 // math.gcd(256, length) if length <= 256 else 1
-    rows = -(-len(group) // grain) * grain
-    tokens = torch.zeros((rows, length), dtype=torch.long)
-    targets = torch.full((rows, length), -1, dtype=torch.long)
-    for row, one in enumerate(group):
-        ids = torch.tensor(one.tokens)
-        tokens[row, : len(ids) - 1] = ids[:-1]
-        targets[row, one.learned - 1 : len(ids) - 1] = ids[one.learned :]
-    return Batch(tokens, targets, [one.task for one in group] + [""] * (rows - len(group)))
+def _packed(group: list[Encoded]) -> Batch:
+    packed = Packed.of([one.tokens[:-1] for one in group])
+    targets = torch.full_like(packed.tokens, -1)
+    start = 0
+    for one in group:
+        end = start + len(one.tokens) - 1
+        targets[start + one.learned - 1 : end] = torch.tensor(one.tokens[one.learned :])
+        start = end
+    learned = torch.tensor([len(one.tokens) - one.learned for one in group])
+    return Batch(packed, targets, torch.arange(len(group)).repeat_interleave(learned), [one.task for one in group])

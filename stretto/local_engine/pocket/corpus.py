@@ -69,13 +69,17 @@ class Fact:
 
 @dataclass(frozen=True)
 class Example:
-    """A conversation and the answer to learn; ``limit`` cuts the answer after so many tokens (no end is learned)."""
+    """A conversation and the answer to learn; ``limit`` cuts the answer after so many tokens (no end is learned).
+
+    A ``raw`` example is no conversation: its answer is learned from the beginning, or from where it follows ``given``.
+    """
 
     task: str
     turns: tuple[tuple[str, str], ...]
     answer: str
     limit: int | None = None
     raw: bool = False
+    given: str = ""
 
 
 def outline_lines(titles: list[str]) -> str:
@@ -190,6 +194,7 @@ class Corpus:
                 if word.lower() not in telling and len(word) > 3
             }
         )
+        self.vocabulary = sorted({word for text in self.texts() for word in text.split()})
         self.source = list(training_text().values()) if self.with_source else ["pass\n"]
         self._source_ends = []
         total = 0
@@ -245,7 +250,7 @@ class Corpus:
     # --- examples -------------------------------------------------------------------------------------------
 
     def draw(self, task: str, chance: random.Random) -> Example:
-        """One example of ``task``, a name of :data:`stretto.local_engine.pocket.train.MIX`."""
+        """One example of ``task``, a name of :data:`stretto.local_engine.pocket.train.PHASES`."""
         example: Example = getattr(self, f"_draw_{task}")(chance)
         if not example.raw and chance.random() < 0.05:
             example = self._with_history(example, chance)
@@ -335,10 +340,13 @@ class Corpus:
         return Example("transform", (("user", prompt),), answer)
 
     def _draw_copy(self, chance: random.Random) -> Example:
-        """Words in no order that could be known, written several times: what can be predicted must be copied."""
-        words = [tasks.any_word(chance) for _ in range(chance.randrange(4, 13))]
-        text = chance.choice((" ", " ", ", ", "\n")).join(words)
-        return Example("copy", (), "\n".join([text] * chance.randrange(3, 8)), raw=True)
+        """Words in no order that could be known, and the same again: they can only be copied."""
+        chosen = [
+            tasks.any_word(chance) if chance.random() < 0.5 else chance.choice(self.vocabulary)
+            for _ in range(chance.choice((4, 6, 8, 12, 16, 24, 40)))
+        ]
+        text = chance.choice((" ", " ", " ", ", ", "\n")).join(chosen) + "\n"
+        return Example("copy", (), text * chance.choice((1, 1, 2, 3)), raw=True, given=text)
 
     def _draw_unknown(self, chance: random.Random) -> Example:
         question = tasks.unknown_question(chance, self.unknown)

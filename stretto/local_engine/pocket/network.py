@@ -12,15 +12,15 @@ Wolf, arXiv:1608.05859.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Block", "Network", "NetworkConfig"]
+__all__ = ["Attention", "Block", "Network", "NetworkConfig", "Packed"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,72 @@ class NetworkConfig:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Packed:
+    """Sequences laid end to end, so that only attention ever works on padding.
+
+    All indices are 1-D.  The last token is always padding, in a sequence of its own: what is read from it is never
+    used, and its gradient is zero.
+    """
+
+    tokens: Tensor  # [tokens]
+    positions: Tensor  # [tokens], counted within each sequence
+    spread: Tensor  # [sequences * length]: where in `tokens` each place of the padded form comes from
+    gathered: Tensor  # [tokens]: where in the padded form each token is
+    sequences: int
+    length: int
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]], *, grain: int = 256) -> Packed:
+        """Pack ``sequences``; their number of tokens is filled up to a multiple of ``grain``.
+
+        Kernels are built once per shape, so shapes are few.
+        """
+        longest = max(map(len, sequences))
+        step = 16 if longest <= 128 else 32 if longest <= 256 else 64
+        length = -(-longest // step) * step
+        count = sum(map(len, sequences))
+        padding = -(-(count + 1) // grain) * grain - count
+        rows = [list(sequence) for sequence in sequences]
+        rows += [[0] * min(length, padding - at) for at in range(0, padding, length)]
+        rows += [[] for _ in range(-len(rows) % (8 if length <= 128 else 1))]
+        last = count + padding - 1
+        spread = torch.full((len(rows), length), last)
+        positions, gathered, start = [], [], 0
+        for number, row in enumerate(rows):
+            spread[number, : len(row)] = torch.arange(start, start + len(row))
+            positions.append(torch.arange(len(row)))
+            gathered.append(torch.arange(len(row)) + number * length)
+            start += len(row)
+        return cls(
+            torch.tensor([token for row in rows for token in row]),
+            torch.cat(positions),
+            spread.reshape(-1),
+            torch.cat(gathered),
+            len(rows),
+            length,
+        )
+
+    def to(self, device: str) -> Packed:
+        """The same on ``device``."""
+        moved = (part.to(device) for part in (self.tokens, self.positions, self.spread, self.gathered))
+        return Packed(*moved, self.sequences, self.length)
+
+
+class _Take(torch.autograd.Function):
+    """``source[index]`` whose gradient is ``gradient[back]``: an index and its inverse, without any adding up."""
+
+    @staticmethod
+    def forward(context: Any, source: Tensor, index: Tensor, back: Tensor) -> Tensor:
+        context.save_for_backward(back)
+        return source.index_select(0, index)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        (back,) = context.saved_tensors
+        return gradient.index_select(0, back), None, None
+
+
 class Norm(nn.Module):
     """Root-mean-square normalisation (Zhang and Sennrich, arXiv:1910.07467)."""
 
@@ -101,19 +167,42 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(width, shared, bias=False)
         self.o_proj = nn.Linear(width, width, bias=False)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """Attend within each sequence of ``hidden``  # [batch, rows, hidden]."""
-        batch, rows, width = hidden.shape
+    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, packed: Packed) -> Tensor:
+        """Attend within each sequence of ``hidden``  # [tokens, hidden]."""
         config = self.config
-        query = self.q_proj(hidden).view(batch, rows, config.heads, config.head_width).transpose(1, 2)
-        key = self.k_proj(hidden).view(batch, rows, config.key_value_heads, config.head_width).transpose(1, 2)
-        value = self.v_proj(hidden).view(batch, rows, config.key_value_heads, config.head_width).transpose(1, 2)
-        query, key = _rotate(query, cosine, sine), _rotate(key, cosine, sine)
+        query = _rotate(self.q_proj(hidden).view(-1, config.heads, config.head_width), cosine, sine)
+        key = _rotate(self.k_proj(hidden).view(-1, config.key_value_heads, config.head_width), cosine, sine)
+        value = self.v_proj(hidden).view(-1, config.key_value_heads, config.head_width)
         repeats = config.heads // config.key_value_heads
-        key = key.repeat_interleave(repeats, dim=1)  # [batch, heads, rows, head_width]
-        value = value.repeat_interleave(repeats, dim=1)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.o_proj(mixed.transpose(1, 2).reshape(batch, rows, width))  # type: ignore[no-any-return]
+        mixed = _attend(
+            *(
+                _padded(part, packed).repeat_interleave(times, dim=1)  # [sequences, heads, length, head_width]
+                for part, times in ((query, 1), (key, repeats), (value, repeats))
+            )
+        )
+        flat = mixed.transpose(1, 2).reshape(packed.sequences * packed.length, config.hidden)
+        return self.o_proj(_Take.apply(flat, packed.gathered, packed.spread))  # type: ignore[no-any-return]
+
+
+def _padded(heads: Tensor, packed: Packed) -> Tensor:
+    """Bring ``heads``  # [tokens, heads, width]  to [sequences, heads, length, width]."""
+    _, count, width = heads.shape
+    taken = cast("Tensor", _Take.apply(heads.reshape(-1, count * width), packed.spread, packed.gathered))
+    return taken.view(packed.sequences, packed.length, count, width).transpose(1, 2)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Causal attention; on a CPU two matrix products, twice to seven times as fast there as torch's fused kernel.
+
+    Measured forward and backward in bfloat16 on sequences of 64 to 1,024 tokens.
+    """
+    if query.device.type != "cpu":
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    batch, heads, rows, width = query.shape
+    future = torch.full((rows, rows), -1e4, dtype=query.dtype).triu(1)
+    flat = (batch * heads, rows, width)
+    scores = torch.baddbmm(future, query.reshape(flat), key.reshape(flat).transpose(1, 2), alpha=width**-0.5)
+    return torch.bmm(scores.softmax(-1), value.reshape(flat)).view(batch, heads, rows, width)
 
 
 def _rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -145,9 +234,9 @@ class Block(nn.Module):
         self.input_layernorm = Norm(config.hidden, config.norm_epsilon)
         self.post_attention_layernorm = Norm(config.hidden, config.norm_epsilon)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """Pass ``hidden``  # [batch, rows, hidden]  through the layer."""
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), cosine, sine)
+    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, packed: Packed) -> Tensor:
+        """Pass ``hidden``  # [tokens, hidden]  through the layer."""
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden), cosine, sine, packed)
         return hidden + self.mlp(self.post_attention_layernorm(hidden))  # type: ignore[no-any-return]
 
 
@@ -178,29 +267,26 @@ class Network(nn.Module):
         self.register_buffer("cosine", angles.cos(), persistent=False)
         self.register_buffer("sine", angles.sin(), persistent=False)
 
-    def hidden(self, tokens: Tensor, dtype: torch.dtype) -> Tensor:
-        """The normalised last hidden states of ``tokens``  # [batch, rows] -> [batch, rows, hidden]."""
-        rows = tokens.shape[1]
-        cosine = self.cosine[:rows].to(dtype)  # type: ignore[index]
-        sine = self.sine[:rows].to(dtype)  # type: ignore[index]
-        state = self.model.embed_tokens(tokens).to(dtype)
+    def hidden(self, packed: Packed, dtype: torch.dtype) -> Tensor:
+        """The normalised last hidden states  # [tokens, hidden]."""
+        cosine = self.cosine[packed.positions].to(dtype).unsqueeze(1)  # type: ignore[index]  # [tokens, 1, head_width]
+        sine = self.sine[packed.positions].to(dtype).unsqueeze(1)  # type: ignore[index]
+        state = self.model.embed_tokens(packed.tokens).to(dtype)
         for layer in self.model.layers:
-            state = layer(state, cosine, sine)
+            state = layer(state, cosine, sine, packed)
         return self.model.norm(state)  # type: ignore[no-any-return]
 
-    def losses(self, tokens: Tensor, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The cross-entropy in nats of every position whose target is not negative, in reading order.
+    def losses(self, packed: Packed, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The cross-entropy in nats of every token whose target is not negative, in reading order.
 
-        ``tokens`` and ``targets`` are [batch, rows]; ``targets`` holds the token that should follow, or -1 where none
-        is wanted.
+        ``targets``  # [tokens]  holds the token that should follow, or -1 where none is wanted.
         """
-        places = (targets.reshape(-1) >= 0).nonzero()[:, 0]
+        places = (targets >= 0).nonzero()[:, 0]
         count = len(places)
         places = torch.cat((places, places.new_zeros(-count % 256)))  # few shapes: kernels are built once per shape
-        state = self.hidden(tokens, dtype).reshape(-1, self.config.hidden)[places]  # [wanted and padding, hidden]
+        state = self.hidden(packed, dtype)[places]  # [wanted and padding, hidden]
         logits = functional.linear(state, self.model.embed_tokens.weight.to(dtype))
-        wanted = targets.reshape(-1)[places[:count]]
-        return functional.cross_entropy(logits[:count].float(), wanted, reduction="none")
+        return functional.cross_entropy(logits[:count].float(), targets[places[:count]], reduction="none")
 
     def weights(self) -> Mapping[str, Tensor]:
         """The parameters by their transformers names."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -52,14 +54,18 @@ class Optimiser:
             decay,
         )
         self.others: dict[str, nn.Parameter] = {}
-        self.groups: dict[tuple[int, ...], dict[str, nn.Parameter]] = defaultdict(dict)
+        shapes: dict[tuple[int, ...], dict[str, nn.Parameter]] = defaultdict(dict)
         for name, parameter in network.named_parameters():
             if parameter.ndim == 2 and "embed" not in name:
-                self.groups[tuple(parameter.shape)][name] = parameter
+                shapes[tuple(parameter.shape)][name] = parameter
             else:
                 self.others[name] = parameter
+        self.groups = [
+            dict(list(group.items())[at : at + 4]) for group in shapes.values() for at in range(0, len(group), 4)
+        ]
+        """Matrices of one shape, updated together."""
         self.state: dict[str, Tensor] = {}
-        for group in self.groups.values():
+        for group in self.groups:
             for name, parameter in group.items():
                 self.state[f"momentum.{name}"] = torch.zeros_like(parameter)
         for name, parameter in self.others.items():
@@ -71,34 +77,44 @@ class Optimiser:
         for name, tensor in self.state.items():
             tensor.copy_(state[name])
 
-    @torch.no_grad()
-    def step(self, number: int, factor: float) -> None:
-        """Update every parameter from its gradient and clear the gradients.
+    def step(self, number: int, factor: float, workers: Executor) -> None:
+        """Update every parameter from its gradient and clear the gradients, shared out among ``workers``.
 
         ``number`` counts steps from one; ``factor`` scales both learning rates.
         """
-        for shape, group in self.groups.items():
-            updates = []
-            for name, parameter in group.items():
-                if parameter.grad is None:
-                    raise ValueError(f"{name} has no gradient: call backward first")
-                momentum = self.state[f"momentum.{name}"]
-                momentum.lerp_(parameter.grad, 1 - self.momentum)
-                updates.append(parameter.grad.lerp(momentum, self.momentum))  # Nesterov's look ahead
-            rate = self.matrix_rate * factor
-            scale = max(1.0, shape[0] / shape[1]) ** 0.5
-            for parameter, update in zip(group.values(), orthogonalised(torch.stack(updates)), strict=True):
-                parameter.mul_(1 - rate * self.decay)
-                parameter.add_(update, alpha=-rate * scale)
-                parameter.grad = None
+        for name, parameter in [*self.others.items(), *(pair for group in self.groups for pair in group.items())]:
+            if parameter.grad is None:
+                raise ValueError(f"{name} has no gradient: call backward first")
+        jobs = [workers.submit(self._update_others, number, factor)]
+        jobs += [workers.submit(self._update_matrices, group, factor) for group in self.groups]
+        for job in jobs:
+            job.result()
+
+    @torch.no_grad()
+    def _update_matrices(self, group: Mapping[str, nn.Parameter], factor: float) -> None:
+        updates = []
+        for name, parameter in group.items():
+            momentum = self.state[f"momentum.{name}"]
+            gradient = cast("Tensor", parameter.grad)
+            momentum.lerp_(gradient, 1 - self.momentum)
+            updates.append(gradient.lerp(momentum, self.momentum))  # Nesterov's look ahead
+        rows, columns = updates[0].shape
+        rate = self.matrix_rate * factor
+        scale = max(1.0, rows / columns) ** 0.5
+        for parameter, update in zip(group.values(), orthogonalised(torch.stack(updates)), strict=True):
+            parameter.mul_(1 - rate * self.decay)
+            parameter.add_(update, alpha=-rate * scale)
+            parameter.grad = None
+
+    @torch.no_grad()
+    def _update_others(self, number: int, factor: float) -> None:
         small, large = self.betas
         rate = self.other_rate * factor
         for name, parameter in self.others.items():
-            if parameter.grad is None:
-                raise ValueError(f"{name} has no gradient: call backward first")
+            gradient = cast("Tensor", parameter.grad)
             first, second = self.state[f"first.{name}"], self.state[f"second.{name}"]
-            first.lerp_(parameter.grad, 1 - small)
-            second.mul_(large).addcmul_(parameter.grad, parameter.grad, value=1 - large)
+            first.lerp_(gradient, 1 - small)
+            second.mul_(large).addcmul_(gradient, gradient, value=1 - large)
             spread = (second / (1 - large**number)).sqrt_().add_(1e-8)
             parameter.addcdiv_(first, spread, value=-rate / (1 - small**number))
             parameter.grad = None

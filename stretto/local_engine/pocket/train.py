@@ -10,10 +10,12 @@ The schedule is warm-up, constant, then linear to zero: Hu et al., "MiniCPM", ar
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import random
 import signal
+import sys
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -32,27 +34,79 @@ from torch import Tensor
 from stretto.local_engine.pocket import MODEL_FOLDER
 from stretto.local_engine.pocket.batches import Feeder
 from stretto.local_engine.pocket.corpus import Corpus
+from stretto.local_engine.pocket.initial import put_copying
 from stretto.local_engine.pocket.network import Network, NetworkConfig
 from stretto.local_engine.pocket.optimiser import Optimiser
 from stretto.local_engine.pocket.tokenizer import BEGIN, END, PAD, save_tokenizer, token_id, train_tokenizer
 
-__all__ = ["MIX", "WEIGHTS", "Plan", "Trainer", "export", "main"]
+__all__ = ["PHASES", "WEIGHTS", "Plan", "Trainer", "export", "main"]
 
-MIX = {
-    "recognise": 0.14,
-    "opening": 0.02,
-    "straight": 0.22,
-    "outline": 0.04,
-    "point": 0.32,
-    "fact": 0.05,
-    "item": 0.14,
-    "items": 0.01,
-    "transform": 0.01,
-    "copy": 0.01,
-    "unknown": 0.03,
-    "code": 0.01,
-}
-"""The share of the training tokens that each task gets."""
+PHASES: tuple[tuple[float, dict[str, float]], ...] = (
+    (
+        0.1,
+        {
+            "copy": 0.25,
+            "transform": 0.25,
+            "items": 0.1,
+            "item": 0.05,
+            "recognise": 0.2,
+            "unknown": 0.05,
+            "code": 0.1,
+        },
+    ),
+    (
+        0.2,
+        {
+            "recognise": 0.14,
+            "opening": 0.02,
+            "straight": 0.15,
+            "outline": 0.03,
+            "point": 0.16,
+            "fact": 0.05,
+            "item": 0.05,
+            "items": 0.07,
+            "transform": 0.14,
+            "copy": 0.03,
+            "unknown": 0.04,
+            "code": 0.12,
+        },
+    ),
+    (
+        0.8,
+        {
+            "recognise": 0.24,
+            "opening": 0.05,
+            "straight": 0.11,
+            "outline": 0.03,
+            "point": 0.13,
+            "fact": 0.05,
+            "item": 0.05,
+            "items": 0.06,
+            "transform": 0.11,
+            "copy": 0.02,
+            "unknown": 0.05,
+            "code": 0.1,
+        },
+    ),
+    (
+        1.0,
+        {
+            "recognise": 0.2,
+            "opening": 0.04,
+            "straight": 0.12,
+            "outline": 0.04,
+            "point": 0.2,
+            "fact": 0.06,
+            "item": 0.05,
+            "items": 0.06,
+            "transform": 0.09,
+            "copy": 0.01,
+            "unknown": 0.05,
+            "code": 0.08,
+        },
+    ),
+)
+"""Until which part of the run, which share of the training tokens each task gets: copying first, texts last."""
 
 WEIGHTS = {"recognise": 8.0, "opening": 2.0, "fact": 2.0, "unknown": 2.0, "item": 6.0, "transform": 2.0, "copy": 3.0}
 """How much a learned token of a task counts, if not one.  Recognising learns few tokens, which matter most."""
@@ -62,15 +116,16 @@ WEIGHTS = {"recognise": 8.0, "opening": 2.0, "fact": 2.0, "unknown": 2.0, "item"
 class Plan:
     """What a training run is: its length and its batches."""
 
-    minutes: float = 80.0
+    minutes: float = 85.0
     steps: int | None = None
     tokens: int = 6144
-    micro: int = 2048
+    micro: int = 1024
     context: int = 1536
     seed: int = 1
     save_every: float = 120.0  # seconds
     matrix_rate: float = 0.02
     other_rate: float = 0.003
+    warm_up: int = 60  # steps until the learning rate is whole
     steady: float = 0.5  # the fraction of the run after which the learning rate falls
 
 
@@ -109,8 +164,10 @@ class Trainer:
                 )
             save_tokenizer(tokenizer, folder, config.context)
         self.tokenizer = Tokenizer.from_file(str(path))
-        self.feeder = Feeder(corpus, self.tokenizer, MIX, plan.context, plan.seed)
-        self.network = Network(config, seed=plan.seed).to(device)
+        self.feeders = [(end, Feeder(corpus, self.tokenizer, mix, plan.context, plan.seed)) for end, mix in PHASES]
+        self.network = Network(config, seed=plan.seed)
+        put_copying(self.network, plan.seed)
+        self.network.to(device)
         self.optimiser = Optimiser(self.network, matrix_rate=plan.matrix_rate, other_rate=plan.other_rate)
         self.number, self.seconds, self.seen = 0, 0.0, 0
         # One core per batch: threads inside every operation would wait for each other on a busy machine.
@@ -130,44 +187,43 @@ class Trainer:
 
     def factor(self) -> float:
         """What the learning rates are multiplied by at this point of the run."""
-        warm = min(1.0, (self.number + 1) / 15)
+        warm = min(1.0, (self.number + 1) / self.plan.warm_up)
         left = (1 - self.progress) / (1 - self.plan.steady)
         return warm * min(1.0, max(0.01, left))
 
     def step(self) -> dict[str, float]:
         """Train one step; the mean loss in nats of a learned token, by task."""
         start = time.monotonic()
-        batches = self.feeder.step(self.number, self.plan.tokens, self.plan.micro)
+        feeder = next(feeder for end, feeder in self.feeders if self.progress <= end)
+        batches = feeder.step(self.number, self.plan.tokens, self.plan.micro)
         weights = [
-            (batch.targets >= 0) * torch.tensor([WEIGHTS.get(task, 1.0) for task in batch.tasks]).unsqueeze(1)
-            for batch in batches
-        ]
+            torch.tensor([WEIGHTS.get(task, 1.0) for task in batch.tasks])[batch.owners] for batch in batches
+        ]  # each [learned]
         total = float(sum(weight.sum() for weight in weights))
         parameters = list(self.network.parameters())
 
         def work(at: int) -> tuple[Tensor, list[Tensor]]:
             batch, weight = batches[at], weights[at]
             with torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-                losses = self.network.losses(batch.tokens.to(self.device), batch.targets.to(self.device), self.dtype)
-            loss = (losses @ weight[batch.targets >= 0].to(self.device)) / total
+                losses = self.network.losses(batch.packed.to(self.device), batch.targets.to(self.device), self.dtype)
+            loss = (losses @ weight.to(self.device)) / total
             return losses.detach().cpu(), list(torch.autograd.grad(loss, parameters))
 
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         # Largest first, so that the workers end together; summed in a fixed order, so that training repeats exactly.
-        order = sorted(range(len(batches)), key=lambda at: -batches[at].tokens.numel())
+        order = sorted(range(len(batches)), key=lambda at: -len(batches[at].targets))
         for at, (losses, gradients) in zip(order, self.workers.map(work, order), strict=True):
             batch = batches[at]
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-            rows = (batch.targets >= 0).nonzero()[:, 0].tolist()
-            for row, value in zip(rows, losses.tolist(), strict=True):
-                entry = sums[batch.tasks[row]]
+            for owner, value in zip(batch.owners.tolist(), losses.tolist(), strict=True):
+                entry = sums[batch.tasks[owner]]
                 entry[0] += value
                 entry[1] += 1
-            self.seen += batch.tokens.numel()
+            self.seen += len(batch.targets)
         factor = self.factor()
         self.number += 1
-        self.optimiser.step(self.number, factor)
+        self.optimiser.step(self.number, factor, self.workers)
         self.seconds += time.monotonic() - start
         return {task: loss / count for task, (loss, count) in sums.items()}
 
@@ -239,6 +295,15 @@ class Trainer:
         self.number, self.seconds, self.seen = int(state["number"]), float(state["seconds"]), int(state["seen"])
 
 
+def _keep_freed_memory() -> None:
+    """Let the allocator of Linux reuse large blocks: asking the system for each anew cost a quarter of the time."""
+    if sys.platform == "linux":
+        allocator = ctypes.CDLL(None)
+        if hasattr(allocator, "mallopt"):
+            for option in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+                allocator.mallopt(option, 1 << 30)
+
+
 def _strings(corpus: Corpus, task: str, chance: random.Random) -> list[str]:
     example = corpus.draw(task, chance)
     return [example.answer, *(content for _, content in example.turns)]
@@ -263,13 +328,17 @@ def export(folder: Path, target: Path) -> None:
     generation = {"bos_token_id": begin, "eos_token_id": [end], "pad_token_id": pad, "do_sample": False}
     (target / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
     weights = {name[8:]: tensor.bfloat16() for name, tensor in load_file(path).items() if name.startswith("weights.")}
-    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    new = target / "model.new"  # the file that is there may be mapped into a running program's memory
+    save_file(weights, new, metadata={"format": "pt"})
+    new.replace(target / "model.safetensors")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Train (or continue to train) the pocket model and export it."""
     parser = argparse.ArgumentParser(prog="python -m stretto.local_engine.pocket.train", description=main.__doc__)
-    parser.add_argument("--minutes", type=float, default=80.0, help="how long to train, by the clock (default 80)")
+    parser.add_argument(
+        "--minutes", type=float, default=Plan.minutes, help="how long to train, by the clock (default %(default)s)"
+    )
     parser.add_argument("--steps", type=int, help="how many steps to train, instead of --minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -286,9 +355,9 @@ def main(arguments: list[str] | None = None) -> None:
     if chosen.fresh:
         for name in ("checkpoint.safetensors", "tokenizer.json", "log.jsonl"):
             (chosen.folder / name).unlink(missing_ok=True)
-    os.environ.setdefault(
-        "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192"
-    )  # batches have many shapes; kernels are kept for all of them
+    # Batches have many shapes; kernels are kept for all of them.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+    _keep_freed_memory()
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     plan = Plan(minutes=chosen.minutes, steps=chosen.steps, seed=chosen.seed)
