@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["KeyValueCache", "Rows"]
+__all__ = ["KeyValueCache", "Rows", "Source"]
 
 _BLOCK = 64
 
@@ -69,6 +69,15 @@ class Rows:
         return mask.scatter_(3, own[:, None, None, :].expand(tree.shape), tree)
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the keys and values of a prompt's first tokens can be copied from."""
+
+    cache: KeyValueCache
+    sequence: int
+    length: int
+
+
 class KeyValueCache:
     """Keys and values of a batch of sequences, one slot per position.
 
@@ -84,6 +93,16 @@ class KeyValueCache:
         self._keys: list[Tensor] = []  # per layer # [batch, slots, key_value_heads, head_dim]
         self._values: list[Tensor] = []
         self._targets = torch.empty(0, dtype=torch.long)  # [batch * rows], into batch and slots as one axis
+
+    @property
+    def slots(self) -> int:
+        """Allocated over all sequences."""
+        return self.batch * self.capacity
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Of one sequence's keys and values in all layers."""
+        return sum(layer.element_size() * layer.shape[2:].numel() for layer in (*self._keys, *self._values))
 
     def begin(self, rows: Rows) -> None:
         """Make room for ``rows`` and aim the writes of the coming forward at their slots."""
@@ -132,14 +151,22 @@ class KeyValueCache:
                 flat = layer.flatten(0, 1)
                 flat.index_copy_(0, targets, flat.index_select(0, sources))
 
-    def lend(self, sequence: int, extent: int) -> KeyValueCache:
-        """Copy the beginning of one sequence, ``extent`` slots, into a cache of its own."""
-        copy = KeyValueCache(1)
-        copy.capacity, copy.extent = _blocks(extent), extent
-        for held, new in ((self._keys, copy._keys), (self._values, copy._values)):
-            for layer in held:
-                new.append(layer.new_zeros(1, copy.capacity, *layer.shape[2:]))
-                new[-1][0, :extent] = layer[sequence, :extent]
+    @classmethod
+    def copied(cls, sources: Sequence[Source | None], capacity: int) -> KeyValueCache:
+        """Begin each sequence of a new cache with a copy of what its source knows; at least one has a source."""
+        known = next(source.cache for source in sources if source is not None)
+        copy = cls(len(sources))
+        copy.capacity = _blocks(capacity)
+        copy.extent = max(source.length for source in sources if source is not None)
+        for number in range(len(known._keys)):
+            for kind in ("_keys", "_values"):
+                layer = getattr(known, kind)[number]
+                new = layer.new_zeros(copy.batch, copy.capacity, *layer.shape[2:])
+                for row, source in enumerate(sources):
+                    if source is not None:
+                        held = getattr(source.cache, kind)[number]
+                        new[row, : source.length] = held[source.sequence, : source.length]
+                getattr(copy, kind).append(new)
         return copy
 
     def spread(self, batch: int) -> None:

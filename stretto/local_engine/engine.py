@@ -15,14 +15,16 @@ import torch
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.handle import Handle, Listener
 from stretto.local_engine.load import LoadedModel
 from stretto.local_engine.measure import BatchStepCost, measure_step_cost
-from stretto.local_engine.scheduler import Scheduler
+from stretto.local_engine.prefixes import PrefixCache
+from stretto.local_engine.scheduler import Occupancy, Scheduler
 from stretto.local_engine.sequence import Sequence
 
-__all__ = ["Engine", "Handle", "Listener"]
+__all__ = ["Engine", "Handle", "Listener", "Occupancy"]
 
 _QUIET_S = 0.002
 _GATHER_S = 1.0
@@ -40,6 +42,11 @@ class Engine:
         prefill_rows: prompt tokens of each request read in one forward at most; a request can be cancelled
             between two forwards.
         draft_rows: drafted tokens of all requests together evaluated in one forward at most.
+        prefix_cache_bytes: of keys and values of finished requests, kept for later prompts that begin with the same
+            tokens, such as the next turn of a chat; also no more than a quarter of `LoadedModel.cache_tokens`. 0 for
+            none.
+        remember_answers: tokens of earlier answers in which `suffix` and `auto` look for what comes next; 0 for
+            none, the default: what one request says then leaves no trace in how fast another is answered.
         threads: of torch, inside the engine's thread; by default what the model's size is worth.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
         drafters: the decoding methods by name.
@@ -52,23 +59,32 @@ class Engine:
         max_batch: int = 16,
         prefill_rows: int = 512,
         draft_rows: int = 64,
+        prefix_cache_bytes: int = 2**28,
+        remember_answers: int = 0,
         threads: int | None = None,
         draft: LoadedModel | None = None,
         drafters: Mapping[str, Callable[[Equipment], Drafter]] = DRAFTERS,
     ) -> None:
         self.model = model
         self._drafters = drafters
-        self._equipment = Equipment(model=model, draft=draft)
+        memory = AnswerMemory(remember_answers) if remember_answers else None
+        self._equipment = Equipment(model=model, draft=draft, memory=memory)
         self._cost: BatchStepCost | None = None  # measured when it is first needed
-        self._draft_rows = draft_rows
         self._max_batch = max_batch
-        self._prefill_rows = prefill_rows
         self._threads = threads or model.threads
         self._changed = threading.Condition()
         self._waiting: deque[Handle] = deque()
         self._coming = 0
         self._seen, self._gathered_until = 0, 0.0
         self._closed = False
+        self._scheduler = Scheduler(
+            model,
+            self._drafter,
+            prefill_rows=prefill_rows,
+            draft_rows=draft_rows,
+            prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4),
+            memory=memory,
+        )
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
         atexit.register(self.close)  # a thread still inside torch when the interpreter goes would abort the process
@@ -111,6 +127,11 @@ class Engine:
                 return
             self._waiting.remove(handle)
         handle.tell(handle.sequence.finish("cancelled"))
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """What is held now; from another thread than the engine's a glance, exact while nothing runs."""
+        return self._scheduler.occupancy(len(self._waiting))
 
     def close(self) -> None:
         """End every request with the reason ``cancelled`` and the thread with it. Idempotent; waits for the thread."""
@@ -155,12 +176,7 @@ class Engine:
     def _serve(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
-        scheduler = Scheduler(
-            self.model,
-            self._drafter,
-            prefill_rows=self._prefill_rows,
-            draft_rows=self._draft_rows,
-        )
+        scheduler = self._scheduler
         with torch.inference_mode():
             while self._admit(scheduler):
                 if self._cost is not None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence as Indices
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from stretto.local_engine.cache import KeyValueCache
+from stretto.local_engine.cache import KeyValueCache, Source
 from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
 from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import Forward
-from stretto.local_engine.prefill import Prefill, common_prefix
+from stretto.local_engine.prefill import Prefill
+from stretto.local_engine.prefixes import PrefixCache, best_source
 from stretto.local_engine.sampling import Sampler, widen
 from stretto.local_engine.sequence import Sequence
 from stretto.local_engine.verify import Verdict, verify
@@ -20,7 +23,6 @@ from stretto.local_engine.verify import Verdict, verify
 __all__ = ["Batch"]
 
 _NOTHING = DraftTree()
-_WORTH_COPYING = 8
 
 
 @dataclass(slots=True)
@@ -59,6 +61,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self._members)
 
+    @property
+    def slots(self) -> int:
+        """Of keys and values, allocated over all sequences."""
+        return self._cache.slots
+
     def join(self, prefill: Prefill, drafters: Indices[Drafter]) -> list[list[int]]:
         """Take over requests whose prompts are read; the first token of each."""
         logits = prefill.logits[:, None]  # [batch, 1, vocabulary]
@@ -70,12 +77,13 @@ class Batch:
         self._members += joining
         return self._commit(joining, logits, step=False)
 
-    def lend(self, prompts: Indices[tuple[int, ...]]) -> KeyValueCache | None:
-        """Copy what is known of the tokens these prompts begin with from the request that knows most of them."""
-        beginning = prompts[0][: common_prefix(prompts)]
-        known = [_common(beginning, member.context.tokens[:-1]) for member in self._members]
-        most = max(known, default=0)
-        return self._cache.lend(known.index(most), most) if most >= _WORTH_COPYING else None
+    def known(self, prompt: NDArray[np.int64]) -> Source | None:
+        """Where most of the tokens that a prompt begins with are known."""
+        return best_source(prompt, self._cache, [member.context.tokens for member in self._members])
+
+    def remember(self, row: int, prefixes: PrefixCache) -> None:
+        """Keep what is known of one sequence for later prompts. Its last token was never read."""
+        prefixes.keep(self._members[row].context.tokens[:-1], self._cache, row)
 
     def advance(self) -> list[list[int]]:
         """Run one step; the tokens it commits to each sequence, at least one."""
@@ -136,12 +144,6 @@ class Batch:
                 member.sequence.account.step(member.draft, verdict.nodes, member.drafter.name)
             member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
         return [verdict.tokens for verdict in verdicts]
-
-
-def _common(first: Indices[int], second: Indices[int]) -> int:
-    """How many tokens both begin with."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Numbers) -> Outcome:

@@ -2,24 +2,49 @@
 
 Between two forwards, finished requests leave and waiting ones are admitted. Those admitted together are read
 together, a part of their prompts at a time, while the others go on by one step after each part; once read, they join
-the batch. What their prompts have in common with a running request's is copied, not read. Yu et al., "Orca", OSDI 2022.
+the batch. What their prompts have in common with a running request's, or with that of an earlier one, is copied, not
+read. Yu et al., "Orca", OSDI 2022.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from stretto.errors import BackendError, StrettoError
+from stretto.local_engine.cache import Source
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Finished
 from stretto.local_engine.handle import Handle
 from stretto.local_engine.load import LoadedModel
 from stretto.local_engine.loop import Batch
 from stretto.local_engine.prefill import Prefill
+from stretto.local_engine.prefixes import PrefixCache
 
-__all__ = ["Scheduler"]
+__all__ = ["Occupancy", "Scheduler"]
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What an engine holds at one moment.
+
+    Attributes:
+        waiting: requests not admitted yet.
+        running: requests admitted and not finished.
+        slots: of keys and values allocated for these, over all sequences.
+        prefixes: finished requests whose keys and values are kept.
+        prefix_bytes: memory these take.
+    """
+
+    waiting: int
+    running: int
+    slots: int
+    prefixes: int
+    prefix_bytes: int
 
 
 class Scheduler:
@@ -30,19 +55,31 @@ class Scheduler:
         drafter: makes the drafter of one request by the name of its method.
         prefill_rows: prompt tokens of each request to read in one forward at most.
         draft_rows: drafted tokens of all requests together to evaluate in one forward at most.
+        prefixes: where the keys and values of finished requests are kept.
+        memory: of answers, for the drafters of later ones.
     """
 
     def __init__(
-        self, model: LoadedModel, drafter: Callable[[str], Drafter], *, prefill_rows: int, draft_rows: int
+        self,
+        model: LoadedModel,
+        drafter: Callable[[str], Drafter],
+        *,
+        prefill_rows: int,
+        draft_rows: int,
+        prefixes: PrefixCache,
+        memory: AnswerMemory | None = None,
     ) -> None:
         self._model = model
         self._drafter = drafter
+        self._prefixes = prefixes
+        self._memory = memory
         self._prefill_rows = prefill_rows
         self._draft_rows = draft_rows
         self._prefill: Prefill | None = None
         self._reading: list[Handle] = []
         self._batch = self._new_batch()
         self._running: list[Handle] = []
+        self._ended: list[tuple[Handle, Finished]] = []  # those who have not been told yet
 
     @property
     def handles(self) -> list[Handle]:
@@ -54,12 +91,18 @@ class Scheduler:
         """Whether requests can be admitted now: those admitted before are read."""
         return not self._reading
 
+    def occupancy(self, waiting: int) -> Occupancy:
+        """What is held now, ``waiting`` requests elsewhere."""
+        reading = self._prefill.cache.slots if self._prefill is not None else 0
+        kept = self._prefixes
+        return Occupancy(waiting, len(self.handles), self._batch.slots + reading, len(kept), kept.bytes)
+
     def admit(self, handles: Sequence[Handle]) -> None:
         """Begin to read these requests' prompts."""
         self._reading = list(handles)
         try:
             sequences = [handle.sequence for handle in handles]
-            known = self._batch.lend([sequence.request.prompt for sequence in sequences])
+            known = [self._known(sequence.request.prompt) for sequence in sequences]
             self._prefill = Prefill(
                 self._model.forward, sequences, self._model.device, rows=self._prefill_rows, known=known
             )
@@ -67,7 +110,10 @@ class Scheduler:
             self._fail(self._reading, error)
 
     def turn(self) -> None:
-        """Read a part of the prompts that are being read, and run one step of the others."""
+        """Read a part of the prompts that are being read, and run one step of the others.
+
+        A request is told of its end once it has left: what it held is free then, or kept for the next.
+        """
         self._leave()
         if self._prefill is not None and self._reading:
             try:
@@ -85,6 +131,9 @@ class Scheduler:
             else:
                 self._hand_out(self._running, committed)
         self._leave()
+        ended, self._ended = self._ended, []
+        for handle, finished in ended:
+            handle.tell(finished)
 
     def _read(self, prefill: Prefill) -> None:
         if not prefill.done:  # it may be, because those whose prompts were longer have left
@@ -102,6 +151,21 @@ class Scheduler:
         else:
             self._hand_out(joining, committed)
 
+    def _known(self, prompt: tuple[int, ...]) -> Source | None:
+        """Find the running or kept request that knows most of this prompt's beginning."""
+        ids = np.array(prompt, dtype=np.int64)
+        sources = (self._batch.known(ids), self._prefixes.find(ids))
+        return max((source for source in sources if source), key=lambda source: source.length, default=None)
+
+    def _remember(self, row: int, handle: Handle) -> None:
+        """Keep what later requests can use of one that leaves."""
+        try:
+            self._batch.remember(row, self._prefixes)
+        except (torch.OutOfMemoryError, MemoryError):
+            self._prefixes.clear()  # it only saves time
+        if self._memory is not None:
+            self._memory.remember(handle.sequence.generated)
+
     def _new_batch(self) -> Batch:
         return Batch(self._model.forward, self._model.device, draft_rows=self._draft_rows)
 
@@ -109,8 +173,12 @@ class Scheduler:
         """Let finished and cancelled requests go."""
         for handle in self._running + self._reading:
             if handle.cancelled and not handle.finished:
-                handle.tell(handle.sequence.finish("cancelled"))
+                self._end(handle, handle.sequence.finish("cancelled"))
         staying = [row for row, handle in enumerate(self._running) if not handle.finished]
+        if len(self._batch) == len(self._running):  # it is not after a failure
+            for row, handle in enumerate(self._running):
+                if handle.finished:
+                    self._remember(row, handle)
         if not staying and self._running:
             self._batch = self._new_batch()
         elif staying:
@@ -133,17 +201,22 @@ class Scheduler:
             if piece:
                 handle.tell(piece)
             if finished:
-                handle.tell(finished)
+                self._end(handle, finished)
 
     def _fail(self, handles: Sequence[Handle], error: Exception) -> None:
         for handle in handles:
             if not handle.finished:
                 length = len(handle.sequence.request.prompt)
-                handle.tell(Finished("error", length, error=self._explain(error)))
+                self._end(handle, Finished("error", length, error=self._explain(error)))
+
+    def _end(self, handle: Handle, finished: Finished) -> None:
+        handle.finished = True
+        self._ended.append((handle, finished))
 
     def _explain(self, error: Exception) -> StrettoError:
         name = self._model.name
         if isinstance(error, torch.OutOfMemoryError | MemoryError):
+            self._prefixes.clear()
             return BackendError(
                 f"{name} ran out of memory on {self._model.device}. Ask for fewer tokens, shorten the prompt "
                 "or send fewer requests at once.",

@@ -45,11 +45,11 @@ def loaded(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], LoadedModel]:
 
 @pytest.fixture
 def start():
-    """Starts engines and closes them at the end of the test."""
+    """Starts engines and closes them at the end of the test. They keep no prefixes unless told to."""
     engines: list[Engine] = []
 
-    def start(model: LoadedModel, **options: Any) -> Engine:
-        engines.append(Engine(model, threads=1, **options))
+    def start(model: LoadedModel, *, prefix_cache_bytes: int = 0, **options: Any) -> Engine:
+        engines.append(Engine(model, threads=1, prefix_cache_bytes=prefix_cache_bytes, **options))
         return engines[-1]
 
     yield start
