@@ -15,8 +15,10 @@ BranchKind = Literal["direct", "outline", "point", "item", "plan"]
 class Usage(BaseModel):
     """Tokens and calls; added up over branches with ``+``.
 
-    ``completion_tokens`` is everything generated, reasoning included; ``discarded_tokens`` is the
-    part of it that did not reach the answer (losers of races and hedges, restarted branches).
+    ``cached_tokens`` are prompt tokens read from a provider's cache, ``cache_write_tokens`` those
+    written to one, which some bill higher. ``completion_tokens`` is everything generated, reasoning
+    included; ``discarded_tokens`` is the part of it that did not reach the answer (losers of races and
+    hedges, restarted branches).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -24,6 +26,7 @@ class Usage(BaseModel):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     discarded_tokens: int = 0
     calls: int = 0
@@ -35,6 +38,7 @@ class Usage(BaseModel):
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             discarded_tokens=self.discarded_tokens + other.discarded_tokens,
             calls=self.calls + other.calls,

@@ -8,6 +8,7 @@ from typing import Any
 from stretto.answer import Usage
 from stretto.backends.base import Chunk, Prompt
 from stretto.backends.http_clients import async_client
+from stretto.backends.known_models import worth_caching
 from stretto.backends.remote import RemoteBackend
 from stretto.request import GenerationOptions
 
@@ -42,7 +43,7 @@ class AnthropicBackend(RemoteBackend):
         return {
             "model": self.model,
             "max_tokens": options.max_tokens or _DEFAULT_MAX_TOKENS,
-            "messages": _turns(prompt),
+            "messages": _turns(prompt, worth_caching(prompt, self.capabilities)),
             **{name: value for name, value in given.items() if value is not None},
         }
 
@@ -63,7 +64,7 @@ class AnthropicBackend(RemoteBackend):
             cached = counted.cache_read_input_tokens or 0
             written = counted.cache_creation_input_tokens or 0
             prompt_tokens = counted.input_tokens + cached + written
-            return Chunk(usage=Usage(prompt_tokens=prompt_tokens, cached_tokens=cached))
+            return Chunk(usage=Usage(prompt_tokens=prompt_tokens, cached_tokens=cached, cache_write_tokens=written))
         if event.type == "message_delta":
             details = event.usage.output_tokens_details
             usage = Usage(
@@ -76,10 +77,20 @@ class AnthropicBackend(RemoteBackend):
         return Chunk()
 
 
-def _turns(prompt: Prompt) -> list[dict[str, str]]:
-    """Give the turns without system messages; those of one role in a row become one."""
+def _turns(prompt: Prompt, cached: bool) -> list[dict[str, Any]]:
+    """Give the turns without system messages; those of one role in a row become one.
+
+    ``cached``: mark the end of what other calls share, so that it is kept. An entry can be read once the response of
+    the call that wrote it has begun, which is when the first point of an outline starts.
+    """
     spoken = (message for message in prompt.messages if message.role != "system")
-    return [
+    turns: list[dict[str, Any]] = [
         {"role": role, "content": "\n\n".join(message.content for message in messages)}
         for role, messages in groupby(spoken, key=lambda message: message.role)
     ]
+    if cached:
+        text, own = turns[-1]["content"], len(prompt.messages[-1].content) - prompt.shared
+        shared: dict[str, Any] = {"type": "text", "text": text[: len(text) - own]}
+        rest = [{"type": "text", "text": text[len(text) - own :]}] if own else []
+        turns[-1]["content"] = [shared | {"cache_control": {"type": "ephemeral"}}, *rest]
+    return turns

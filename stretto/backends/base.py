@@ -49,11 +49,22 @@ class Prompt:
         messages: the conversation, system message first; the last one is the user's.
         effort: reasoning effort for models that take one; ``None`` leaves the model's own.
         response_schema: JSON schema of the answer, for backends with ``json_schema``.
+        shared: characters of the last message with which other calls of the same answer begin too, after the same
+            messages, and before which one of them is under way already: worth caching where that has to be asked for.
     """
 
     messages: tuple[Message, ...]
     effort: Literal["low"] | None = None
     response_schema: Mapping[str, Any] | None = None
+    shared: int = 0
+
+    @property
+    def prefix(self) -> str:
+        """All that other calls of the same answer begin with; empty if nothing is said of it."""
+        if not self.shared:
+            return ""
+        *before, last = (f"{message.role}: {message.content}" for message in self.messages)
+        return "\n\n".join([*before, last[: len(self.messages[-1].role) + 2 + self.shared]])
 
 
 @dataclass(frozen=True, slots=True)

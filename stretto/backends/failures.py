@@ -223,6 +223,7 @@ _UNWANTED = re.compile(
 )
 _NAMED = re.compile(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stop_sequences|reasoning_effort|effort|stream_options|"
+    r"prompt_cache_key|"
     r"response_format)\b|[`'\"](stop|seed)[`'\"]|^(stop|seed):"
 )
 

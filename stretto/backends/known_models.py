@@ -58,6 +58,16 @@ def capabilities_of(provider: str, model: str) -> Capabilities:
     return table[prefix] if prefix is not None else _UNKNOWN
 
 
+def worth_caching(prompt: Prompt, capabilities: Capabilities) -> bool:
+    """Whether what a prompt shares with others is as long as the provider's cache wants it."""
+    least = capabilities.prompt_cache_minimum
+    return least is not None and bool(prompt.shared) and _tokens_of(prompt.prefix) >= least
+
+
+def _tokens_of(text: str) -> int:
+    return math.ceil(len(text.encode()) / 3.5)
+
+
 def estimate_tokens(prompt: Prompt) -> int:
     """Estimate the tokens of a prompt: 3.5 UTF-8 bytes each, and four for each message's frame."""
     size = sum(len(message.content.encode()) for message in prompt.messages)

@@ -32,7 +32,15 @@ _REFUSED_BY: dict[str, frozenset[str]] = {
     "claude-opus-4-8": _SAMPLING,
 }
 
-_OPTIONAL = _SAMPLING | {"stop", "stop_sequences", "seed", "reasoning_effort", "stream_options", "effort"}
+_OPTIONAL = _SAMPLING | {
+    "stop",
+    "stop_sequences",
+    "seed",
+    "reasoning_effort",
+    "stream_options",
+    "effort",
+    "prompt_cache_key",
+}
 _TWINS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
 

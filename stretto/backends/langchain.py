@@ -187,6 +187,7 @@ def _usage(counted: Mapping[str, Any] | None) -> Usage:
         prompt_tokens=counted.get("input_tokens", 0),
         completion_tokens=counted.get("output_tokens", 0),
         cached_tokens=counted.get("input_token_details", {}).get("cache_read", 0),
+        cache_write_tokens=counted.get("input_token_details", {}).get("cache_creation", 0),
         reasoning_tokens=counted.get("output_token_details", {}).get("reasoning", 0),
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from stretto.answer import Usage
 from stretto.backends.base import Chunk, Prompt
 from stretto.backends.http_clients import async_client
+from stretto.backends.known_models import worth_caching
 from stretto.backends.remote import RemoteBackend
 from stretto.request import GenerationOptions
 
@@ -39,6 +41,7 @@ class OpenAIBackend(RemoteBackend):
             "seed": options.seed,
             "reasoning_effort": prompt.effort if self.capabilities.reasoning else None,
             "response_format": self._format(prompt),
+            "prompt_cache_key": self._cache_key(prompt),
         }
         return {
             "model": self.model,
@@ -47,6 +50,12 @@ class OpenAIBackend(RemoteBackend):
             "stream_options": {"include_usage": True},
             **{name: value for name, value in given.items() if value is not None},
         }
+
+    def _cache_key(self, prompt: Prompt) -> str | None:
+        # OpenAI caches by itself, on the machine that a call comes to; equal keys bring calls to one machine.
+        if self.compatible or not worth_caching(prompt, self.capabilities):
+            return None
+        return hashlib.sha256(prompt.prefix.encode()).hexdigest()[:32]
 
     def _format(self, prompt: Prompt) -> dict[str, Any] | None:
         schema = prompt.response_schema

@@ -53,6 +53,12 @@ def asked(request: Request, runner: FanOut, template: str, **values: str) -> tup
     )
 
 
+def shared_by_all(request: Request, messages: tuple[Message, ...]) -> int:
+    """Characters of the last message up to the end of the question, which all templates begin with."""
+    at = messages[-1].content.find(request.question)
+    return at + len(request.question) if at >= 0 else 0
+
+
 def with_documents(request: Request) -> tuple[Message, ...]:
     """The conversation as it is, its documents put before the last question."""
     if not request.documents:

@@ -16,7 +16,7 @@ from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
 from stretto.request import Message, Request
 from stretto.route import Route
-from stretto.strategies.direct import Direct, asked, straight_spec
+from stretto.strategies.direct import Direct, asked, shared_by_all, straight_spec
 from stretto.strategies.fan_out import BranchSpec, FanOut, Running
 from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
 from stretto.strategies.outline import CANCEL_LINE, OutlineParser, Point
@@ -148,9 +148,13 @@ class _Skeleton:
             ending=lambda branch: "" if running.discarded else self.form.ending(branch),
         )
 
+    def _shared_prompt(self, messages: tuple[Message, ...]) -> Prompt:
+        """A prompt of which outline and points have all but the end in common: conversation, documents, question."""
+        return Prompt(messages, effort=self.effort, shared=shared_by_all(self.request, messages))
+
     def _outline_spec(self) -> BranchSpec:
         template = "skeleton_careful" if self.careful else "skeleton"
-        prompt = Prompt(asked(self.request, self.runner, template), effort=self.effort)
+        prompt = self._shared_prompt(asked(self.request, self.runner, template))
         options = self.request.options.model_copy(update={"max_tokens": OUTLINE_TOKENS + self.thinking, "stop": ()})
 
         def another_way(received: str) -> Prompt:
@@ -174,7 +178,7 @@ class _Skeleton:
         parents = [self.written[index] for index in point.needs if index in self.written]
 
         def prompt() -> Prompt:
-            return Prompt(self._point_messages(point, known, words, parents), effort=self.effort)
+            return self._shared_prompt(self._point_messages(point, known, words, parents))
 
         def another_way(received: str) -> Prompt:
             if received.strip():

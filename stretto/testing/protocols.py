@@ -53,6 +53,7 @@ class HttpReply:
     finish: Finish = "stop"
     prompt_tokens: int | None = None
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     time_to_first_token_s: float | None = None
     fault: Fault | None = None
@@ -269,9 +270,9 @@ class AnthropicDialect:
 
     def _usage(self, turn: Turn) -> dict[str, Any]:
         return {
-            "input_tokens": turn.prompt_tokens - turn.reply.cached_tokens,
+            "input_tokens": turn.prompt_tokens - turn.reply.cached_tokens - turn.reply.cache_write_tokens,
             "cache_read_input_tokens": turn.reply.cached_tokens,
-            "cache_creation_input_tokens": 0,
+            "cache_creation_input_tokens": turn.reply.cache_write_tokens,
             "output_tokens": turn.completion_tokens,
         }
 

@@ -1,8 +1,10 @@
+import json
 from contextlib import asynccontextmanager
 
 import pytest
 from talking import KEY, asking, hear
 
+from stretto import AsyncStretto
 from stretto.backends.anthropic import AnthropicBackend
 from stretto.backends.base import Prompt
 from stretto.request import GenerationOptions, Message
@@ -74,3 +76,64 @@ async def test_a_refused_parameter_is_left_out_and_remembered():
         for _ in range(2):
             assert (await hear(backend, options=GenerationOptions(temperature=0.5))).text == "OK."
     assert ["temperature" in request.body for request in server.requests] == [True, False, False]
+
+
+class Caching:
+    """What a provider's cache does: an entry is written where a mark stands, and read by prompts that begin with it."""
+
+    def __init__(self):
+        self.entries = set()
+
+    def __call__(self, received):
+        body = received.body
+        text = "1. Tyres\n2. Chain\n3. Brakes" if "Write only the outline" in received.prompt else "Some text."
+        content = body["messages"][-1]["content"]
+        if isinstance(content, str):
+            return text
+        before = json.dumps([body.get("system"), body["messages"][:-1], content[0]])
+        tokens = len(before) // 4
+        known = before in self.entries
+        self.entries.add(before)
+        return HttpReply(
+            text,
+            prompt_tokens=tokens + 100,
+            cached_tokens=tokens if known else 0,
+            cache_write_tokens=0 if known else tokens,
+        )
+
+
+async def ask(model, question, **request):
+    async with ScriptedServer(Caching()) as server:
+        async with AsyncStretto(f"anthropic:{model}", base_url=server.url, api_key=KEY) as stretto:
+            answer = await stretto.ask(question, strategy="skeleton", **request)
+        return answer, [received.body for received in server.requests]
+
+
+@pytest.mark.parametrize("preference", ["balanced", "careful"])
+async def test_the_outline_writes_the_shared_beginning_to_the_cache_and_the_points_read_it(preference):
+    document = "A bicycle has two wheels. " * 800
+    history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
+    answer, bodies = await ask(
+        "claude-sonnet-4-6",
+        [*history, {"role": "user", "content": "How do I look after it?"}],
+        documents=[document],
+        preference=preference,
+        system="Be brief.",
+    )
+    assert len(bodies) == 4
+    shared = [body["messages"][-1]["content"][0] for body in bodies]
+    assert all(block == shared[0] for block in shared)
+    assert shared[0]["cache_control"] == {"type": "ephemeral"}
+    assert document in shared[0]["text"]
+    assert shared[0]["text"].endswith("How do I look after it?")
+    assert all(body["system"] == "Be brief." for body in bodies)
+    assert answer.usage.cache_write_tokens > 5_000
+    assert answer.usage.cached_tokens == 3 * answer.usage.cache_write_tokens
+    assert answer.usage.prompt_tokens == 4 * (answer.usage.cache_write_tokens + 100)
+
+
+@pytest.mark.parametrize(("model", "characters"), [("claude-sonnet-4-6", 3_000), ("claude-haiku-4-5", 13_000)])
+async def test_a_beginning_that_the_provider_would_not_cache_is_not_marked(model, characters):
+    answer, bodies = await ask(model, "How do I look after it?", documents=["x" * characters])
+    assert all(isinstance(body["messages"][-1]["content"], str) for body in bodies)
+    assert answer.usage.cache_write_tokens == 0

@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 import pytest
 from talking import KEY, asking, hear
 
+from stretto import AsyncStretto
 from stretto.backends.base import Prompt
 from stretto.backends.openai import OpenAIBackend
 from stretto.errors import RequestRejectedError
@@ -136,3 +137,25 @@ async def test_tokens_are_estimated_without_a_call():
     async with talk() as (backend, server):
         assert 10 < await backend.count_tokens(asking("word " * 20)) < 60
         assert server.requests == []
+
+
+async def test_calls_with_a_long_beginning_in_common_carry_one_cache_key_to_openai_itself(monkeypatch):
+    def reply(received):
+        return "1. Tyres\n2. Chain" if "Write only the outline" in received.prompt else "Some text."
+
+    async def keys(document, **where):
+        async with AsyncStretto("openai:gpt-4.1", api_key=KEY, **where) as stretto:
+            await stretto.ask("How do I look after it?", strategy="skeleton", documents=[document])
+        found = [received.body.get("prompt_cache_key") for received in server.requests]
+        server.requests.clear()
+        return found
+
+    async with ScriptedServer(reply) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        first = await keys("A bicycle has two wheels. " * 200)
+        assert len(first) == 3
+        assert len(set(first)) == 1
+        assert first[0] is not None
+        assert await keys("A bicycle has three wheels. " * 200) != first
+        assert await keys("Short.") == [None] * 3
+        assert await keys("A bicycle has two wheels. " * 200, base_url=server.openai_url) == [None] * 3
