@@ -3,7 +3,7 @@ import sys
 from importlib.resources import files
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stretto.request import Request
@@ -113,13 +113,20 @@ def test_structure_becomes_cues(prompt, fact):
 
 
 def test_a_reader_leaves_out_what_has_no_number():
-    assert CueReader({"poem": 7}.get).read("write a poem") == {7}
+    assert CueReader({"poem": 7}).read("write a poem") == {7}
 
 
+@settings(max_examples=40, deadline=None)  # each example makes a reader of the whole lexicon
 @given(st.text())
 def test_a_reader_and_the_named_cues_agree_on_any_text(text):
     names = {name: number for number, name in enumerate(cues(text))}
-    assert CueReader(names.get).read(text) == set(names.values())
+    assert CueReader(names).read(text) == set(names.values())
+
+
+def test_a_reader_and_the_named_cues_agree_on_every_row(model):
+    index = model._index
+    for row in load():
+        assert model._reader.read(row.prompt) == {index[cue] for cue in cues(row.prompt) if cue in index}
 
 
 def test_every_concept_of_the_lexicon_has_words():

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -28,7 +30,6 @@ _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,2}[.)]|\(?[a-z]\))[ \t]", re.MULTI
 _QUOTED = re.compile(r"[\"“„«「][^\"”»」]{40,}[\"”»」]")
 _SYMBOLS = ("{", "}", "<", ">", "$", "\\", "=", "^", "|", "()", "**")
 _QUOTES = '"“„«「'
-_KEPT_WORDS = 50_000
 _LENGTH_STEPS = (25, 50, 80, 120, 200, 350, 700, 1500, 4000)
 
 
@@ -56,93 +57,170 @@ def _add(words: dict[str, list[str]], named: list[str], concept: str) -> None:
             words[word].append(concept)
 
 
-Entry = tuple[tuple[int, ...], str]
+def cues(prompt: str) -> list[str]:
+    """Return the cues of a prompt by name, each once, in no order that matters. Any text is accepted."""
+    text = excerpt(prompt)
+    return list(dict.fromkeys([*_in_words(text.lower()), *_structure(prompt, text)]))
+
+
+def _in_words(text: str) -> Iterator[str]:
+    concepts_of, unspaced, meaning = lexicon()
+    before = "@start"
+    words: list[str] = []
+    for words in _clauses(text):
+        last = ""
+        for word in words:
+            concepts = concepts_of.get(word, ())
+            yield word
+            yield from concepts
+            if len(word) >= STEM:
+                yield "~" + word[:STEM]
+            yield f"{last} {word}" if last else "|" + word
+            if concepts:
+                yield f"{before}>{concepts[0]}"
+                before = concepts[0]
+            last = word
+    yield from ("$" + word for word in words)
+    for match in _without_blanks(text, unspaced):
+        concepts = meaning[match]
+        yield from concepts
+        yield f"{before}>{concepts[0]}"
+        before = concepts[0]
+
+
+def _clauses(text: str) -> Iterator[list[str]]:
+    """The words of a text in lower case, clause by clause, up to about ``MAX_WORDS``."""
+    seen = 0
+    for piece in text.translate(_CLEAN).split("\n"):
+        if words := piece.split():
+            yield words
+            seen += len(words)
+            if seen >= MAX_WORDS:
+                return
+
+
+def _without_blanks(text: str, pattern: re.Pattern[str]) -> list[str]:
+    return pattern.findall(text) if not text.isascii() and _UNSPACED.search(text) else []
+
+
+@dataclass(slots=True)
+class Entry:
+    """The numbers of all cues that a word may stand for.
+
+    Attributes:
+        concept: the first concept of the word, else empty.
+        succeeds: of the succession of concepts, by the concept before.
+        begins: of the word at the beginning of a clause.
+        ends: of the word in the last clause.
+        after: of the pair with the word before it, by that word.
+        plain: of the word itself, its concepts and its stem.
+    """
+
+    concept: str = ""
+    succeeds: dict[str, int] | None = None
+    begins: int | None = None
+    ends: int | None = None
+    after: dict[str, int] | None = None
+    plain: tuple[int, ...] = ()
 
 
 class CueReader:
-    """Turns prompts into sets of numbered cues; ``number`` gives the number of a cue, or None to leave it out.
+    """Turns prompts into sets of numbered cues: those of `cues` that ``known`` has a number for, fast.
 
-    What is known of a word is looked up once and kept, so that reading costs about a microsecond a word.
+    All that a word may stand for is put together once, so that a text is read with one look-up a word. (A look-up in a
+    large table that is not in the processor's cache costs several times as much as one that is, and a text that is
+    seen for the first time needs many.)
     """
 
-    def __init__(self, number: Callable[[str], int | None]) -> None:
-        self._numbered = number
-        self._concepts, self._unspaced, self._meaning = lexicon()
-        self._entries: dict[str, Entry] = {}
-        self._successions: dict[tuple[str, str], int | None] = {}
+    def __init__(self, known: Mapping[str, int]) -> None:
+        self._known = known
+        concepts_of, self._unspaced, self._meaning = lexicon()
+        pairs: dict[str, dict[str, int]] = {}
+        successions: dict[str, dict[str, int]] = {}
+        words = set(concepts_of)
+        self._stems: dict[str, Entry] = {}
+        for cue, number in known.items():
+            mark = cue[0]
+            if mark == "@":
+                before, met, concept = cue.partition(">")
+                if met:
+                    successions.setdefault(concept, {})[before] = number
+            elif mark == "~":
+                self._stems[cue[1:]] = Entry(plain=(number,))
+            elif mark in "|$":
+                words.add(cue[1:])
+            elif mark != "=":
+                first, blank, second = cue.partition(" ")
+                if blank:
+                    pairs.setdefault(second, {})[first] = number
+                words.add(second if blank else cue)
+        self._entries = {word: self._enter(word, concepts_of.get(word, ()), pairs, successions) for word in words}
 
     def read(self, prompt: str) -> set[int]:
         """Return the numbers of the cues of a prompt. Any text is accepted."""
         text = excerpt(prompt)
-        if len(self._entries) >= _KEPT_WORDS:
-            self._entries.clear()
         fired = self._words(text.lower())
-        fired += map(self._numbered, _structure(prompt, text))
+        fired += map(self._known.get, _structure(prompt, text))
         found = set(fired)
         found.discard(None)
         return found  # type: ignore[return-value]  # None is gone
 
     def _words(self, text: str) -> list[int | None]:
-        numbered, entries, successions = self._numbered, self._entries, self._successions
+        known, entries, stems = self._known.get, self._entries, self._stems
         fired: list[int | None] = []
-        seen = 0
         before = "@start"
-        clause: list[str] = []
-        for piece in text.translate(_CLEAN).split("\n"):
-            words = piece.split()
-            if not words:
-                continue
-            clause = words
+        clause: list[Entry] = []
+        for words in _clauses(text):
+            clause = []
             last = ""
             for word in words:
-                plain, concept = entries.get(word) or self._enter(word)
-                fired += plain
-                fired.append(numbered(f"{last} {word}" if last else "|" + word))
-                if concept:
-                    try:
-                        fired.append(successions[before, concept])
-                    except KeyError:
-                        fired.append(self._succeed(before, concept))
-                    before = concept
+                entry = entries.get(word) or stems.get(word[:STEM])
+                if entry is None:
+                    last = word
+                    continue
+                clause.append(entry)
+                fired += entry.plain
+                if not last:
+                    fired.append(entry.begins)
+                elif entry.after is not None:
+                    fired.append(entry.after.get(last))
+                if entry.concept:
+                    if entry.succeeds is not None:
+                        fired.append(entry.succeeds.get(before))
+                    before = entry.concept
                 last = word
-            seen += len(words)
-            if seen >= MAX_WORDS:
-                break
-        fired += [numbered("$" + word) for word in clause]
-        if not text.isascii() and _UNSPACED.search(text):
-            for match in self._unspaced.findall(text):
-                concepts = self._meaning[match]
-                fired += map(numbered, concepts)
-                fired.append(self._succeed(before, concepts[0]))
-                before = concepts[0]
+        fired += [entry.ends for entry in clause]
+        for match in _without_blanks(text, self._unspaced):
+            concepts = self._meaning[match]
+            fired += map(known, concepts)
+            fired.append(known(f"{before}>{concepts[0]}"))
+            before = concepts[0]
         return fired
 
-    def _succeed(self, before: str, concept: str) -> int | None:
-        """Look up that one concept comes after another."""
-        found = self._successions[before, concept] = self._numbered(f"{before}>{concept}")
-        return found
-
-    def _enter(self, word: str) -> Entry:
-        """Look up all that a word stands for wherever it stands, and its first concept."""
-        concepts = self._concepts.get(word, ())
-        plain = [word, *concepts]
-        if len(word) >= STEM:
-            plain.append("~" + word[:STEM])
-        numbers = tuple(found for found in map(self._numbered, plain) if found is not None)
-        entry = self._entries[word] = (numbers, concepts[0] if concepts else "")
-        return entry
-
-
-def cues(prompt: str) -> list[str]:
-    """Return the cues of a prompt by name, each once, in no order that matters. Any text is accepted."""
-    names: dict[str, int] = {}
-    numbers = CueReader(lambda cue: names.setdefault(cue, len(names))).read(prompt)
-    return [cue for cue, number in names.items() if number in numbers]
+    def _enter(
+        self,
+        word: str,
+        concepts: tuple[str, ...],
+        pairs: Mapping[str, dict[str, int]],
+        successions: Mapping[str, dict[str, int]],
+    ) -> Entry:
+        """Put together all that a word may stand for."""
+        known = self._known.get
+        plain = [word, *concepts, *(["~" + word[:STEM]] if len(word) >= STEM else [])]
+        concept = concepts[0] if concepts else ""
+        return Entry(
+            concept=concept,
+            succeeds=successions.get(concept),
+            begins=known("|" + word),
+            ends=known("$" + word),
+            after=pairs.get(word),
+            plain=tuple(number for number in map(known, plain) if number is not None),
+        )
 
 
 def _structure(prompt: str, text: str) -> list[str]:
     length = len(prompt)
-    facts = [f"=length{sum(length > step for step in _LENGTH_STEPS)}"]
+    facts = [f"=length{bisect_left(_LENGTH_STEPS, length)}"]
     if questions := text.count("?"):
         facts.append(f"=questions{min(questions, 3)}")
         if text.rstrip().endswith("?"):

@@ -67,7 +67,7 @@ class ShapeModel:
         self._numpy = np
         names = arrays["cues"].tobytes().decode().split("\n")
         self._index: dict[str, int] = {name: row for row, name in enumerate(names)}
-        self._reader = CueReader(self._index.get)
+        self._reader = CueReader(self._index)
         self._structural = sum(name.startswith("=") for name in names)  # they stand first
         weights = arrays["weights"] * arrays["scale"]
         squares = arrays["idf"].astype("float32") ** 2

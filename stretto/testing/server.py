@@ -146,7 +146,7 @@ class ScriptedServer:
             pass  # the client is gone, or the server is closing: either way this conversation is over
         finally:
             writer.close()
-            with suppress(ConnectionError):
+            with suppress(ConnectionError, asyncio.CancelledError):  # as above
                 await writer.wait_closed()
             self.open_connections -= 1
             self._tasks.discard(task)
