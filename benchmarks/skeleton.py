@@ -72,7 +72,7 @@ class Script:
         return [f"Aspect number {number} considered" for number in range(1, self.points + 1)]
 
     def text(self, number: int) -> str:
-        """The text of one point. (One that begins like its title would be held until it differs, a token longer.)"""
+        """The text of one point; one that began like its title would be held until it differs, a token longer."""
         return f"Part {number} has its own text" + " word" * (self.words - 7) + "."
 
     @property
