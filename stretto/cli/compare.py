@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 async def make_ready(client: AsyncStretto, question: str, screen: Screen) -> None:
     """Load before the clock starts what only the first of two answers would pay for: model, SDK, router."""
     for backend in client.backends.values():
-        provider = backend.name.partition(":")[0]
-        if provider in ("openai", "anthropic"):
-            import_module(provider)
-        elif provider == "local":
+        if sdk := getattr(backend, "sdk", None):  # what a remote backend imports before its first call
+            import_module(sdk)
+        elif backend.name.startswith("local:"):
             loading = backend.count_tokens(Prompt((Message(role="user", content=question),)))
             await wait_live(loading, screen, f"loading {one_line(backend.name)}")
     if not client.settings.second_opinion:  # which would be a call

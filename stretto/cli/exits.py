@@ -104,7 +104,10 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(Exit.INTERRUPTED) from None
-        except BrokenPipeError:
+        except (BrokenPipeError, SystemExit) as error:
+            # rich turns a broken pipe into an exit with 1, which has another meaning here.
+            if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+                raise
             # Python would complain once more when it flushes on its way out.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(Exit.OUTPUT_CLOSED) from None

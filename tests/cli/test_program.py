@@ -32,6 +32,33 @@ def run(command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options)
 
 
+@pytest.mark.parametrize("command", [["doctor"], ["route", "How are you?"], ["prompts", "list"]])
+def test_a_reader_that_went_away_has_its_own_exit_code_in_every_command(command):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        result = subprocess.run(
+            [*STRETTO, *command], stdout=write_end, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False
+        )
+    finally:
+        os.close(write_end)
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+def test_comparing_imports_what_a_remote_backend_needs_before_the_clock_starts():
+    code = """
+import sys, anyio
+from stretto import AsyncStretto
+from stretto.cli.compare import make_ready
+from stretto.cli.screen import Screen
+client = AsyncStretto("openai:any", base_url="http://127.0.0.1:9/v1", api_key="none")
+anyio.run(make_ready, client, "How are you?", Screen(quiet=True))
+assert client.backends["main"].sdk in sys.modules
+"""
+    result = run([sys.executable, "-c", code])
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_piped_output_is_plain(program):
     result = run(program(PLAIN, "ask", "-s", "direct", "--trace", "Why?"), stdin=subprocess.DEVNULL)
     assert result.returncode == 0
