@@ -24,7 +24,7 @@ def test_values_are_never_read_as_templates():
 
 
 def test_a_message_without_content_is_not_sent():
-    filled = Catalogue().get("point_alone").messages(system="", question="q", title="t", words="9")
+    filled = Catalogue().get("point_alone").messages(system="", documents="", question="q", title="t", words="9")
     assert [message.role for message in filled] == ["user"]
 
 

@@ -28,3 +28,24 @@ def test_importing_and_making_a_client_load_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_route_loads_no_model_and_opens_no_connection():
+    code = f"""
+import sys
+import anyio
+from stretto import AsyncStretto
+
+seen = []
+sys.addaudithook(lambda event, arguments: seen.append(arguments) if event == "socket.connect" else None)
+
+async def route():
+    for model in ("local:pocket", "openai:gpt-5.4-mini", "anthropic:claude-haiku-4-5"):
+        async with AsyncStretto(model) as stretto:
+            print((await stretto.route("How do I look after a bicycle?")).strategy)
+
+anyio.run(route)
+print(seen, [name for name in {HEAVY[:-1]} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["skeleton"] * 3 + ["[] []", ""]

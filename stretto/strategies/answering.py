@@ -12,7 +12,8 @@ from stretto.prompts import Catalogue
 from stretto.request import Request
 from stretto.route import Route
 from stretto.strategies import STRATEGIES
-from stretto.strategies.fan_out import Emit, FanOut, Running, fan_out
+from stretto.strategies.branch import Running
+from stretto.strategies.fan_out import Emit, FanOut, fan_out
 
 
 def check_strategy(name: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from stretto.backends.base import Prompt
 from stretto.request import Document, Message, Request
 from stretto.route import Route
-from stretto.strategies.fan_out import BranchSpec, FanOut
+from stretto.strategies.branch import BranchSpec
+from stretto.strategies.fan_out import FanOut
 
 
 class Direct:

@@ -16,8 +16,9 @@ from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
 from stretto.request import Message, Request
 from stretto.route import Route
+from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import Direct, asked, shared_by_all, straight_spec
-from stretto.strategies.fan_out import BranchSpec, FanOut, Running
+from stretto.strategies.fan_out import FanOut
 from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
 from stretto.strategies.outline import CANCEL_LINE, OutlineParser, Point
 
@@ -160,7 +161,7 @@ class _Skeleton:
         def another_way(received: str) -> Prompt:
             if not (lines := received[: received.rfind("\n") + 1].strip()):
                 return prompt
-            return Prompt(asked(self.request, self.runner, "continue_outline", received=lines), effort=self.effort)
+            return self._shared_prompt(asked(self.request, self.runner, "continue_outline", received=lines))
 
         return BranchSpec(
             id="outline",
@@ -185,7 +186,7 @@ class _Skeleton:
                 messages = asked(self.request, self.runner, "continue_point", title=point.title, received=received)
             else:
                 messages = asked(self.request, self.runner, "point_alone", title=point.title, words=str(words))
-            return Prompt(messages, effort=self.effort)
+            return self._shared_prompt(messages)
 
         room = int(words * TOKENS_PER_WORD * ROOM)
         return BranchSpec(

@@ -298,3 +298,18 @@ async def test_the_mark_between_a_broken_outline_and_its_rest_is_in_no_text():
     answer, _ = await ask(backend)
     assert answer.branches[0].text == "1. Tyres\n2. Chain\n3. Brakes"
     assert "\\u0018" not in answer.model_dump_json()
+
+
+async def test_documents_reach_every_call_also_those_that_ask_once_more():
+    down = Reply(fault=ServerFailedError("down"))
+    broken = Reply(chunks=["Test", "never"], fault=StreamBrokenError("gone"), fault_after=1)
+    outline = Reply(chunks=["1. Tyres\n", "2. Cha", "never"], fault=StreamBrokenError("gone"), fault_after=2)
+    rest = {"<received>\n1. Tyres": "2. Chain\n3. Brakes", "part on .Chain": "Oil it.", "<received>\nTest": " them."}
+    backend = ScriptedBackend(script(outline, first={**rest, point(2): down, point(3): broken}))
+    answer, _ = await ask(backend, documents=["The saddle is called Bob."], system="Be kind.")
+    assert answer.text == "1. **Tyres**: Pump them.\n2. **Chain**: Oil it.\n3. **Brakes**: Test them."
+    assert len(backend.calls) == 7
+    for prompt, _ in backend.calls:
+        assert prompt.messages[0].content == "Be kind."
+        assert "The saddle is called Bob." in prompt.messages[-1].content
+        assert prompt.messages[-1].content[: prompt.shared].endswith(QUESTION)

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from stretto.answer import BranchKind
 from stretto.backends.base import Prompt
 from stretto.request import Request
+from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import asked
-from stretto.strategies.fan_out import BranchSpec, FanOut, Running
+from stretto.strategies.fan_out import FanOut
 
 POCKET = "pocket"  # a family of small models trained on one item at a time; it understands no plan and no group
 THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens

@@ -6,8 +6,9 @@ from itertools import accumulate, pairwise
 
 from stretto.request import Request
 from stretto.route import Route
+from stretto.strategies.branch import Running
 from stretto.strategies.direct import Direct
-from stretto.strategies.fan_out import FanOut, Running
+from stretto.strategies.fan_out import FanOut
 from stretto.strategies.items.calls import POCKET, Calls, evenly
 from stretto.strategies.items.entries import Entries
 from stretto.strategies.items.layout import Layout, layout_for

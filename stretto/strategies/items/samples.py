@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stretto.strategies.fan_out import Running
+from stretto.strategies.branch import Running
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.counting import Size
 from stretto.strategies.items.distinct import is_repeated

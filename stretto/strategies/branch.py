@@ -1,0 +1,158 @@
+"""A branch: what it asks for, what it has written so far, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from stretto.answer import Branch, BranchKind, FinishReason, Span, Usage
+from stretto.backends.base import Prompt
+from stretto.errors import StrettoError
+from stretto.request import GenerationOptions
+
+BUFFER = 262_144  # characters a branch may write before its turn comes; a longer one is cut
+
+
+@dataclass(frozen=True)
+class BranchSpec:
+    """What a branch asks for.
+
+    Attributes:
+        prompt: made when the branch starts, after those in ``after`` have ended.
+        another_way: the prompt to use once more after a failure, from the text received so far;
+            ``None`` gives up.
+        joint: tells who reads the pieces that the unfinished line before it is void and comes again whole; put
+            between what was received and what comes in that other way. Neither is part of the text.
+        on_end: called when the branch has ended, however it ended.
+        accepts_refusal: a refusal is this branch's result, not its failure.
+    """
+
+    id: str
+    kind: BranchKind
+    prompt: Callable[[], Prompt]
+    options: GenerationOptions
+    title: str = ""
+    after: Sequence[Running] = ()
+    another_way: Callable[[str], Prompt | None] = lambda _: None
+    joint: str = ""
+    on_end: Callable[[Running], None] = lambda _: None
+    accepts_refusal: bool = False
+
+
+@dataclass(eq=False)
+class Running:
+    """A branch from its start to its end. One reader; any number may wait for the end.
+
+    ``replaced``: other branches did its work; how it ended does not count for the answer.
+    ``dropped``: nothing of what it wrote is in the answer; its tokens count as discarded.
+    ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
+    """
+
+    spec: BranchSpec
+    needed_s: float
+    started_s: float | None = None
+    first_s: float | None = None
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: FinishReason = "stop"
+    exception: StrettoError | None = None
+    branch: Branch | None = None
+    unreported: int = 0
+    replaced: bool = False
+    dropped: bool = False
+    _pieces: list[str] = field(default_factory=list)
+    _read: int = 0
+    _unread: int = 0
+    _news: anyio.Event = field(default_factory=anyio.Event)
+    _end: anyio.Event = field(default_factory=anyio.Event)
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    @property
+    def text(self) -> str:
+        """Everything written so far, without what a joint made void."""
+        text = "".join(self._pieces)
+        while self.spec.joint and (at := text.find(self.spec.joint)) >= 0:
+            text = text[: text.rfind("\n", 0, at) + 1] + text[at + len(self.spec.joint) :]
+        return text
+
+    @property
+    def discarded(self) -> bool:
+        """Whether it was dropped because it was not needed."""
+        return isinstance(self.exception, DiscardedError)
+
+    @property
+    def counts(self) -> bool:
+        """Whether how it ended is how a part of the answer ended."""
+        return not (self.discarded or self.replaced or self.spec.kind in ("outline", "plan"))
+
+    @property
+    def in_answer(self) -> bool:
+        """Whether the answer holds text of it."""
+        kept = not (self.dropped or self.discarded or self.spec.kind in ("outline", "plan"))
+        return kept and bool(self.text.strip())
+
+    async def read(self) -> str:
+        """Text written since the last read; waits for some; empty once the branch has ended."""
+        while self._read == len(self._pieces) and self.branch is None:
+            self._news = anyio.Event()
+            await self._news.wait()
+        text = "".join(self._pieces[self._read :])
+        self._read, self._unread = len(self._pieces), 0
+        return text
+
+    async def ended(self) -> Branch:
+        """Wait for the end and return the branch as the answer will hold it."""
+        await self._end.wait()
+        assert self.branch is not None  # noqa: S101 - set before the event, told to the type checker
+        return self.branch
+
+    def cancel(self, cause: str) -> None:
+        """Drop the branch: it ends as failed with this cause, and its tokens count as discarded."""
+        if self.branch is None and self.exception is None:
+            self.exception = DiscardedError(cause)
+            self._scope.cancel()
+
+    def drop(self, cause: str) -> None:
+        """Do without what it wrote, whether it still runs or has ended: other branches do its work."""
+        self.replaced = self.dropped = True
+        self.cancel(cause)
+        if self.branch is not None:
+            self.usage = all_discarded(self.usage)
+            self.branch = self.branch.model_copy(update={"usage": self.usage})
+
+    def write(self, text: str, now_s: float) -> bool:
+        """Take new text; False once the buffer of an unread branch is full."""
+        if self.first_s is None:
+            self.first_s = now_s
+        self._pieces.append(text)
+        self._unread += len(text)
+        self._news.set()
+        return self._unread <= BUFFER
+
+    def end(self, now_s: float) -> Branch:
+        """Freeze the branch; readers see its end."""
+        failed = self.exception is not None
+        self.branch = Branch(
+            id=self.spec.id,
+            kind=self.spec.kind,
+            title=self.spec.title,
+            text=self.text,
+            status="failed" if failed else "finished",
+            finish_reason=self.finish_reason,
+            error=str(self.exception) if failed else None,
+            span=Span(needed_s=self.needed_s, started_s=self.started_s, first_s=self.first_s, ended_s=now_s),
+            usage=self.usage,
+        )
+        self._news.set()
+        self._end.set()
+        return self.branch
+
+
+class DiscardedError(StrettoError):
+    """The branch was not needed any more."""
+
+
+def all_discarded(usage: Usage) -> Usage:
+    """The same usage, with nothing of what was generated in the answer."""
+    return usage.model_copy(update={"discarded_tokens": usage.completion_tokens})
