@@ -116,7 +116,7 @@ def test_a_reader_leaves_out_what_has_no_number():
     assert CueReader({"poem": 7}).read("write a poem") == {7}
 
 
-@settings(max_examples=40, deadline=None)  # each example makes a reader of the whole lexicon
+@settings(max_examples=40)  # each example makes a reader of the whole lexicon
 @given(st.text())
 def test_a_reader_and_the_named_cues_agree_on_any_text(text):
     names = {name: number for number, name in enumerate(cues(text))}
