@@ -1,6 +1,6 @@
 """Stretto: language models answer faster, because the parts of an answer are written in parallel."""
 
-from stretto.answer import Answer, Branch, Span, Timeline, Usage
+from stretto.answer import Answer, Branch, Decoding, Span, Timeline, Usage
 from stretto.client import AnswerStream, AsyncStretto, Stretto
 from stretto.errors import StrettoError
 from stretto.events import (
@@ -15,7 +15,7 @@ from stretto.events import (
     TextDelta,
 )
 from stretto.request import Budget, Document, GenerationOptions, Message, Request
-from stretto.route import Forecast, Route
+from stretto.route import DecodingForecast, Forecast, Route
 from stretto.settings import Settings
 
 __version__ = "0.1.0"
@@ -31,6 +31,8 @@ __all__ = [
     "BranchFinished",
     "BranchStarted",
     "Budget",
+    "Decoding",
+    "DecodingForecast",
     "Document",
     "Event",
     "Forecast",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from stretto.route import Route
 
@@ -52,6 +53,63 @@ class Usage(BaseModel):
         return self.prompt_tokens + self.completion_tokens
 
 
+class Decoding(BaseModel):
+    """How a local model found its tokens; added up over branches with ``+``.
+
+    A forward evaluates rows: the last token that is certain, and drafted ones. It commits the drafted tokens that the
+    model itself would have chosen, and one more.
+
+    Attributes:
+        methods: names of the decoding methods.
+        steps: forwards after the prompts were read.
+        rows: evaluated in these forwards.
+        tokens: committed by these forwards; the first token of a generation comes with its prompt and is not one.
+        drafted: rows that were drafted, by source.
+        accepted: those of them that became part of an answer.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    methods: tuple[str, ...] = ()
+    steps: int = 0
+    rows: int = 0
+    tokens: int = 0
+    drafted: Mapping[str, int] = Field(default_factory=dict)
+    accepted: Mapping[str, int] = Field(default_factory=dict)
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorators above property
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that one forward committed, on average; 1 without drafts."""
+        return self.tokens / self.steps if self.steps else 1.0
+
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @property
+    def rows_per_step(self) -> float:
+        """Rows that one forward evaluated, on average; 1 without drafts."""
+        return self.rows / self.steps if self.steps else 1.0
+
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @property
+    def acceptance(self) -> Mapping[str, float]:
+        """Share of the drafted rows that were accepted, by source."""
+        return {source: self.accepted.get(source, 0) / rows for source, rows in self.drafted.items() if rows}
+
+    def __add__(self, other: Decoding) -> Decoding:
+        return Decoding(
+            methods=tuple(dict.fromkeys((*self.methods, *other.methods))),
+            steps=self.steps + other.steps,
+            rows=self.rows + other.rows,
+            tokens=self.tokens + other.tokens,
+            drafted=_added(self.drafted, other.drafted),
+            accepted=_added(self.accepted, other.accepted),
+        )
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in dict.fromkeys((*one, *other))}
+
+
 class Span(BaseModel):
     """When one branch waited, spoke and ended: seconds since the request arrived.
 
@@ -70,7 +128,8 @@ class Span(BaseModel):
 class Branch(BaseModel):
     """One generation: the straight answer, the outline, one point, one item.
 
-    ``text`` is what this branch wrote; ``error`` says why a failed one failed.
+    ``text`` is what this branch wrote; ``error`` says why a failed one failed; ``decoding`` is how a local model
+    found its tokens, ``None`` from other backends and for a generation that was cut short.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -84,6 +143,7 @@ class Branch(BaseModel):
     error: str | None = None
     span: Span = Span(needed_s=0.0)
     usage: Usage = Usage()
+    decoding: Decoding | None = None
 
 
 class Timeline(BaseModel):
@@ -97,7 +157,7 @@ class Timeline(BaseModel):
 
 
 class Answer(BaseModel):
-    """The whole answer. ``str(answer)`` is its text."""
+    """The whole answer. ``str(answer)`` is its text; ``decoding`` is that of all branches together."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -105,6 +165,7 @@ class Answer(BaseModel):
     route: Route
     branches: tuple[Branch, ...] = ()
     usage: Usage = Usage()
+    decoding: Decoding | None = None
     timeline: Timeline = Timeline()
     warnings: tuple[str, ...] = ()
     finish_reason: FinishReason = Field(default="stop")

@@ -34,7 +34,8 @@ class Document(BaseModel):
 class GenerationOptions(BaseModel):
     """How to sample and when to stop. ``None`` leaves the choice to the backend.
 
-    ``deadline_s`` bounds the whole answer in seconds, retries and waits included.
+    ``deadline_s`` bounds the whole answer in seconds, retries and waits included. ``decoding`` names a decoding
+    method of a local backend; without one, the router chooses. Backends behind an API take none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +46,7 @@ class GenerationOptions(BaseModel):
     stop: tuple[str, ...] = ()
     seed: int | None = None
     deadline_s: float | None = Field(default=None, gt=0)
+    decoding: str | None = None
 
     @field_validator("stop", mode="before")
     @classmethod

@@ -20,6 +20,30 @@ class Forecast(BaseModel):
     calls: int
 
 
+class DecodingForecast(BaseModel):
+    """What a decoding method is expected to do on a local backend, from what this process has measured of it.
+
+    Attributes:
+        step_ms: milliseconds of a forward with one row, which gives one token without drafts; ``None`` while unknown.
+        tokens_per_step: tokens that a forward committed under this method so far, on average; ``None`` while unknown.
+        rows_per_step: rows that it evaluated for them.
+        measured_steps: forwards that these two were seen in; the last ones count most.
+        ms_per_token: milliseconds of forwards a token; ``None`` while something of it is unknown.
+        speed_up: how many times as fast as one token a step that is.
+        said: the same as one sentence for a person.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    step_ms: float | None = None
+    tokens_per_step: float | None = None
+    rows_per_step: float | None = None
+    measured_steps: int = 0
+    ms_per_token: float | None = None
+    speed_up: float | None = None
+    said: str = ""
+
+
 class Route(BaseModel):
     """How a request will be generated. Frozen, JSON-serialisable, part of every answer.
 
@@ -27,11 +51,13 @@ class Route(BaseModel):
         strategy: name of the strategy.
         role: which of the client's backends runs it ("main", "local", "small", ...).
         backend: that backend's model name, ``provider:model``.
-        decoding: decoding method of a local backend.
+        decoding: decoding method of a local backend; ``None`` where the backend has none to choose from.
         shape: most probable shape of the answer, if one was judged.
         confidence: probability that the chosen strategy serves this request.
         probabilities: probability of each shape; "skeleton" beside them is that of the skeleton decision.
         cause: one sentence for a person.
+        decoding_cause: the same for the decoding method.
+        decoding_forecast: what that method is expected to do, once this process has measured it.
         forecast: what each candidate strategy is expected to cost.
         elapsed_ms: time the decision took.
     """
@@ -41,10 +67,12 @@ class Route(BaseModel):
     strategy: str
     role: str = "main"
     backend: str = ""
-    decoding: str = "autoregressive"
+    decoding: str | None = None
     shape: Shape | None = None
     confidence: float = 1.0
     probabilities: Mapping[str, float] = Field(default_factory=dict)
     cause: str = ""
+    decoding_cause: str = ""
+    decoding_forecast: DecodingForecast | None = None
     forecast: Mapping[str, Forecast] = Field(default_factory=dict)
     elapsed_ms: float = 0.0

@@ -7,8 +7,21 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from stretto.answer import Usage
+from stretto.answer import Decoding, Usage
 from stretto.request import GenerationOptions, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a local engine has measured of itself in this process.
+
+    Attributes:
+        step_ms: milliseconds of a forward by its rows, for one request alone; empty while not measured.
+        decodings: how each decoding method has done so far, the last answers counting most.
+    """
+
+    step_ms: Mapping[int, float] = field(default_factory=dict)
+    decodings: Mapping[str, Decoding] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,8 @@ class Capabilities:
             together are sent together, after what they wait for is complete.
         prompt_family: family of prompt templates this model understands.
         decodings: decoding methods of a local engine, best first.
+        decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
+        measured: what the engine knows of its own speed; ``None`` before its model is loaded, and for other backends.
     """
 
     context_window: int | None = None
@@ -39,6 +54,8 @@ class Capabilities:
     joins_running_batch: bool = True
     prompt_family: str = "general"
     decodings: tuple[str, ...] = ()
+    decoding: str | None = None
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +86,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a stream: text, an account of tokens to add up, or the reason it ended.
+    """A piece of a stream: text, accounts of tokens and of their decoding to add up, or the reason it ended.
 
     A stream that ends without a chunk that carries ``finish_reason`` was broken off.
     """
@@ -78,6 +95,7 @@ class Chunk:
     usage: Usage | None = None
     finish_reason: Literal["stop", "length", "refusal"] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    decoding: Decoding | None = None
 
 
 @runtime_checkable

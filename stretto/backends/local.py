@@ -6,18 +6,20 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from stretto.answer import Usage
-from stretto.backends.base import Capabilities, Chunk, Prompt
-from stretto.errors import BackendError, MissingDependencyError, RequestRejectedError, SettingsError
+from stretto.answer import Decoding, Usage
+from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
+from stretto.errors import BackendError, InvalidRequestError, MissingDependencyError, SettingsError
+from stretto.local_engine.chat_template import encode_turns
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.draft_model import check_vocabulary
-from stretto.local_engine.generation import Finished, Generation, Piece
+from stretto.local_engine.generation import Figures, Finished, Generation, Piece
+from stretto.local_engine.record import Record
 from stretto.local_engine.source import find_source
 from stretto.request import GenerationOptions
 
@@ -42,7 +44,8 @@ class LocalBackend:
         dtype: ``float32``, ``bfloat16``, ...; by default bfloat16 where the machine computes in it, else float32.
         device: ``cpu``, ``cuda``, ...; by default the GPU where there is one.
         trust_remote_code: run Python code that came with the model.
-        decoding: how tokens are found; each method gives the same answer, at another speed.
+        decoding: how tokens are found, unless a request says otherwise; each method gives the same answer, at another
+            speed. Without one, the router chooses for each request, and `stream` alone takes ``autoregressive``.
         draft: a smaller model with the same tokenizer, written as ``model`` is, for ``decoding="draft_model"``.
 
     Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
@@ -55,14 +58,14 @@ class LocalBackend:
         dtype: str | None = None,
         device: str | None = None,
         trust_remote_code: bool = False,
-        decoding: str = "autoregressive",
+        decoding: str | None = None,
         draft: str | None = None,
     ) -> None:
         self._source = find_source(model)
         self._draft = None if draft is None else find_source(draft)
-        self._decoding = decoding
+        self._decoding = decoding or "autoregressive"
         decodings = tuple(name for name in DRAFTERS if name != "draft_model" or draft is not None)
-        if decoding not in decodings:
+        if decoding is not None and decoding not in decodings:
             needs = " It needs draft=, a smaller model." if decoding in DRAFTERS else ""
             raise SettingsError(f"decoding={decoding!r} cannot be used.{needs} Use one of: {', '.join(decodings)}.")
         self._options: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
@@ -72,7 +75,9 @@ class LocalBackend:
             joins_running_batch=True,
             prompt_family="pocket" if self._source.name == "local:pocket" else "general",
             decodings=decodings,
+            decoding=decoding,
         )
+        self._record = Record()
         self._lock = threading.Lock()
         # One thread for what takes long and is no generation: loading the model, reading long texts into tokens.
         self._worker: ThreadPoolExecutor | None = None
@@ -86,20 +91,29 @@ class LocalBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; the context window of a hub name is known once the model is loaded."""
-        return self._capabilities
+        """What it can do; the window of a hub name, and what was measured, are known once the model is loaded."""
+        loading = self._loading
+        if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
+            return self._capabilities
+        figures = {name: _decoding(seen) for name, seen in self._record.by_method().items()}
+        return replace(self._capabilities, measured=Measured(loading.result().step_ms, figures))
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Start one generation. Leaving the context returns when the engine has let go of it.
 
-        Text that became ready together comes as one chunk. Raises `BackendError` and its children.
+        Text that became ready together comes as one chunk. Raises `InvalidRequestError` for a decoding method that
+        is not there, `BackendError` and its children.
         """
+        decoding = options.decoding or self._decoding
+        if decoding not in self._capabilities.decodings:
+            there = ", ".join(self._capabilities.decodings)
+            raise InvalidRequestError(f"decoding={decoding!r} cannot be used with {self.name}. Use one of: {there}.")
         engine = await self._ready()
-        chunks = _Chunks(self.name, asyncio.get_running_loop())
+        chunks = _Chunks(self.name, asyncio.get_running_loop(), self._record)
         with engine.announced():
             ids = await self._tokens(engine.model, prompt)
-            handle = engine.submit(_generation(engine.model, ids, options, self._decoding), chunks.put)
+            handle = engine.submit(_generation(engine.model, ids, options, decoding), chunks.put)
         try:
             yield chunks
         finally:
@@ -169,8 +183,9 @@ class LocalBackend:
 class _Chunks:
     """What the engine's thread puts in, as chunks in the event loop; all that lies ready becomes one chunk."""
 
-    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop, record: Record) -> None:
         self._backend = backend
+        self._record = record
         self._loop = loop
         self._lock = threading.Lock()
         self._events: list[Piece | Finished] = []
@@ -180,6 +195,8 @@ class _Chunks:
 
     def put(self, event: Piece | Finished) -> None:
         """Add an event; from any thread."""
+        if isinstance(event, Finished) and event.figures is not None:
+            self._record.add(event.figures)
         with self._lock:
             self._events.append(event)
             first = len(self._events) == 1
@@ -220,7 +237,8 @@ class _Chunks:
             cached_tokens=last.cached_tokens,
             calls=1,
         )
-        return Chunk(text=text, usage=usage, finish_reason=last.reason)
+        decoding = None if last.figures is None else _decoding(last.figures)
+        return Chunk(text=text, usage=usage, finish_reason=last.reason, decoding=decoding)
 
 
 def _close(loading: Future[Engine] | None) -> None:
@@ -228,39 +246,20 @@ def _close(loading: Future[Engine] | None) -> None:
         loading.result().close()
 
 
-def _tokenize(model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
-    """Put the prompt into the model's chat template; without one, the texts one after the other."""
-    tokenizer = model.tokenizer
-    turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
-    if getattr(tokenizer, "chat_template", None) is None:
-        return tuple(tokenizer("\n\n".join(turn["content"] for turn in turns) + "\n\n")["input_ids"])
-    try:
-        return _apply_template(tokenizer, turns)
-    except Exception as error:
-        # Some templates refuse a system message; its text then stands before the first user message.
-        folded = _fold_system(turns)
-        if folded != turns:
-            with suppress(Exception):
-                return _apply_template(tokenizer, folded)
-        raise RequestRejectedError(
-            f"The chat template of {model.name} refuses these messages: {error}.", backend=model.name
-        ) from error
-
-
-def _apply_template(tokenizer: Any, turns: list[dict[str, str]]) -> tuple[int, ...]:
-    # enable_thinking: models that can think before they answer are asked not to; other templates ignore it.
-    ids = tokenizer.apply_chat_template(
-        turns, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False
+def _decoding(figures: Figures) -> Decoding:
+    return Decoding(
+        methods=(figures.decoding,),
+        steps=figures.steps,
+        rows=figures.rows,
+        tokens=figures.tokens,
+        drafted=figures.drafted,
+        accepted=figures.accepted,
     )
-    return tuple(ids)
 
 
-def _fold_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
-    system = "\n\n".join(turn["content"] for turn in turns if turn["role"] == "system")
-    rest = [turn for turn in turns if turn["role"] != "system"]
-    if not system or not rest:
-        return turns
-    return [{"role": rest[0]["role"], "content": f"{system}\n\n{rest[0]['content']}"}, *rest[1:]]
+def _tokenize(model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
+    turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    return encode_turns(model.name, model.tokenizer, turns)
 
 
 def _generation(model: LoadedModel, ids: tuple[int, ...], options: GenerationOptions, decoding: str) -> Generation:

@@ -34,6 +34,7 @@ def ask(
     max_tokens: options.MaxTokens = None,
     temperature: options.Temperature = None,
     seed: options.Seed = None,
+    decoding: options.Decoding = None,
     deadline: options.Deadline = None,
     race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
@@ -67,6 +68,7 @@ def ask(
         "max_tokens": max_tokens,
         "temperature": temperature,
         "seed": seed,
+        "decoding": decoding,
         "deadline_s": deadline,
         "race": race or None,
     }

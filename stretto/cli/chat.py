@@ -29,6 +29,7 @@ def chat(
     strategy: options.Strategy = None,
     preference: options.Preferred = None,
     system: options.System = None,
+    decoding: options.Decoding = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -51,6 +52,7 @@ def chat(
         strategy=strategy,
         preference=preference.value if preference else None,
         system=system,
+        decoding=decoding,
         trace=trace,
     )
     with asyncio.Runner() as runner:

@@ -52,6 +52,7 @@ class Conversation:
         strategy: str | None = None,
         preference: str | None = None,
         system: str | None = None,
+        decoding: str | None = None,
         trace: bool = False,
     ) -> None:
         self._open = open_client
@@ -63,7 +64,11 @@ class Conversation:
         self.system = system
         self.trace = trace
         self.last: Answer | None = None
-        self._request: dict[str, Any] = {"strategy": strategy, "preference": preference}
+        self._request: dict[str, Any] = {
+            "strategy": strategy,
+            "preference": preference,
+            "decoding": decoding,
+        }
         introduce(self.client, screen, named=model is not None)
         screen.note(f"{one_line(self.client.backends['main'].name)} · /help lists the commands, Ctrl-D ends")
 

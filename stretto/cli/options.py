@@ -26,6 +26,13 @@ def complete_strategy(incomplete: str) -> list[str]:
     return [name for name in ("auto", *STRATEGIES) if name.startswith(incomplete)]
 
 
+def complete_decoding(incomplete: str) -> list[str]:
+    """Decoding methods of a local model that begin like this."""
+    from stretto.local_engine.drafting.catalogue import DRAFTERS  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return [name for name in DRAFTERS if name.startswith(incomplete)]
+
+
 def complete_model(incomplete: str) -> list[str]:
     """Providers, and the one model whose name is always the same."""
     return [name for name in PROVIDERS if name.startswith(incomplete)]
@@ -86,6 +93,15 @@ Temperature = Annotated[
     float | None, typer.Option("--temperature", metavar="T", help="0: always the likeliest word; up to 2.")
 ]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Sample the same way again, where supported.")]
+Decoding = Annotated[
+    str | None,
+    typer.Option(
+        "--decoding",
+        metavar="METHOD",
+        help="How a local model finds its tokens: auto, autoregressive, suffix, ... Without it, the router decides.",
+        autocompletion=complete_decoding,
+    ),
+]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")]

@@ -49,6 +49,12 @@ facts; whatever else it is asked, it cannot answer, and the program says so.
 A key is never taken from an option, which other users of the machine could see. The providers' keys are not sent to
 a `--base-url`; for a server that wants one, set `STRETTO_API_KEY`, or name a variable: `--key-variable MY_SERVER_KEY`.
 
+## The decoding of a local model
+
+Every method finds the same answer, at another speed. `--decoding METHOD` names one; without it the router does, by the
+shape of the answer and the temperature, and `stretto route` says which and why.
+A backend behind an API takes none: the option is left out, with a warning.
+
 ## The timeline
 
 `--trace` draws one row for each branch, over the seconds since the question was asked:
@@ -59,6 +65,9 @@ a `--base-url`; for a server that wants one, set `STRETTO_API_KEY`, or name a va
 
 "Waits for its turn" is the time until its call was sent, "waits for the first text" the time until the model began.
 The critical path is the longest chain of branches that had to wait for each other.
+
+The last lines are there for a model in this process: how many forwards it took, how many tokens one gave and how many
+rows it evaluated, and of each source of drafts how many drafted tokens were right.
 
 ## The comparison
 
@@ -109,7 +118,7 @@ def help_of(command: str) -> str:
 
 def example() -> str:
     """A timeline to look at, drawn from made-up figures."""
-    from stretto.answer import Answer, Branch, Span, Timeline, Usage  # noqa: PLC0415 - only here
+    from stretto.answer import Answer, Branch, Decoding, Span, Timeline, Usage  # noqa: PLC0415 - only here
     from stretto.cli.timeline import render_timeline  # noqa: PLC0415
     from stretto.route import Route  # noqa: PLC0415
 
@@ -127,6 +136,14 @@ def example() -> str:
             branch("point-1", "Cleaning", (0.55, 0.95, 2.4), 88),
             branch("point-2", "Chain and gears", (0.75, 1.2, 2.9), 104),
             branch("point-3", "Tyres", (0.95, 1.35, 2.6), 79),
+        ),
+        decoding=Decoding(
+            methods=("auto",),
+            steps=142,
+            rows=781,
+            tokens=298,
+            drafted={"suffix": 402, "token_recycling": 237},
+            accepted={"suffix": 117, "token_recycling": 39},
         ),
         timeline=Timeline(first_text_s=0.95, total_s=2.95, critical_path_s=2.9),
     )

@@ -31,6 +31,8 @@ def route(
     system: options.System = None,
     document: options.Documents = None,
     max_tokens: options.MaxTokens = None,
+    temperature: options.Temperature = None,
+    decoding: options.Decoding = None,
     json: options.Json = False,
 ) -> None:
     """Explain how a question would be answered.
@@ -47,6 +49,8 @@ def route(
         "system": system,
         "documents": documents_of(document),
         "max_tokens": max_tokens,
+        "temperature": temperature,
+        "decoding": decoding,
     }
     asked = question_of(question)
     chosen = asyncio.run(_route(opener_of(context)(model, base_url=base_url), asked, request))
@@ -76,6 +80,10 @@ def explanation(route: Route) -> list[Text]:
         Text(one_line(route.cause)),
         Text(f"{route.strategy} on {one_line(route.backend)}, decided in {route.elapsed_ms:.0f} ms", "dim"),
     ]
+    if route.decoding is not None:
+        lines += [Text(), Text(one_line(route.decoding_cause))]
+        if route.decoding_forecast is not None:
+            lines.append(Text(one_line(route.decoding_forecast.said), "dim"))
     chances = sorted(route.probabilities.items(), key=lambda entry: -entry[1])
     shapes = [(name, chance) for name, chance in chances if name != "skeleton"]
     if shapes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from stretto.answer import Answer, Branch
+from stretto.answer import Answer, Branch, Decoding
 from stretto.cli.plain import one_line
 
 MOST_LABEL = 24  # cells
@@ -49,7 +49,7 @@ def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> 
     for branch, label in zip(answer.branches, labels, strict=True):
         row = Text(_fitted(label, room) + " ", "dim" if branch.status == "failed" else "")
         rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s))
-    return [*rows, _legend(answer.branches, signs), _totals(answer, signs)]
+    return [*rows, _legend(answer.branches, signs), _totals(answer, signs), *_decoded(answer, width, signs)]
 
 
 def _label(branch: Branch) -> str:
@@ -129,3 +129,33 @@ def _totals(answer: Answer, signs: _Signs) -> Text:
     first = f"first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
     parts = (first, f"total {timeline.total_s:.2f} s", f"critical path {timeline.critical_path_s:.2f} s")
     return Text(f" {signs.between} ".join(part for part in parts if part), "dim")
+
+
+def _decoded(answer: Answer, width: int, signs: _Signs) -> list[Text]:
+    """What the forwards of a local model gave, and how many of each source's drafts were right."""
+    found = answer.decoding
+    if found is None:
+        return []
+    parts = [
+        f"{found.steps:,} steps",
+        f"{found.tokens_per_step:.2f} tokens a step",
+        f"{found.rows_per_step:.1f} rows a step",
+    ]
+    return _wrapped([f"decoding {one_line(', '.join(found.methods))}", *parts, *_sources(found)], width, signs)
+
+
+def _sources(found: Decoding) -> list[str]:
+    ranked = sorted(found.acceptance.items(), key=lambda entry: -found.accepted.get(entry[0], 0))
+    return [f"{one_line(source)} {share:.0%} of {found.drafted[source]:,} drafted accepted" for source, share in ranked]
+
+
+def _wrapped(parts: Sequence[str], width: int, signs: _Signs) -> list[Text]:
+    """Parts side by side, on as many lines as they take."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        joined = f"{lines[-1]} {signs.between} {part}"
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    return [Text(line, "dim") for line in lines]

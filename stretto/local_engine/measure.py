@@ -31,6 +31,10 @@ class BatchStepCost(StepCost):
         """Milliseconds of a step with this many rows, 1 or more, of each sequence."""
         return super().__call__(rows * self.sequences)
 
+    def alone(self, rows: int) -> float:
+        """Milliseconds of a step with this many rows of one sequence, whatever runs now."""
+        return super().__call__(rows)
+
     def nearly_free(self, allowance: float = 1.02) -> int:
         """Number of rows beside the first that make a step at most so many times as long."""
         return max(rows for rows in range(1, _ROWS[-1] + 1) if self(rows) <= allowance * self(1)) - 1

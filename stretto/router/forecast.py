@@ -2,7 +2,9 @@
 
 Seconds of one call are the time to the first token plus tokens through the rate. A skeleton is an outline and then
 waves of points, as many at once as the backend has slots; its end is that of the slowest point (Skeleton-of-Thought,
-arXiv 2307.15337). The figures are assumptions, good for ranking the candidates, not promises.
+arXiv 2307.15337). The figures are assumptions, good for ranking the candidates, not promises. Only the rate of a local
+backend is measured, once its model is loaded and has answered: what a step of the engine costs, and how many tokens
+the decoding method got out of one.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from stretto.backends.base import Capabilities
-from stretto.route import Forecast, Shape
+from stretto.backends.base import Capabilities, Measured
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.route import DecodingForecast, Forecast, Shape
 
 TOKENS_BY_SHAPE: dict[Shape, int] = {
     "short": 40, "points": 550, "steps": 400, "prose": 450, "items": 350, "code": 400, "transform": 250,
@@ -34,12 +37,52 @@ class Speed:
     slots: int
 
 
-def speed_of(name: str, capabilities: Capabilities, role: str = "main") -> Speed:
-    """The assumed speed of a backend: models in this process are slower per call, a small remote one is quicker."""
+def speed_of(
+    name: str, capabilities: Capabilities, role: str = "main", decoding: DecodingForecast | None = None
+) -> Speed:
+    """The assumed speed of a backend: models in this process are slower per call, a small remote one is quicker.
+
+    Where the time of a token under the decoding method is known, it is used.
+    """
     slots = max(1, capabilities.parallel_slots)
+    if decoding is not None and decoding.ms_per_token:
+        return Speed(0.15, 1000 / decoding.ms_per_token, slots)
     if name.startswith("local:"):
         return Speed(0.15, 25.0, slots)
     return Speed(0.4, 120.0, slots) if role == "small" else Speed(0.6, 70.0, slots)
+
+
+def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecast:
+    """What ``method`` is expected to do on a local backend; nothing is assumed that was not measured.
+
+    A step of the rows that the method drafts on average takes what such steps were measured to take, over the tokens
+    that it commits on average. Without drafts, a step is one row and one token.
+    """
+    if measured is None:
+        return DecodingForecast(said=f"What {method} gains is unknown: the model is not loaded yet.")
+    table = measured.step_ms
+    seen = measured.decodings.get(method)
+    plain = method == "autoregressive"
+    if not plain and (seen is None or not seen.steps):
+        known = f" A step of one row takes {table[1]:.2f} ms." if table else ""
+        return DecodingForecast(
+            step_ms=table.get(1),
+            said=f"What {method} gains is unknown: it has decoded nothing here yet.{known}",
+        )
+    steps = seen.steps if seen is not None else 0
+    tokens, rows = (1.0, 1.0) if plain or seen is None else (seen.tokens_per_step, seen.rows_per_step)
+    committed = "1 token a step" if plain else f"{tokens:.2f} tokens from {rows:.1f} rows a step, seen in {steps} steps"
+    found = DecodingForecast(tokens_per_step=tokens, rows_per_step=rows, measured_steps=steps)
+    if not table:
+        return found.model_copy(update={"said": f"{committed}; what a step costs here is not measured yet."})
+    cost = StepCost(table)
+    ms_per_token = cost(max(1, round(rows))) / tokens
+    speed_up = cost(1) / ms_per_token
+    gain = "" if plain else f", {speed_up:.2f} times as fast as one token a step"
+    said = f"About {ms_per_token:.2f} ms a token{gain}: {committed}; a step of one row takes {cost(1):.2f} ms."
+    return found.model_copy(
+        update={"step_ms": cost(1), "ms_per_token": ms_per_token, "speed_up": speed_up, "said": said}
+    )
 
 
 def forecast(

@@ -10,10 +10,11 @@ from functools import cached_property
 from stretto.backends.base import Backend
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
-from stretto.route import Forecast, Route
+from stretto.route import DecodingForecast, Forecast, Route
 from stretto.router import obstacles
+from stretto.router.decoding import Choice, choose_decoding
 from stretto.router.demands import items_wanted, words_wanted
-from stretto.router.forecast import forecast, speed_of
+from stretto.router.forecast import decoding_forecast, forecast, speed_of
 from stretto.router.reading import question_in_context
 from stretto.router.second_opinion import SecondOpinion
 from stretto.router.shape import Judgement, ShapeModel
@@ -52,11 +53,23 @@ class Case:
         return self.request.strategy == "items" or self.judgement.shapes["items"] >= ITEMS_WORTH_COUNTING
 
     @cached_property
+    def decoding(self) -> Choice:
+        """How the backend is to decode, if it is a local one."""
+        backend = self.backend
+        return choose_decoding(self.request, backend.name, backend.capabilities, self.judgement.shape, self.text)
+
+    @cached_property
+    def decoding_forecast(self) -> DecodingForecast | None:
+        """What that is expected to do."""
+        method = self.decoding.method
+        return None if method is None else decoding_forecast(method, self.backend.capabilities.measured)
+
+    @cached_property
     def forecast(self) -> dict[str, Forecast]:
         """The expected cost of each candidate."""
         return forecast(
             self.judgement.shape,
-            speed_of(self.backend.name, self.backend.capabilities, self.role),
+            speed_of(self.backend.name, self.backend.capabilities, self.role, self.decoding_forecast),
             prompt_tokens=_tokens(self.request),
             items=self.items if self._may_be_items else 0,
             words=words_wanted(self.text),
@@ -154,6 +167,9 @@ def _route(case: Case, started: float) -> Route:
         strategy=strategy,
         role=case.role,
         backend=case.backend.name,
+        decoding=case.decoding.method,
+        decoding_cause=case.decoding.cause,
+        decoding_forecast=case.decoding_forecast,
         shape=judgement.shape,
         confidence=confidence,
         probabilities={**judgement.shapes, "skeleton": judgement.skeleton},

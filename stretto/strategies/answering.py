@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from stretto.answer import Answer, FinishReason, Timeline, Usage
+from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
 from stretto.backends.base import Backend
 from stretto.errors import UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
@@ -32,9 +32,14 @@ async def answer(
     word of an answer came about.
     """
     await emit(RouteChosen(route=route))
+    unused = request.options.decoding if route.decoding is None else None
+    options = request.options.model_copy(update={"decoding": route.decoding})
+    request = request.model_copy(update={"options": options})
     async with fan_out(
         backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.options.deadline_s
     ) as runner:
+        if unused is not None:
+            runner.warn(f"decoding={unused!r} was left out: {backend.name} has no decoding methods to choose from.")
         await STRATEGIES[route.strategy].run(request, route, runner)
         for running in runner.branches:
             await running.ended()
@@ -51,8 +56,11 @@ def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
         raise failures[0]  # all failed, as a rule for one reason
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     usage = Usage()
+    decoding: Decoding | None = None
     for branch in branches:
         usage = usage + branch.usage
+        if branch.decoding is not None:
+            decoding = branch.decoding if decoding is None else decoding + branch.decoding
     ends = [
         span.needed_s + span.ended_s - span.started_s
         for span in (branch.span for branch in branches)
@@ -63,6 +71,7 @@ def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
         route=route,
         branches=branches,
         usage=usage,
+        decoding=decoding,
         timeline=Timeline(
             first_text_s=runner.merge.first_s,
             total_s=total_s,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from stretto.answer import Branch, BranchKind, FinishReason, Span, Usage
+from stretto.answer import Branch, BranchKind, Decoding, FinishReason, Span, Usage
 from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
@@ -55,6 +55,7 @@ class Running:
     started_s: float | None = None
     first_s: float | None = None
     usage: Usage = field(default_factory=Usage)
+    decoding: Decoding | None = None
     finish_reason: FinishReason = "stop"
     exception: StrettoError | None = None
     branch: Branch | None = None
@@ -143,6 +144,7 @@ class Running:
             error=str(self.exception) if failed else None,
             span=Span(needed_s=self.needed_s, started_s=self.started_s, first_s=self.first_s, ended_s=now_s),
             usage=self.usage,
+            decoding=self.decoding,
         )
         self._news.set()
         self._end.set()

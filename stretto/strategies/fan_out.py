@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-from stretto.answer import FinishReason, Usage
+from stretto.answer import Decoding, FinishReason, Usage
 from stretto.backends.allowance import allowed
 from stretto.backends.base import Backend, Capabilities, Prompt
 from stretto.errors import (
@@ -171,6 +171,8 @@ class FanOut:
                     async for chunk in chunks:
                         if chunk.usage:
                             self._count(running, chunk.usage, reservation)
+                        if chunk.decoding:
+                            running.decoding = (running.decoding or Decoding()) + chunk.decoding
                         if chunk.text:
                             fits = running.write(chunk.text, self.now_s())
                             await self.announce(BranchDelta.model_construct(branch_id=running.spec.id, text=chunk.text))

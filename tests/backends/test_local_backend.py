@@ -15,7 +15,14 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Prompt
 from stretto.backends.local import LocalBackend
-from stretto.errors import BackendError, ContextOverflowError, ModelNotFoundError, SettingsError, UnknownModelError
+from stretto.errors import (
+    BackendError,
+    ContextOverflowError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    SettingsError,
+    UnknownModelError,
+)
 from stretto.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.anyio
@@ -365,3 +372,50 @@ def test_a_decoding_method_that_does_not_exist_is_refused_with_the_names_of_all(
         LocalBackend(f"local:{folder}", decoding="turbo")
     with pytest.raises(SettingsError, match=r"'draft_model' cannot be used. It needs draft=, a smaller model."):
         LocalBackend(f"local:{folder}", decoding="draft_model")
+
+
+async def test_requests_with_different_decodings_run_in_one_batch_and_get_what_each_gets_alone(folder):
+    async with opened(folder) as backend:
+        methods = backend.capabilities.decodings
+        expected = text_of(await collect(backend, max_tokens=60, temperature=0.0))
+        found = {}
+
+        async def ask(method):
+            found[method] = await collect(backend, max_tokens=60, temperature=0.0, decoding=method)
+
+        async with anyio.create_task_group() as group:
+            for method in methods:
+                group.start_soon(ask, method)
+    assert {text_of(chunks) for chunks in found.values()} == {expected}
+    figures = {method: chunks[-1].decoding for method, chunks in found.items()}
+    assert all(figures[method].methods == (method,) for method in methods)
+    assert figures["autoregressive"].steps == 59  # the first token comes with the prompt
+    assert figures["lookahead"].rows_per_step > 1
+
+
+async def test_a_request_goes_before_the_backends_own_decoding(folder):
+    async with opened(folder, decoding="suffix") as backend:
+        own, asked = [
+            (await collect(backend, max_tokens=20, decoding=method))[-1].decoding.methods for method in (None, "jacobi")
+        ]
+    assert (own, asked) == (("suffix",), ("jacobi",))
+
+
+async def test_a_request_for_an_unknown_decoding_is_refused_before_anything_is_loaded(folder):
+    threads = set(threading.enumerate())
+    async with opened(folder) as backend:
+        with pytest.raises(InvalidRequestError, match=r"decoding='turbo' cannot be used .* Use one of: auto, "):
+            await collect(backend, decoding="turbo")
+        assert set(threading.enumerate()) == threads
+
+
+async def test_what_was_measured_is_known_once_the_model_has_answered(folder):
+    async with opened(folder) as backend:
+        assert backend.capabilities.measured is None
+        await collect(backend, max_tokens=30, decoding="autoregressive")
+        assert backend.capabilities.measured.decodings["autoregressive"].steps == 29
+        await collect(backend, max_tokens=30, temperature=0.0, decoding="auto")
+        measured = backend.capabilities.measured
+    assert measured.step_ms[1] > 0
+    assert measured.step_ms[64] >= measured.step_ms[8] >= measured.step_ms[1]
+    assert measured.decodings["auto"].tokens == 29

@@ -237,3 +237,15 @@ def test_a_key_that_was_given_as_a_variables_name_is_not_repeated(stretto):
     result = stretto("ask", "Why?", "--key-variable", "sk-very-secret")
     assert result.exit_code == 2
     assert "sk-very" not in result.output
+
+
+def test_the_decoding_of_a_local_model_is_passed_on(stretto):
+    opened = []
+    stretto("ask", "Why?", "--decoding", "suffix", opened=opened, decodings=("auto", "suffix"))
+    assert opened[0].calls[0][1].decoding == "suffix"
+
+
+def test_a_model_behind_an_api_takes_no_decoding_and_a_warning_says_so(stretto):
+    result = stretto("ask", "Why?", "--decoding", "suffix")
+    assert result.exit_code == 0
+    assert "warning: decoding='suffix' was left out: scripted:model has no decoding methods" in result.stderr

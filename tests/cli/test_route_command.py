@@ -29,3 +29,20 @@ def test_nothing_is_generated(stretto):
 def test_the_question_may_come_from_a_pipe(stretto):
     assert stretto("route", piped="Write a poem about the sea.\n").exit_code == 0
     assert stretto("route", piped="").exit_code == 2
+
+
+def test_for_a_local_model_it_tells_the_decoding_and_that_its_gain_is_unknown(stretto):
+    local = {"decodings": ("auto", "autoregressive", "suffix")}
+    lines = stretto("route", "Implement a binary search in Python.", **local).stdout.splitlines()
+    assert "Decoded with auto, for deep drafts: code repeats its own names and forms." in lines
+    assert "What auto gains is unknown: the model is not loaded yet." in lines
+    asked = stretto("route", "Implement a binary search in Python.", "--decoding", "suffix", "--json", **local)
+    assert Route.model_validate_json(asked.stdout).decoding == "suffix"
+    hot = stretto("route", "Implement a binary search in Python.", "--temperature", "1.5", **local)
+    assert "Decoded without drafts: at temperature 1.5" in hot.stdout
+
+
+def test_an_unknown_decoding_is_an_error_with_the_names_of_all(stretto):
+    result = stretto("route", "Why?", "--decoding", "turbo")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: There is no decoding method 'turbo'. Use one of: auto, autoregressive,")

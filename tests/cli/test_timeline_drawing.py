@@ -1,6 +1,6 @@
 from rich.cells import cell_len
 
-from stretto.answer import Answer, Branch, Span, Timeline, Usage
+from stretto.answer import Answer, Branch, Decoding, Span, Timeline, Usage
 from stretto.cli.timeline import render_timeline
 from stretto.route import Route
 
@@ -91,3 +91,22 @@ def test_no_line_is_wider_than_asked_whatever_the_titles():
 
 def test_an_answer_without_branches_says_so():
     assert drawn(answer(total_s=0.0), 80) == ["Nothing ran."]
+
+
+def test_below_the_answer_of_a_local_model_stands_how_it_was_decoded():
+    decoding = Decoding(
+        methods=("auto",),
+        steps=1200,
+        rows=6000,
+        tokens=3000,
+        drafted={"suffix": 3800, "token_recycling": 1000},
+        accepted={"suffix": 950, "token_recycling": 850},
+    )
+    lines = drawn(TEA.model_copy(update={"decoding": decoding}), 80)[-3:]
+    assert lines == [
+        "decoding auto · 1,200 steps · 2.50 tokens a step · 5.0 rows a step",
+        "suffix 25% of 3,800 drafted accepted",
+        "token_recycling 85% of 1,000 drafted accepted",
+    ]
+    plain = TEA.model_copy(update={"decoding": Decoding(methods=("autoregressive",), steps=9, rows=9, tokens=9)})
+    assert drawn(plain, 80)[-1] == "decoding autoregressive · 9 steps · 1.00 tokens a step · 1.0 rows a step"
