@@ -9,6 +9,7 @@ import typer
 
 from stretto.cli import prompts
 from stretto.cli.ask import ask
+from stretto.cli.bench import bench
 from stretto.cli.chat import chat
 from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS
@@ -27,6 +28,7 @@ app.command(epilog="\b\nExit codes: see stretto --help.")(ask)
 app.command()(route)
 app.command()(chat)
 app.add_typer(prompts.app, name="prompts")
+app.command()(bench)
 app.command()(doctor)
 
 

@@ -6,7 +6,7 @@ import sys
 
 from stretto.cli.exits import MEANINGS
 
-COMMANDS = ("", "ask", "route", "chat", "prompts", "prompts list", "prompts show", "doctor")
+COMMANDS = ("", "ask", "route", "chat", "prompts", "prompts list", "prompts show", "bench", "doctor")
 
 OPENING = """\
 # The command line
@@ -20,6 +20,7 @@ $ stretto ask --model openai:NAME --base-url http://localhost:8000/v1 "..."
 $ git diff | stretto ask "Summarise this change" > summary.txt    # a pipe, and plain text
 $ stretto ask --compare --strategy skeleton "..."                 # what it gains here
 $ stretto route "..."                                             # how it would be answered, and why
+$ stretto bench local:./folder                                    # which decoding method is fastest here
 $ stretto doctor                                                  # what would work on this machine
 ```
 
@@ -52,8 +53,12 @@ a `--base-url`; for a server that wants one, set `STRETTO_API_KEY`, or name a va
 ## The decoding of a local model
 
 Every method finds the same answer, at another speed. `--decoding METHOD` names one; without it the router does, by the
-shape of the answer and the temperature, and `stretto route` says which and why.
-A backend behind an API takes none: the option is left out, with a warning.
+shape of the answer and the temperature, and `stretto route` says which and why. A backend
+behind an API takes none: the option is left out, with a warning.
+
+`stretto bench MODEL` measures every method that the model can be run with, on a Python file and an essay to continue, a
+text to copy with changes and a question, or on `--prompts FILE`. It shows the losing ones too, and ends with which to
+use for what, and why.
 
 ## The timeline
 

@@ -1,0 +1,200 @@
+"""``stretto bench``: which decoding method is fastest for a model on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stretto.cli import options
+from stretto.cli.exits import reporting
+from stretto.errors import InvalidRequestError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from stretto.cli.columns import Cell
+    from stretto.cli.screen import Screen
+    from stretto.local_engine.advice import Advice
+    from stretto.local_engine.bench import Report, Row, Spread
+    from stretto.local_engine.bench_prompts import BenchPrompt
+    from stretto.local_engine.load import LoadedModel
+
+BAR = 24  # cells
+KIND = "# kind:"
+
+
+@reporting
+def bench(
+    *,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="local:FOLDER, local:HUB_NAME or local:pocket.",
+            autocompletion=options.complete_model,
+        ),
+    ] = "local:pocket",
+    draft: Annotated[
+        str | None,
+        typer.Option("--draft", metavar="MODEL", help="A smaller model with the same tokenizer, for draft_model."),
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            "--prompts",
+            metavar="FILE",
+            help="Your own prompts, a line of --- between them; a first line '# kind: NAME' gathers some under a name.",
+        ),
+    ] = None,
+    tokens: Annotated[int, typer.Option("--tokens", metavar="N", min=2, help="The most to write for a prompt.")] = 96,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", min=1, help="Timed repetitions.")] = 3,
+    temperature: Annotated[
+        float, typer.Option("--temperature", metavar="T", min=0.0, max=2.0, help="0: always the likeliest word.")
+    ] = 0.0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure the decoding methods on a local model, and say which to use.
+
+    Runs every method on a few prompts, again and again in turns. Close what else keeps the machine busy. The methods
+    give the same answers; what differs is the time.
+    """
+    from stretto.cli.screen import Screen  # noqa: PLC0415 - keeps `stretto --help` light
+
+    screen = Screen(quiet=quiet)
+    own = None if prompts is None else prompts_in(prompts)
+    loaded, drafting = _loaded(screen, model, draft)
+    from stretto.local_engine.advice import advice  # noqa: PLC0415 - torch is there now
+    from stretto.local_engine.bench import PROMPTS  # noqa: PLC0415
+    from stretto.local_engine.bench import bench as measure  # noqa: PLC0415
+
+    try:
+        report = measure(
+            loaded,
+            draft=drafting,
+            prompts=own or PROMPTS,
+            tokens=tokens,
+            repeats=repeats,
+            temperature=temperature,
+            progress=_bar_on(screen),
+        )
+    finally:
+        screen.end()
+    advised = advice(report)
+    if json:
+        from dataclasses import asdict  # noqa: PLC0415 - only here
+        from json import dumps  # noqa: PLC0415
+
+        found = {**asdict(report), "advice": [asdict(each) for each in advised]}
+        screen.write(dumps(found, indent=2, ensure_ascii=False) + "\n")
+        return
+    from rich.console import Console  # noqa: PLC0415 - not needed for JSON
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for line in rendered(report, advised, console.width if console.is_terminal else None):
+        console.print(line, soft_wrap=True)
+
+
+def _loaded(screen: Screen, name: str, draft_name: str | None) -> tuple[LoadedModel, LoadedModel | None]:
+    from stretto.local_engine.source import find_source  # noqa: PLC0415 - keeps `stretto --help` light
+
+    source = find_source(name)
+    draft = None if draft_name is None else find_source(draft_name)
+    screen.note(f"loading {source.name}")
+    try:
+        from stretto.local_engine.load import load_model  # noqa: PLC0415 - imports torch
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
+            "Run: pip install 'stretto[local]'"
+        ) from error
+    return load_model(source), None if draft is None else load_model(draft)
+
+
+def prompts_in(file: Path) -> tuple[BenchPrompt, ...]:
+    """Read the prompts of a file. Raises `InvalidRequestError`."""
+    from stretto.local_engine.bench_prompts import BenchPrompt  # noqa: PLC0415 - keeps `stretto --help` light
+
+    try:
+        text = file.expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidRequestError(f"The prompts {str(file)!r} cannot be read: {why}.") from None
+    found = []
+    for block in f"\n{text}\n".split("\n---\n"):
+        first, _, rest = block.strip().partition("\n")
+        named = first.startswith(KIND)
+        kind, prompt = (first.removeprefix(KIND).strip(), rest.strip()) if named else ("prompt", block.strip())
+        if prompt:
+            found.append(BenchPrompt(kind or "prompt", prompt))
+    if not found:
+        raise InvalidRequestError(f"The file {str(file)!r} holds no prompt. Write some, a line of --- between them.")
+    return tuple(found)
+
+
+def _bar_on(screen: Screen) -> Callable[[int, int, str], None]:
+    began = time.monotonic()
+    signs = ("█", "░") if screen.encodes_blocks else ("#", "-")
+
+    def show(done: int, whole: int, doing: str) -> None:
+        filled = done * BAR // whole
+        bar = signs[0] * filled + signs[1] * (BAR - filled)
+        screen.tick(lambda: f"{bar} {done} of {whole} · {doing} · {time.monotonic() - began:.0f} s")
+
+    return show
+
+
+def rendered(report: Report, advised: tuple[Advice, ...], width: int | None = None) -> list[Text]:
+    """The report for a person: a table for each kind of prompt, slower methods too, then what to use."""
+    from rich.text import Text  # noqa: PLC0415 - not needed for JSON
+
+    from stretto.cli.columns import columns  # noqa: PLC0415
+
+    threads = "" if report.threads is None else f", {report.threads} threads"
+    lines = [
+        Text(
+            f"{report.model}, {report.dtype} on {report.device}{threads}; at most {report.tokens} tokens, "
+            f"temperature {report.temperature:g}; medians of {report.repeats} repetitions (least-most)"
+        )
+    ]
+    for kind in dict.fromkeys(row.kind for row in report.rows):
+        rows = sorted((row for row in report.rows if row.kind == kind), key=lambda row: -(row.speed_up or 0.0))
+        heading: list[Cell] = [
+            (kind, "bold"),
+            "ms a token",
+            "speed-up",
+            "tokens a step",
+            "rows a step",
+            "first token ms",
+            "",
+        ]
+        table = columns([heading, *(_cells(row) for row in rows)], right=(1, 2, 3, 4, 5))
+        lines += [Text(), *table]
+    if report.left_out:
+        missing = list(report.left_out.items())
+        lines += [Text(), Text("Not measured", "bold"), *columns(missing, width=width)]
+    use = [(each.kind, each.method, each.reason) for each in advised]
+    return [*lines, Text(), Text("Use", "bold"), *columns(use, width=width)]
+
+
+def _cells(row: Row) -> list[Cell]:
+    remarks = [] if row.same else ["other answers"]
+    if row.speed_up is not None and row.speed_up < 1:
+        remarks.append("slower")
+    return [
+        row.method,
+        "-" if row.ms_per_token is None else _spread(row.ms_per_token),
+        "-" if row.speed_up is None else f"{row.speed_up:.2f}",
+        f"{row.tokens_per_step:.2f}",
+        f"{row.rows_per_step:.1f}",
+        _spread(row.first_token_ms, digits=1),
+        ", ".join(remarks),
+    ]
+
+
+def _spread(found: Spread, digits: int = 2) -> str:
+    return f"{found.median:.{digits}f} ({found.least:.{digits}f}-{found.most:.{digits}f})"

@@ -1,0 +1,106 @@
+from dataclasses import replace
+
+import pytest
+from tiny_models import WINDOW
+
+from stretto.errors import ContextOverflowError
+from stretto.local_engine.advice import advice
+from stretto.local_engine.bench import Report, Row, Spread, bench
+from stretto.local_engine.bench_prompts import PROMPTS, BenchPrompt
+from stretto.local_engine.drafting.catalogue import DRAFTERS
+
+OIL = BenchPrompt("question", "The bicycle needs oil, air and a dry place. The bicycle needs")
+
+
+def measured(model, **options):
+    return bench(model, **{"prompts": [OIL], "tokens": 12, "repeats": 1} | options)
+
+
+def test_every_method_that_can_run_is_measured_and_gives_the_same_answer(loaded):
+    seen = []
+    report = measured(loaded("llama"), progress=lambda *where: seen.append(where))
+    rows = {row.method: row for row in report.rows}
+    assert {"auto", "autoregressive", "lookahead", "suffix"} <= set(rows) <= set(DRAFTERS)
+    assert "draft_model" in report.left_out
+    assert all(row.same for row in report.rows)
+    assert len({row.tokens for row in report.rows}) == 1
+    assert (rows["autoregressive"].tokens_per_step, rows["autoregressive"].rows_per_step) == (1.0, 1.0)
+    assert rows["autoregressive"].speed_up == 1.0
+    assert all(row.ms_per_token.least > 0 and row.first_token_ms.least > 0 for row in report.rows)
+    assert seen[-1] == (2 * len(rows), 2 * len(rows), "")
+    assert [done for done, _, _ in seen] == list(range(2 * len(rows) + 1))
+
+
+def test_a_draft_model_is_measured_too(loaded):
+    report = measured(loaded("llama"), draft=loaded("llama"), temperature=0.7)
+    row = next(row for row in report.rows if row.method == "draft_model")
+    assert row.same
+    assert row.tokens_per_step > 1
+
+
+def test_a_prompt_over_the_window_is_one_error(loaded):
+    with pytest.raises(ContextOverflowError, match=f"holds {WINDOW}"):
+        measured(loaded("llama"), prompts=[replace(OIL, text="oil " * 400)])
+
+
+def test_the_prompts_at_hand_are_of_four_kinds():
+    assert [prompt.kind for prompt in PROMPTS] == ["code", "prose", "transformation", "question"]
+
+
+def row(kind, method, ms, *, same=True, plain=4.0):
+    spread = Spread(ms, ms * 0.99, ms * 1.01)
+    return Row(kind, method, spread, spread, plain / ms, 4.0 / ms, 4.0, 96, same)
+
+
+def report(*rows, dtype="float32"):
+    return Report("local:x", dtype, "cpu", 1, 96, 3, 0.0, rows, {})
+
+
+def methods(*rows, **options):
+    return [each.method for each in advice(report(*rows, **options))]
+
+
+def test_the_fastest_is_advised_with_its_figures():
+    found = advice(report(row("code", "auto", 3.0), row("code", "autoregressive", 4.0), row("code", "suffix", 2.0)))
+    assert [each.method for each in found] == ["suffix"]
+    assert (
+        found[0].reason == "2.00 ms a token against 4.00 without drafts, 2.00 times as fast, with 2.00 tokens a step."
+    )
+
+
+def test_auto_is_preferred_where_it_is_as_fast_as_the_fastest_within_the_noise():
+    found = advice(report(row("code", "auto", 2.04), row("code", "autoregressive", 4.0), row("code", "suffix", 2.0)))
+    assert found[0].method == "auto"
+    assert "suffix was 2.0% faster" in found[0].reason
+
+
+def test_without_a_gain_no_drafts_are_advised():
+    rows = [row("prose", "auto", 4.2), row("prose", "autoregressive", 4.0), row("prose", "suffix", 3.95)]
+    found = advice(report(*rows))
+    assert found[0].method == "autoregressive"
+    assert found[0].reason == "no draft gains 3% here: the best, suffix, was 1.01 times as fast."
+
+
+def test_what_changes_the_answer_in_full_precision_is_never_advised():
+    rows = [row("code", "wild", 1.0, same=False), row("code", "suffix", 3.0), row("code", "autoregressive", 4.0)]
+    assert methods(*rows) == ["suffix"]
+    assert methods(*rows, dtype="bfloat16") == ["wild"]
+
+
+def test_one_method_for_every_kind_is_the_best_on_average():
+    rows = [
+        *(row("code", "auto", 2.0), row("code", "autoregressive", 4.0), row("code", "suffix", 1.0)),
+        *(row("prose", "auto", 3.0), row("prose", "autoregressive", 4.0), row("prose", "suffix", 8.0)),
+    ]
+    found = advice(report(*rows))
+    assert [(each.kind, each.method) for each in found] == [
+        ("code", "suffix"),
+        ("prose", "auto"),
+        ("every kind", "auto"),
+    ]
+    assert found[-1].reason == "1.63 times as fast on average over 2 kinds, 1.33 times on the worst of them."
+
+
+def test_a_model_that_says_nothing_leaves_nothing_to_measure():
+    silent = replace(row("code", "autoregressive", 4.0), ms_per_token=None, speed_up=None)
+    assert "nothing to measure" in advice(report(silent))[0].reason
