@@ -32,7 +32,7 @@ def test_every_method_that_can_run_is_measured_and_gives_the_same_answer(loaded)
 
 
 def test_a_draft_model_is_measured_too(loaded):
-    report = measured(loaded("llama"), draft=loaded("llama"), temperature=0.7)
+    report = measured(loaded("llama"), draft=loaded("llama"))
     row = next(row for row in report.rows if row.method == "draft_model")
     assert row.same
     assert row.tokens_per_step > 1
@@ -104,3 +104,8 @@ def test_one_method_for_every_kind_is_the_best_on_average():
 def test_a_model_that_says_nothing_leaves_nothing_to_measure():
     silent = replace(row("code", "autoregressive", 4.0), ms_per_token=None, speed_up=None)
     assert "nothing to measure" in advice(report(silent))[0].reason
+
+
+def test_a_sampled_answer_is_the_same_under_every_method(loaded):
+    report = measured(loaded("llama"), temperature=0.7)
+    assert all(row.same for row in report.rows)

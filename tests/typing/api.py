@@ -2,13 +2,28 @@
 
 from collections.abc import Iterator
 
-from stretto import Answer, AnswerFinished, AsyncStretto, Event, Request, Route, Stretto, TextDelta
+from stretto import (
+    Answer,
+    AnswerFinished,
+    AsyncStretto,
+    Decoding,
+    DecodingForecast,
+    Event,
+    Request,
+    Route,
+    Stretto,
+    TextDelta,
+)
 from stretto.testing import Reply, ScriptedBackend
 
 
 async def asynchronous() -> str:
     async with AsyncStretto("openai:gpt-5-mini", local="local:pocket") as stretto:
         answer: Answer = await stretto.ask("Why?", strategy="skeleton", deadline_s=3.0)
+        local: Answer = await stretto.ask("Why?", decoding="suffix", max_tokens=20)
+        decoded: Decoding | None = local.decoding
+        expected: DecodingForecast | None = local.route.decoding_forecast
+        print(decoded.tokens_per_step if decoded else 1.0, expected.said if expected else "")
         route: Route = await stretto.route(Request.of("Why?"))
         async with stretto.stream([{"role": "user", "content": "Why?"}]) as events:
             async for event in events:
