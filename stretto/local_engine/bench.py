@@ -142,7 +142,8 @@ def bench(
     encoded = [(prompt.kind, _encoded(model, prompt)) for prompt in prompts]
     cells = {(kind, method): _Cell() for kind in dict.fromkeys(kind for kind, _ in encoded) for method in methods}
     done, whole = 0, (repeats + 1) * len(methods) * len(encoded)
-    engine = Engine(model, draft=draft)
+    # Without a prefix cache: a prompt that was answered before would be read in no time.
+    engine = Engine(model, draft=draft, prefix_cache_bytes=0)
     try:
         for repetition in range(repeats + 1):
             first = repetition % len(methods)
