@@ -1,164 +1,290 @@
-"""How many tokens a step of each decoding method commits, and how long a token takes, on one model and machine.
+"""The engine's decoding methods beside transformers' and arctic-inference's: same weights, prompts, dtype, one run.
 
-    python benchmarks/decoding.py                          every method on ``local:pocket``
-    python benchmarks/decoding.py --model local:./folder --methods auto suffix --tokens 200
+    python benchmarks/decoding.py                                  everything, about a quarter of an hour on 2 cores
+    python benchmarks/decoding.py --arctic FOLDER                  with that peer; see comparison/arctic.py
+    python benchmarks/decoding.py --workload code --only auto suffix transformers
+    python benchmarks/decoding.py --quick                          whether it runs; keeps nothing
+    python benchmarks/decoding.py --redraw --update-docs           plot and docs/decoding.md from the kept figures
 
-Same weights, prompts and engine for all; repetitions alternate between the methods, and the first is not counted.
-Continued are Python files that the pocket model was not trained on, an encyclopaedic question, and a text to be
-repeated; each greedily, and sampled at temperature 0.7 with a seed. In float32 the answers are checked to be the same
-under every method; in bfloat16 sums of other lengths round otherwise, so it is told how many are.
+Repetitions alternate between the methods, in another order each time; before them each method is run once that does not
+count. Continued are Python files that the pocket model was not trained on, questions of its encyclopaedia, and texts to
+be transformed, each greedily and sampled at temperature 0.7. A larger model with random weights shows what a step costs
+beside the time in which memory can be read.
 
-Small models loop when they decode greedily, which flatters every drafter: the share of 4-grams of the answer that
-are distinct is told beside the speed.
+Speeds are told from the first token to the last; speed-ups are those within one repetition. Answers are compared with
+those of one token at a time: in float32 ours must be the same; in bfloat16 sums of other lengths round otherwise, so it
+is told how many are. What peers draw at random depends on their own generators and is not compared. Small models loop
+when they decode greedily, which flatters every drafter: the share of distinct 4-grams is told beside the speed.
+
+The draft model, ours and the peers', is a copy of the model's own first layers unless --draft names a better one: it
+shows what the method costs more than what it can gain. Nothing is remembered from one answer to the next.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections import defaultdict
-from dataclasses import dataclass, field
+import importlib.metadata
+import json
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from sysconfig import get_path
+from typing import Any
 
-from measuring import Spread, machine, save
+import torch
+from comparison import arctic, larger, peers
+from comparison.figures import Figures, bars, floor_bar, summarise
+from comparison.memory import PeakMemory
+from comparison.ours import Ours
+from comparison.report import draw, fill_block, markdown, print_bars, print_table
+from comparison.run import Method, Run, Task
+from comparison.workloads import WORKLOADS, Workload, workloads
+from measuring import IMAGES, RESULTS, ROOT, machine, save
 from rich.console import Console
-from rich.table import Table
+from rich.progress import Progress
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
+from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.engine import Engine
-from stretto.local_engine.generation import Finished, Generation
-from stretto.local_engine.load import LoadedModel, load_model
-from stretto.local_engine.pocket.source import HELD_OUT_FILES
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.load import LoadedModel, prepare
 from stretto.local_engine.source import find_source
 
-METHODS = [name for name in DRAFTERS if name != "draft_model"]
-CODE_PROMPT = 1500
-QUESTION = "How do I look after a bicycle?"
-REPEATED = (
-    "Repeat this text word for word:\nThe bicycle lives in a dry place. Its chain is oiled each month, its tyres "
-)
-REPEATED += "are filled each week, and its brakes are looked at before each ride."
-console = Console(width=110)
+HEATS = (0.0, 0.7)
+DRAFT_LAYERS = 2
+COMPILE_LIMIT_S = 180
+TRIAL = 12
+console = Console(width=None if sys.stdout.isatty() else 150)
 
 
-@dataclass
-class Case:
-    """One prompt, at one temperature."""
+class Bench:
+    """The methods, and the models they run.
 
-    workload: str
-    prompt: tuple[int, ...]
-    temperature: float
+    Args:
+        options: of the command line.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.notes: list[str] = []
+        self._options = options
+        source = find_source(options.model)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(source.where)  # type: ignore[no-untyped-call]
+        theirs, ours = self._load(source.where), self._load(source.where)
+        draft = self._load(find_source(options.draft).where) if options.draft else None
+        if draft is None and (draft := peers.first_layers(theirs, DRAFT_LAYERS)) is not None:
+            self.notes.append(f"The draft model is a copy of the model's own first {DRAFT_LAYERS} layers, not trained.")
+        self.model = prepare(source.name, ours, self.tokenizer)
+        small: LoadedModel | None = None
+        if draft is not None:
+            small = prepare(
+                f"{source.name}, first layers", peers.first_layers(ours, DRAFT_LAYERS) or draft, self.tokenizer
+            )
+        self._engine = Engine(self.model, draft=small)
+        methods: list[Method] = [Ours(self._engine, name) for name in DRAFTERS if self._runs(name)]
+        methods += self._peers(theirs, draft)
+        self.methods = [method for method in methods if not options.only or method.name in options.only]
+
+    def close(self) -> None:
+        """End the engine's thread."""
+        self._engine.close()
+
+    def run(self, workload: Workload, heat: float, progress: Progress) -> list[Figures]:
+        """All methods on one workload, in turns."""
+        options, memory = self._options, PeakMemory()
+        runs: dict[str, list[list[Run]]] = {method.name: [] for method in self.methods}
+        peaks: dict[str, float | None] = {}
+        task = progress.add_task(f"{workload.name}, {heat}", total=len(self.methods) * (options.repetitions + 1))
+        for repetition in range(-1, options.repetitions):
+            turn = max(repetition, 0) % max(len(self.methods), 1)
+            for method in self.methods[turn:] + self.methods[:turn]:
+                progress.update(task, description=f"{workload.name}, {heat}: {method.name}", advance=1)
+                if repetition < 0:
+                    method.answer(Task(workload.prompts[0], TRIAL, heat))
+                    continue
+                memory.begin()
+                runs[method.name].append(
+                    [
+                        method.answer(Task(prompt, options.tokens, heat, seed=1000 * repetition + number))
+                        for number, prompt in enumerate(workload.prompts)
+                    ]
+                )
+                peaks[method.name] = max(filter(None, (peaks.get(method.name), memory.end())), default=None)
+        progress.remove_task(task)
+        kinds = {method.name: method.peer for method in self.methods}
+        return summarise(workload.name, heat, runs, kinds, plain_peer=peers.GREEDY, peak_mb=peaks)
+
+    def _runs(self, decoding: str) -> bool:
+        """Whether the engine has what this method needs; a note where not."""
+        try:
+            list(self._engine.submit(Generation((5, 6), 1, decoding=decoding)))
+        except SettingsError as error:
+            self.notes.append(str(error))
+            return False
+        return True
+
+    def _load(self, where: str) -> Any:
+        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=getattr(torch, self._options.dtype))
+        return model.eval().requires_grad_(False)
+
+    def _peers(self, model: Any, draft: Any) -> list[Method]:
+        """Those that run here; each that does not leaves a note."""
+        options, slots = self._options, min(self.model.context_window, 1024)
+        threads = self._threads(model)
+        found: list[Method] = [
+            peers.greedy(model, threads=threads),
+            peers.Static(model, threads=threads, slots=slots),
+            peers.prompt_lookup(model, threads=threads),
+        ]
+        if draft is not None:
+            found.append(peers.assisted(model, draft, threads=threads))
+        if options.quick and options.compile is None:
+            self.notes.append("The compiled static cache is left out of a quick run.")
+        elif options.compile is not False:
+            reason = peers.why_not_compiled(options.model, options.dtype, COMPILE_LIMIT_S)
+            if reason is None:
+                found.append(peers.Compiled(model, threads=threads, slots=slots))
+            else:
+                self.notes.append(f"The compiled static cache does not run here: {reason}.")
+        if options.arctic is None:
+            self.notes.append("arctic-inference was not given (--arctic).")
+        else:
+            found.append(peers.suffix(model, arctic.candidates(options.arctic), threads=threads))
+        return found
+
+    def _threads(self, model: Any) -> int:
+        """As many threads for the peers as serve them best: one, or all."""
+        most = torch.get_num_threads()
+        prompt, paces = tuple(self.tokenizer("def main():").input_ids), {}
+        for threads in sorted({1, most}):
+            peer = peers.greedy(model, threads=threads)
+            peer.answer(Task(prompt, TRIAL))
+            paces[threads] = min(peer.answer(Task(prompt, 2 * TRIAL)).decoding_s for _ in range(3))
+        best = min(paces, key=lambda threads: paces[threads])
+        self.notes.append(f"Threads of torch: {best} for the peers, the faster of {', '.join(map(str, paces))}; "
+                          f"{self.model.threads} for the engine, by its own choice.")  # fmt: skip
+        return best
 
 
-@dataclass
-class Result:
-    """What one method did on one workload."""
-
-    milliseconds: list[float] = field(default_factory=list)  # a token, prompt left out; one for each repetition
-    steps: int = 0
-    rows: int = 0
-    tokens: int = 0
-    answers: list[list[int]] = field(default_factory=list)
-
-
-def cases(model: LoadedModel, files: int) -> list[Case]:
-    """The prompts of all workloads."""
-    found = [file for name in HELD_OUT_FILES if (file := Path(get_path("stdlib")) / name).is_file()][:files]
-    texts = [("code", file.read_text(encoding="utf-8")[:CODE_PROMPT]) for file in found]
-    prompts = [(workload, model.tokenizer(text).input_ids) for workload, text in texts]
-    for workload, question in (("question", QUESTION), ("repeat", REPEATED)):
-        message = [{"role": "user", "content": question}]
-        given = model.tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)
-        prompts.append((workload, given["input_ids"]))
-    return [Case(name, tuple(ids), heat) for heat in (0.0, 0.7) for name, ids in prompts]
-
-
-def run(engine: Engine, case: Case, method: str, tokens: int) -> tuple[Finished, list[int], float]:
-    """One answer: its account, its tokens, and the milliseconds from the first piece of text to the end."""
-    handle = engine.submit(
-        Generation(case.prompt, tokens, temperature=case.temperature, seed=7, decoding=method, end_ids=frozenset())
-    )
-    first = 0.0
-    for event in handle:
-        first = first or time.perf_counter()
-        if isinstance(event, Finished):
-            assert event.error is None, event.error
-            return event, handle.sequence.generated, (time.perf_counter() - first) * 1e3
-    raise AssertionError("a generation ends with its account")
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Run everything; the results as they are kept."""
+    found: list[Figures] = []
+    bench = Bench(options)
+    try:
+        chosen = workloads(bench.tokenizer, options.prompts, tuple(options.workload or WORKLOADS))
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            for workload in chosen:
+                for heat in HEATS:
+                    found += (rows := bench.run(workload, heat, progress))
+                    progress.console.print()
+                    print_table(progress.console, [_plain(row) for row in rows])
+    finally:
+        bench.close()
+    aims, costs = bars(found), None
+    if not options.only and not options.workload:
+        shape = larger.SMALL if options.quick else larger.LARGE
+        costs = larger.step_costs(
+            shape, getattr(torch, options.dtype), tokens=5 if options.quick else 25, repetitions=options.repetitions
+        )
+        if not options.quick:
+            aims.append(floor_bar(costs.ours.median, costs.floor_ms))
+    return {
+        "machine": machine(),
+        "versions": versions(options.arctic),
+        "model": bench.model.name,
+        "dtype": options.dtype,
+        "options": {name: getattr(options, name) for name in ("tokens", "prompts", "repetitions", "quick")},
+        "notes": bench.notes,
+        "rows": [_plain(row) for row in found],
+        "larger": None if costs is None else _plain(costs),
+        "bars": [_plain(bar) | {"met": bar.met} for bar in aims],
+    }
 
 
-def measure(engine: Engine, methods: list[str], given: list[Case], tokens: int, repetitions: int) -> dict[str, Result]:
-    """All methods on the cases of one workload, one after the other, again and again."""
-    results: dict[str, Result] = defaultdict(Result)
-    for repetition in range(repetitions + 1):
-        for method in methods:
-            spent, result = 0.0, results[method]
-            for case in given:
-                finished, answer, milliseconds = run(engine, case, method, tokens)
-                spent += milliseconds
-                if repetition == 0:
-                    assert finished.figures is not None
-                    result.steps += finished.figures.steps
-                    result.rows += finished.figures.rows
-                    result.tokens += finished.figures.tokens
-                    result.answers.append(answer)
-            if repetition:
-                result.milliseconds.append(spent / result.tokens)
-    return results
+def versions(folder: Path | None) -> dict[str, str]:
+    """Of what is compared."""
+    found = {name: importlib.metadata.version(name) for name in ("stretto", "torch", "transformers")}
+    return found if folder is None else found | {"arctic-inference": arctic.version(folder)}
 
 
-def distinct(answers: list[list[int]]) -> float:
-    """Share of the answers' 4-grams that are not there twice."""
-    grams = [tuple(answer[start : start + 4]) for answer in answers for start in range(len(answer) - 3)]
-    return len(set(grams)) / max(len(grams), 1)
+def broken(rows: Sequence[Mapping[str, Any]], dtype: str) -> list[str]:
+    """Our methods whose answers differ from those of one token at a time where they must not."""
+    exact = dtype in {"float32", "float64"}
+    return [
+        f"{row['method']} ({row['workload']}, temperature {row['temperature']}): {row['same']} of {row['answers']}"
+        for row in rows
+        if exact and not row["peer"] and row["same"] not in {None, row["answers"]}
+    ]
 
 
-def main() -> None:
-    """Measure, show and save."""
+def _plain(value: object) -> dict[str, Any]:
+    """As JSON has it: what is printed now is what is drawn from the file later."""
+    return dict(json.loads(json.dumps(value, default=vars)))
+
+
+def try_compiled(options: argparse.Namespace) -> None:
+    """Compile and use the static cache once; see `peers.why_not_compiled`."""
+    source = find_source(options.model)
+    model: Any = AutoModelForCausalLM.from_pretrained(source.where, dtype=getattr(torch, options.dtype))
+    peer = peers.Compiled(model.eval(), threads=torch.get_num_threads(), slots=256)
+    for length in (8, 9):
+        peer.answer(Task(tuple(range(5, 5 + length)), 8))
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="local:pocket")
-    parser.add_argument("--dtype", default=None)
-    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
-    parser.add_argument("--tokens", type=int, default=160)
-    parser.add_argument("--files", type=int, default=4)
-    parser.add_argument("--repetitions", type=int, default=3)
-    arguments = parser.parse_args()
-    methods = list(dict.fromkeys(["autoregressive", *arguments.methods]))
-    model = load_model(find_source(arguments.model), dtype=arguments.dtype)
-    saved = []
-    engine = Engine(model)
-    given = cases(model, arguments.files)
-    for workload, heat in dict.fromkeys((case.workload, case.temperature) for case in given):
-        chosen = [case for case in given if (case.workload, case.temperature) == (workload, heat)]
-        results = measure(engine, methods, chosen, arguments.tokens, arguments.repetitions)
-        base = results["autoregressive"]
-        table = Table(title=f"{workload}, temperature {heat}", title_justify="left")
-        for column in ("method", "tokens/step", "rows/step", "ms/token", "speed-up", "same answers", "distinct"):
-            table.add_column(column, justify="left" if column == "method" else "right")
-        for method, result in results.items():
-            time_spread = Spread.of(result.milliseconds)
-            same = sum(own == plain for own, plain in zip(result.answers, base.answers, strict=True))
-            assert same == len(base.answers) or "float32" not in str(model.dtype), (method, workload)
-            row = {
-                "tokens_per_step": result.tokens / result.steps,
-                "rows_per_step": result.rows / result.steps,
-                "ms_per_token": time_spread,
-                "speed_up": Spread.of(base.milliseconds).median / time_spread.median,
-                "same_answers": same,
-                "distinct_4_grams": distinct(result.answers),
-            }
-            saved.append({"workload": workload, "temperature": heat, "method": method, **row})
-            table.add_row(
-                *(method, f"{row['tokens_per_step']:.2f}", f"{row['rows_per_step']:.1f}", str(time_spread)),
-                *(f"{row['speed_up']:.2f}", f"{same} of {len(base.answers)}", f"{row['distinct_4_grams']:.2f}"),
-            )
-        console.print(table)
-    engine.close()
-    options = {"tokens": arguments.tokens, "files": arguments.files, "repetitions": arguments.repetitions}
-    console.print(f"{model.name}, {model.dtype}, {machine()}")
-    save("decoding", {"machine": machine(), "model": model.name, "dtype": str(model.dtype), **options, "rows": saved})
+    parser.add_argument("--draft", help="a smaller model with the same tokenizer")
+    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
+    parser.add_argument("--workload", nargs="+", choices=WORKLOADS)
+    parser.add_argument("--only", nargs="+", metavar="METHOD", help=f"ours ({', '.join(DRAFTERS)}), or a peer by name")
+    parser.add_argument("--arctic", type=Path, metavar="FOLDER", help="where arctic-inference was built")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="the compiled static cache")
+    parser.add_argument("--tokens", type=int, help="of an answer at most (112)")
+    parser.add_argument("--prompts", type=int, help="of each workload (4)")
+    parser.add_argument("--repetitions", type=int, help="that count (3)")
+    parser.add_argument("--quick", action="store_true", help="small numbers; results are not kept")
+    parser.add_argument("--redraw", action="store_true", help="measure nothing, use the kept results")
+    parser.add_argument("--update-docs", action="store_true", help="write the figures into docs/decoding.md")
+    parser.add_argument("--try-compile", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(given)
+    for name, small, usual in (("tokens", 12, 112), ("prompts", 1, 4), ("repetitions", 1, 3)):
+        if getattr(options, name) is None:
+            setattr(options, name, small if options.quick else usual)
+    return options
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Measure or read, show, keep, draw; 1 where a lossless method was not lossless."""
+    options = arguments(given)
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    if options.try_compile:
+        try_compiled(options)
+        return 0
+    kept = RESULTS / "decoding.json"
+    if options.redraw:
+        results: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        for rows in {(row["workload"], row["temperature"]): None for row in results["rows"]}:
+            print_table(console, [row for row in results["rows"] if (row["workload"], row["temperature"]) == rows])
+    else:
+        console.print(f"{machine()}; {', '.join(' '.join(pair) for pair in versions(options.arctic).items())}")
+        results = measure(options)
+        if not (options.quick or options.only or options.workload):
+            save("decoding", results)
+    for note in results["notes"]:
+        console.print(f"[dim]{note}[/]")
+    print_bars(console, results["bars"])
+    if options.redraw or not (options.quick or options.only or options.workload):
+        draw(results, IMAGES / "decoding.png")
+        if options.update_docs:
+            fill_block(ROOT / "docs" / "decoding.md", markdown(results))
+    wrong = broken(results["rows"], results["dtype"])
+    for line in wrong:
+        console.print(f"[red]not the answers of one token at a time:[/] {line}")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -202,6 +202,31 @@ class KeyValueCache:
                 held[layer] = old[torch.tensor(sequences, device=old.device)]
         self.batch = len(sequences)
 
+    @property
+    def allocated(self) -> bool:
+        """Whether it has been written to."""
+        return bool(self._keys)
+
+    def like(self, capacity: int) -> KeyValueCache:
+        """Make an empty cache of one sequence with layers of these shapes, and so many slots."""
+        new = KeyValueCache(1)
+        new.capacity = capacity
+        for held, own in ((self._keys, new._keys), (self._values, new._values)):
+            own += [layer.new_zeros(1, capacity, *layer.shape[2:]) for layer in held]
+        return new
+
+    def settle(self, other: KeyValueCache) -> None:
+        """Move what is held into another cache's storage, which both share from now on."""
+        for held, new in ((self._keys, other._keys), (self._values, other._values)):
+            for layer, (old, place) in enumerate(zip(held, new, strict=True)):
+                place[:, : self.extent] = old[:, : self.extent]
+                held[layer] = place
+        self.capacity = other.capacity
+
+    def shares(self, other: KeyValueCache) -> bool:
+        """Whether both write to the same storage."""
+        return self.allocated and other.allocated and self._keys[0] is other._keys[0]
+
     def _resize(self, capacity: int) -> None:
         for held in (self._keys, self._values):
             for layer, old in enumerate(held):

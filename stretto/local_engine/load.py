@@ -13,6 +13,7 @@ import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
 from stretto.local_engine.forward import Forward, TransformersForward, disagreement
+from stretto.local_engine.graphs import GraphedForward, record_cuda
 from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.source import Source
 
@@ -108,7 +109,7 @@ def _forward(name: str, model: Any) -> Forward:
     with torch.inference_mode():
         # The reason for the check: a model may look like the family and differ in something its configuration hides.
         if is_llama_like(model) and disagreement(model, lean := LlamaForward(model)) < limit:
-            return lean
+            return GraphedForward(lean, record_cuda) if model.device.type == "cuda" else lean
         try:
             general = TransformersForward(model)
             gap = disagreement(model, general)

@@ -1,0 +1,196 @@
+"""Draws the mask of one real step of each decoding method, as SVG, for docs/decoding.md.
+
+    python benchmarks/masks.py
+
+The drafters, `flatten`, the mask and `verify` are the engine's own. The model is a table: it knows one text by heart,
+and where it is asked something else it says what it saw most often behind the last word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+from xml.sax.saxutils import escape
+
+import torch
+from measuring import IMAGES
+from torch import Tensor
+
+from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.drafting.auto import Auto
+from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.draft_model import DraftModel
+from stretto.local_engine.drafting.jacobi import Jacobi
+from stretto.local_engine.drafting.lookahead import Lookahead
+from stretto.local_engine.drafting.prompt_lookup import PromptLookup
+from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import Suffix
+from stretto.local_engine.drafting.token_recycling import TokenRecycling
+from stretto.local_engine.flatten import flatten
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.sampling import Sampler
+from stretto.local_engine.verify import verify
+
+__all__ = ["METHODS", "Step", "best_step", "picture", "steps"]
+
+_KNOWN = (
+    "the cat sat on the mat and the dog sat on the mat and the bird sat on the roof and then "
+    "the cat sat on the roof and the dog sat on the mat and the bird saw the cat and the dog and flew away"
+)
+_TEXT = _KNOWN.split()
+_WORDS = sorted(set(_TEXT))
+_IDS = [_WORDS.index(word) for word in _TEXT]
+_PROMPT = 14
+_STEPS = 24
+_TOP = 4
+_CPU = torch.device("cpu")
+
+
+class ByHeart:
+    """A forward that needs no past: a word at its place is followed by the next, any other by its usual successors.
+
+    Args:
+        knows_places: whether it knows the text by heart, or only which word follows which.
+    """
+
+    def __init__(self, *, knows_places: bool = True) -> None:
+        self._knows_places = knows_places
+        self._after = torch.zeros(len(_WORDS), len(_WORDS))
+        for (word, following), times in Counter(pairwise(_IDS)).items():
+            self._after[word, following] = float(times)
+
+    def __call__(self, rows: Rows, _cache: KeyValueCache | None, keep: Tensor) -> Tensor:
+        """Logits # [1, kept, words]."""
+        scores = self._after[rows.tokens[0]].clone()
+        for row, (token, place) in enumerate(zip(rows.tokens[0].tolist(), rows.positions[0].tolist(), strict=True)):
+            if self._knows_places and place + 1 < len(_IDS) and _IDS[place] == token:
+                scores[row, _IDS[place + 1]] += 10
+        return scores[keep][None]
+
+
+def _draft_model() -> Drafter:
+    small: Any = SimpleNamespace(forward=ByHeart(knows_places=False), device=_CPU, context_window=len(_TEXT))
+    return DraftModel(small, length=4, width=2, floor=0.05)
+
+
+METHODS: dict[str, tuple[Callable[[], Drafter], int]] = {
+    "autoregressive": (Autoregressive, 0),
+    "jacobi": (lambda: Jacobi(window=5), 5),
+    "lookahead": (lambda: Lookahead(window=3, ngram=4, guesses=3), 14),
+    "prompt_lookup": (lambda: PromptLookup(span=6), 6),
+    "suffix": (Suffix, 10),
+    "token_recycling": (lambda: TokenRecycling(breadth=_TOP, depth=4), 12),
+    "draft_model": (_draft_model, 8),
+    "auto": (lambda: Auto(StepCost({1: 10.0, 8: 10.4, 64: 16.0})), 14),
+}
+"""Each method with sizes that can be drawn, and its rows beside the first."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a method.
+
+    Attributes:
+        text: the words committed before it; the last one is row 0.
+        tree: what was drafted.
+        rows: what the forward read.
+        accepted: nodes of the tree.
+        path: the words committed by it.
+    """
+
+    text: list[str]
+    tree: DraftTree
+    rows: Rows
+    accepted: list[int]
+    path: list[str]
+
+
+def steps(method: str) -> list[Step]:
+    """The first steps of a method on the text, after its beginning was read."""
+    make, limit = METHODS[method]
+    drafter, model, found = make(), ByHeart(), []
+    context = Context(_IDS[:_PROMPT], _PROMPT, len(_WORDS))
+    sampler = Sampler(Generation(tuple(context.tokens), len(_IDS)), _CPU)
+    for number in range(_STEPS + 1):
+        depth = len(_IDS) - len(context.tokens) - 1
+        if depth < 1:
+            break
+        # The first turn stands for the prompt's last row, which every drafter learns from.
+        proposed = drafter.propose(context, limit) if number else DraftTree()
+        tree, places = proposed.prune(limit, depth)
+        rows = flatten([context.tokens], [tree], _CPU)
+        logits = model(rows, None, torch.arange(rows.tokens.shape[1]))
+        verdict = verify(logits, [tree], [sampler], [frozenset()])[0]
+        top = torch.softmax(logits[0], -1).topk(_TOP)
+        own = {place: node for node, place in enumerate(places) if place >= 0}
+        text = [_WORDS[token] for token in context.tokens]
+        context.tokens += verdict.tokens
+        outcome = Outcome(
+            [place + 1 if place >= 0 else -1 for place in places], top.indices.tolist(), top.values.tolist(),
+            verdict.tokens, [own[node] for node in verdict.nodes],
+        )  # fmt: skip
+        drafter.learn(context, outcome)
+        if number:
+            found.append(Step(text, tree, rows, list(verdict.nodes), [_WORDS[token] for token in verdict.tokens]))
+    return found
+
+
+def best_step(method: str) -> Step:
+    """The step that accepted most, the first of those."""
+    return max(steps(method), key=lambda step: len(step.accepted))
+
+
+_CELL = 20
+_LEFT = 190
+_TOP_EDGE = 70
+_SHOWN = 3
+_SEEN, _TAKEN, _EMPTY, _INK = "#8fb3cf", "#2f6f9f", "#f2f0ec", "#333333"
+
+
+def picture(step: Step) -> str:
+    """The step's mask as SVG: a line for each row of the forward, a column for each slot of the cache it may see."""
+    mask = step.rows.mask(torch.float32)[0, 0]  # [rows, extent]
+    count, extent = mask.shape
+    first = max(extent - count - _SHOWN, 0)
+    words = [step.text[-1], *(_WORDS[token] for token in step.tree.tokens)]
+    heads = [*step.text[first:-1], *words]
+    taken = {0, *(node + 1 for node in step.accepted)}
+    width, height = _LEFT + len(heads) * _CELL + 10, _TOP_EDGE + count * _CELL + 10
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'font-family="monospace" font-size="11">',
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+    ]
+    for column, word in enumerate(heads):
+        x, y = _LEFT + column * _CELL + 14, _TOP_EDGE - 6
+        ink = "#888888" if column < len(heads) - count else _INK
+        lines.append(f'<text transform="translate({x} {y}) rotate(-60)" fill="{ink}">{escape(word)}</text>')
+    for row, word in enumerate(words):
+        y = _TOP_EDGE + row * _CELL
+        place = int(step.rows.positions[0, row] - step.rows.positions[0, 0])
+        source = step.tree.sources[row - 1] if row and step.tree.sources[row - 1] else ""
+        label = f"{word} +{place}" + (f" {source}" if source else "")
+        weight = ' font-weight="bold"' if row in taken else ""
+        lines.append(f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end"{weight}>{escape(label)}</text>')
+        for column in range(len(heads)):
+            sees = bool(mask[row, first + column] == 0)
+            fill = (_TAKEN if row in taken else _SEEN) if sees else _EMPTY
+            x = _LEFT + column * _CELL
+            lines.append(f'<rect x="{x + 1}" y="{y + 1}" width="{_CELL - 2}" height="{_CELL - 2}" fill="{fill}"/>')
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def main() -> None:
+    """Draw all methods."""
+    IMAGES.mkdir(exist_ok=True)
+    for method in METHODS:
+        (IMAGES / f"mask-{method}.svg").write_text(picture(best_step(method)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""The benchmarks are programs, not a package: their folder is put on the path."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -1,0 +1,35 @@
+import masks
+import pytest
+from measuring import IMAGES, ROOT
+
+from stretto.local_engine.drafting.catalogue import DRAFTERS
+
+
+@pytest.mark.parametrize("method", masks.METHODS)
+def test_the_committed_picture_is_what_the_method_draws(method):
+    committed = (IMAGES / f"mask-{method}.svg").read_text(encoding="utf-8")
+    assert masks.picture(masks.best_step(method)) == committed, "python benchmarks/masks.py draws it anew"
+
+
+def test_every_method_of_the_training_free_catalogue_has_a_picture_and_a_heading_in_the_page():
+    page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+    for method in DRAFTERS:
+        assert f"\n## {method}\n" in page, method
+    for method in masks.METHODS:
+        assert f"(img/mask-{method}.svg)" in page, method
+
+
+@pytest.mark.parametrize("method", masks.METHODS)
+def test_steps_of_every_method_write_the_text_that_is_known_by_heart(method):
+    done = masks.steps(method)
+    whole = " ".join([*done[-1].text, *done[-1].path])
+    assert " ".join(masks._TEXT).startswith(whole)
+    assert len(done[-1].text) > masks._PROMPT + 10
+
+
+def test_a_picture_has_a_dark_row_for_each_accepted_node_and_the_last_token():
+    step = masks.best_step("prompt_lookup")
+    drawn = masks.picture(step)
+    assert drawn.count('font-weight="bold"') == 1 + len(step.accepted)
+    sees = sum(1 for row in range(1 + len(step.tree)) for _ in range(row + 1)) + masks._SHOWN * (1 + len(step.tree))
+    assert drawn.count(masks._TAKEN) + drawn.count(masks._SEEN) == sees, "a chain sees itself and what is before it"
