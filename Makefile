@@ -28,6 +28,7 @@ docs: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/skeleton.py
 	$(BIN)/python benchmarks/router.py
+	$(BIN)/python benchmarks/decoding.py --update-docs
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -44,7 +44,7 @@ from rich.progress import Progress
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from stretto.errors import SettingsError
+from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
@@ -69,21 +69,28 @@ class Bench:
         self.notes: list[str] = []
         self._options = options
         source = find_source(options.model)
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(source.where)  # type: ignore[no-untyped-call]
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(source.where)
         theirs, ours = self._load(source.where), self._load(source.where)
-        draft = self._load(find_source(options.draft).where) if options.draft else None
-        if draft is None and (draft := peers.first_layers(theirs, DRAFT_LAYERS)) is not None:
+        if options.draft:
+            where = find_source(options.draft).where
+            drafts = (self._load(where), self._load(where))
+        else:
+            drafts = (peers.first_layers(theirs, DRAFT_LAYERS), peers.first_layers(ours, DRAFT_LAYERS))
+        small: LoadedModel | None = None
+        if drafts[1] is not None:
+            small = prepare(options.draft or f"{source.name}, first layers", drafts[1], self.tokenizer)
+        if small is not None and not options.draft:
             self.notes.append(f"The draft model is a copy of the model's own first {DRAFT_LAYERS} layers, not trained.")
         self.model = prepare(source.name, ours, self.tokenizer)
-        small: LoadedModel | None = None
-        if draft is not None:
-            small = prepare(
-                f"{source.name}, first layers", peers.first_layers(ours, DRAFT_LAYERS) or draft, self.tokenizer
-            )
         self._engine = Engine(self.model, draft=small)
         methods: list[Method] = [Ours(self._engine, name) for name in DRAFTERS if self._runs(name)]
-        methods += self._peers(theirs, draft)
+        methods += self._peers(theirs, drafts[0])
         self.methods = [method for method in methods if not options.only or method.name in options.only]
+        unknown = set(options.only or ()) - {method.name for method in methods}
+        if unknown:
+            self.close()
+            here = ", ".join(method.name for method in methods)
+            raise SettingsError(f"There is no method {min(unknown)!r} here. There are: {here}.")
 
     def close(self) -> None:
         """End the engine's thread."""
@@ -270,7 +277,11 @@ def main(given: Sequence[str] | None = None) -> int:
             print_table(console, [row for row in results["rows"] if (row["workload"], row["temperature"]) == rows])
     else:
         console.print(f"{machine()}; {', '.join(' '.join(pair) for pair in versions(options.arctic).items())}")
-        results = measure(options)
+        try:
+            results = measure(options)
+        except (StrettoError, ImportError) as error:
+            console.print(f"[red]{error}[/]")
+            return 2
         if not (options.quick or options.only or options.workload):
             save("decoding", results)
     for note in results["notes"]:

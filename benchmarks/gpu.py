@@ -139,7 +139,7 @@ def train(options: argparse.Namespace, tokenizer: Any, progress: Progress) -> tu
 
 def acceptance(options: argparse.Namespace, large: BatchStepCost, progress: Progress) -> dict[str, Any]:
     """Part 2: tokens and rows a step of each method on the held-out files."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(MODEL_FOLDER)  # type: ignore[no-untyped-call]
+    tokenizer: Any = AutoTokenizer.from_pretrained(MODEL_FOLDER)
     model, told = train(options, tokenizer, progress)
     loaded = replace(prepare("local:trained", model, tokenizer), end_ids=frozenset())
     files = list(held_out_source().values())[: 1 if options.tiny else 8]

@@ -75,7 +75,7 @@ def random_model(shape: Shape, dtype: torch.dtype, device: str = "cpu", window: 
     torch.set_default_dtype(dtype)
     try:
         with torch.device(device):
-            model = transformers.LlamaForCausalLM(config)
+            model: Any = transformers.LlamaForCausalLM(config)
     finally:
         torch.set_default_dtype(before)
     words = Tokenizer(WordLevel({str(token): token for token in range(shape.vocabulary)}, unk_token="0"))  # noqa: S106 - a token

@@ -39,7 +39,7 @@ GREEDY = "transformers"
 _LOOKUP = {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": 3}
 
 
-class _Clock(BaseStreamer):  # type: ignore[misc]  # transformers ships no types
+class _Clock(BaseStreamer):
     """Notes when tokens come; the first that transformers puts here is the prompt."""
 
     def __init__(self) -> None:
@@ -94,7 +94,8 @@ class Peer:
         torch.manual_seed(task.seed)
         model, read = self._model, []
         ids = torch.tensor([task.prompt], device=model.device)
-        config = GenerationConfig(
+        make: Any = GenerationConfig  # untyped there
+        config = make(
             max_new_tokens=task.limit,
             eos_token_id=model.generation_config.eos_token_id,
             pad_token_id=0,
@@ -128,7 +129,7 @@ class Static(Peer):
 
     def __init__(self, model: Any, *, threads: int, slots: int, name: str = "hf static cache") -> None:
         super().__init__(name, model, {}, threads=threads)
-        self._cache = StaticCache(config=model.config, max_cache_len=slots)
+        self._cache: Any = StaticCache(config=model.config, max_cache_len=slots)
 
     def options(self, task: Task) -> dict[str, Any]:  # noqa: ARG002
         """See `Peer`."""
@@ -141,7 +142,7 @@ class Compiled(Static):
 
     def __init__(self, model: Any, *, threads: int, slots: int) -> None:
         super().__init__(model, threads=threads, slots=slots, name="hf static, compiled")
-        how = CompileConfig(mode="default")
+        how: Any = CompileConfig(mode="default")
         how._compile_all_devices = True
         self._how = {"compile_config": how, "disable_compile": False}
 

@@ -168,7 +168,7 @@ def record_cuda(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
     Two runs before it let the libraries choose their kernels and allocate their workspaces, on a stream of their own,
     as torch asks for. They write the same keys and values to the same slots each time.
     """
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # not typed there
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2):
