@@ -82,7 +82,7 @@ class Bench:
         if small is not None and not options.draft:
             self.notes.append(f"The draft model is a copy of the model's own first {DRAFT_LAYERS} layers, not trained.")
         self.model = prepare(source.name, ours, self.tokenizer)
-        self._engine = Engine(self.model, draft=small)
+        self._engine = Engine(self.model, draft=small, prefix_cache_bytes=0)
         methods: list[Method] = [Ours(self._engine, name) for name in DRAFTERS if self._runs(name)]
         methods += self._peers(theirs, drafts[0])
         self.methods = [method for method in methods if not options.only or method.name in options.only]

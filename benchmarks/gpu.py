@@ -77,7 +77,7 @@ def step_cost(options: argparse.Namespace) -> tuple[dict[str, Any], BatchStepCos
 
 def plain_step(model: LoadedModel, options: argparse.Namespace) -> Spread:
     """Milliseconds of a step of one row, as a request sees it: forward, choice, and everything between two steps."""
-    engine = Engine(model)
+    engine = Engine(model, prefix_cache_bytes=0)
     try:
         method, times = Ours(engine, "autoregressive"), []
         for repetition in range(options.repetitions + 1):
@@ -145,7 +145,9 @@ def acceptance(options: argparse.Namespace, large: BatchStepCost, progress: Prog
     files = list(held_out_source().values())[: 1 if options.tiny else 8]
     prompts = [tuple(tokenizer(text[:CODE_CHARACTERS]).input_ids) for text in files]
     rows = []
-    engine = Engine(loaded, drafters={**DRAFTERS, "auto": lambda equipment: Auto(large, equipment.memory)})
+    engine = Engine(
+        loaded, drafters={**DRAFTERS, "auto": lambda equipment: Auto(large, equipment.memory)}, prefix_cache_bytes=0
+    )
     try:
         task = progress.add_task("acceptance", total=len(HEATS) * len(METHODS))
         for heat in HEATS:

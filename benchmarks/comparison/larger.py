@@ -91,7 +91,7 @@ def step_costs(shape: Shape, dtype: torch.dtype, *, tokens: int, repetitions: in
     loaded: LoadedModel = replace(prepare("local:random", copy.deepcopy(model), tokenizer), end_ids=frozenset())
     threads = loaded.threads or torch.get_num_threads()
     prompt = tuple(range(5, 37))
-    engine = Engine(loaded, threads=threads)
+    engine = Engine(loaded, threads=threads, prefix_cache_bytes=0)
     try:
         methods = (Ours(engine, "autoregressive"), greedy(model, threads=threads))
         times: dict[str, list[float]] = {method.name: [] for method in methods}

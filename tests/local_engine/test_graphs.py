@@ -12,8 +12,6 @@ from stretto.local_engine.generation import Generation
 from stretto.local_engine.graphs import GraphedForward
 from stretto.local_engine.llama import LlamaForward
 
-METHODS = ("autoregressive", "jacobi", "prompt_lookup", "suffix", "token_recycling")
-
 
 class Recordings:
     """Records by tracing: what is repeated are the operations on the same tensors, as with a CUDA graph."""
@@ -39,17 +37,18 @@ def graphed(model, **options):
 
 
 def request(prompt, **options):
-    return Generation(prompt=tuple(prompt), max_new_tokens=40, **options)
+    return Generation(prompt=tuple(prompt), max_new_tokens=30, **options)
 
 
-@pytest.mark.parametrize("architecture", ["llama", "mistral"])
-@pytest.mark.parametrize("decoding", METHODS)
+@pytest.mark.parametrize(
+    ("architecture", "decoding"), [("llama", "token_recycling"), ("mistral", "suffix"), ("qwen3", "autoregressive")]
+)
 def test_recorded_steps_give_the_same_tokens_across_storages_of_growing_length(loaded, start, architecture, decoding):
     plain = loaded(architecture)
     assert isinstance(plain.forward, LlamaForward)
     model, recordings = graphed(plain, rows=(1, 4, 16, 64), shortest=32)
     bare, fast = start(plain), start(model)
-    for prompt in PROMPTS[:2]:
+    for prompt in PROMPTS[:2]:  # the answers outgrow the first storage
         expected = tokens(bare.submit(request(prompt)))
         assert tokens(fast.submit(request(prompt, decoding=decoding))) == expected
     assert recordings.repeated > recordings.made > 0
