@@ -113,6 +113,19 @@ def test_the_figures_are_written_between_the_marks_of_the_page_and_nowhere_else(
     assert page.read_text() == written
 
 
+def test_the_plot_is_drawn_from_the_figures_as_they_are_kept(summary, tmp_path):
+    file = tmp_path / "plot.png"
+    report.draw(results([decoding._plain(each) for each in summary.values()]), file)
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_method_that_is_not_there_is_named_with_those_that_are(capsys):
+    assert decoding.main(["--quick", "--no-compile", "--workload", "code", "--only", "telepathy"]) == 2
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no method 'telepathy'" in shown
+    assert "hf prompt lookup" in shown
+
+
 def test_a_page_without_marks_is_refused(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing")
@@ -127,7 +140,6 @@ def test_the_page_of_the_documentation_has_the_marks():
 
 
 def test_workloads_are_prompts_of_token_ids():
-
     tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
     made = workloads(tokenizer, 2)
     assert [each.name for each in made] == ["code", "questions", "transformations"]
