@@ -61,5 +61,5 @@ def put_copying(network: Network, seed: int) -> None:
 
 
 def _attention(network: Network, layer: int) -> Attention:
-    found: Attention = network.model.layers[layer].self_attn  # type: ignore[assignment,union-attr]
+    found: Attention = network.model.layers[layer].self_attn  # type: ignore[assignment]
     return found

@@ -124,8 +124,14 @@ class Packed:
 
     def to(self, device: str) -> Packed:
         """The same on ``device``."""
-        moved = (part.to(device) for part in (self.tokens, self.positions, self.spread, self.gathered))
-        return Packed(*moved, self.sequences, self.length)
+        return Packed(
+            self.tokens.to(device),
+            self.positions.to(device),
+            self.spread.to(device),
+            self.gathered.to(device),
+            self.sequences,
+            self.length,
+        )
 
 
 class _Take(torch.autograd.Function):
@@ -137,9 +143,13 @@ class _Take(torch.autograd.Function):
         return source.index_select(0, index)
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (back,) = context.saved_tensors
         return gradient.index_select(0, back), None, None
+
+
+def _take(source: Tensor, index: Tensor, back: Tensor) -> Tensor:
+    return cast("Tensor", _Take.apply(source, index, back))  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 class Norm(nn.Module):
@@ -181,13 +191,13 @@ class Attention(nn.Module):
             )
         )
         flat = mixed.transpose(1, 2).reshape(packed.sequences * packed.length, config.hidden)
-        return self.o_proj(_Take.apply(flat, packed.gathered, packed.spread))  # type: ignore[no-any-return]
+        return self.o_proj(_take(flat, packed.gathered, packed.spread))  # type: ignore[no-any-return]
 
 
 def _padded(heads: Tensor, packed: Packed) -> Tensor:
     """Bring ``heads``  # [tokens, heads, width]  to [sequences, heads, length, width]."""
     _, count, width = heads.shape
-    taken = cast("Tensor", _Take.apply(heads.reshape(-1, count * width), packed.spread, packed.gathered))
+    taken = _take(heads.reshape(-1, count * width), packed.spread, packed.gathered)
     return taken.view(packed.sequences, packed.length, count, width).transpose(1, 2)
 
 
