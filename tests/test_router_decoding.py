@@ -38,10 +38,23 @@ def test_what_repeats_its_prompt_or_itself_is_drafted_deep(prompt, options):
     assert route.decoding_cause.startswith("Decoded with auto, for deep drafts: ")
 
 
-@pytest.mark.parametrize("prompt", [POEM, "What are the advantages and disadvantages of keeping bees in a city?"])
-def test_open_text_is_drafted_cheaply(prompt):
+@pytest.mark.parametrize("prompt", [POEM, "Write an essay about solitude.", "What is the capital of Mongolia?"])
+def test_open_text_is_left_to_the_method_that_cuts_its_drafts_to_what_pays(prompt):
     route = decided(prompt)
-    assert route.decoding == "suffix"
+    assert route.decoding == "auto"
+    assert route.decoding_cause == "Decoded with auto, for drafts of few rows: open text repeats little."
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "What are the advantages and disadvantages of keeping bees in a city?",
+        "Write 12 slogans for a shop that repairs umbrellas.",
+    ],
+)
+def test_parts_that_are_written_side_by_side_get_the_cheapest_drafts(prompt):
+    route = decided(prompt)
+    assert route.decoding == "prompt_lookup"
     assert "cheap drafts" in route.decoding_cause
 
 

@@ -153,18 +153,20 @@ def rendered(report: Report, advised: tuple[Advice, ...], width: int | None = No
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.cli.columns import columns  # noqa: PLC0415
+    from stretto.cli.progress import counted  # noqa: PLC0415
 
-    threads = "" if report.threads is None else f", {report.threads} threads"
+    threads = "" if report.threads is None else f", {counted(report.threads, 'thread')}"
     lines = [
         Text(
             f"{report.model}, {report.dtype} on {report.device}{threads}; at most {report.tokens} tokens, "
-            f"temperature {report.temperature:g}; medians of {report.repeats} repetitions (least-most)"
+            f"temperature {report.temperature:g}; medians of {counted(report.repeats, 'repetition')} (least-most)"
         )
     ]
     for kind in dict.fromkeys(row.kind for row in report.rows):
+        written = next(row.tokens for row in report.rows if row.kind == kind)
         rows = sorted((row for row in report.rows if row.kind == kind), key=lambda row: -(row.speed_up or 0.0))
         heading: list[Cell] = [
-            (kind, "bold"),
+            (f"{kind}, {written} tokens", "bold"),
             "ms a token",
             "speed-up",
             "tokens a step",

@@ -11,7 +11,7 @@ from stretto.local_engine.bench import PLAIN, Report, Row
 
 __all__ = ["Advice", "advice"]
 
-WORTH = 1.03  # a gain below this is noise
+WORTH = 1.03  # a gain below this is noise, in time and in tokens a step
 ADAPTIVE = "auto"
 EXACT = ("float32", "float64")  # where rounding cannot be why an answer differs
 EVERY = "every kind"
@@ -30,7 +30,8 @@ def advice(report: Report) -> tuple[Advice, ...]:
     """Advise for each kind of prompt and, last, for all of them with one method.
 
     The fastest median wins; ``auto`` where it is within 3 % of it, because it goes on adapting to what comes; no drafts
-    where none gains 3 %. A method that changed an answer in full precision is never advised.
+    where none gains 3 %. A method that got no more tokens out of a step than without drafts was not faster, whatever
+    the clock said, and one that changed an answer in full precision is not to be used: neither is advised.
     """
     kinds = list(dict.fromkeys(row.kind for row in report.rows))
     usable = [row for row in report.rows if row.same or report.dtype not in EXACT]
@@ -39,7 +40,7 @@ def advice(report: Report) -> tuple[Advice, ...]:
 
 
 def _for_kind(kind: str, rows: Sequence[Row]) -> Advice:
-    speeds = {row.method: row.speed_up for row in rows if row.speed_up is not None}
+    speeds = {row.method: row.speed_up for row in rows if row.speed_up is not None and _could_be_faster(row)}
     if not speeds:
         return Advice(kind, PLAIN, "the model ended its answer at once, so there was nothing to measure.")
     method = _best(speeds)
@@ -48,7 +49,7 @@ def _for_kind(kind: str, rows: Sequence[Row]) -> Advice:
     plain = by_method[PLAIN].ms_per_token
     if method == PLAIN or plain is None:
         gain = (
-            f"the best, {fastest}, was {speeds[fastest]:.2f} times as fast" if fastest != PLAIN else "all were slower"
+            f"the best, {fastest}, was {speeds[fastest]:.2f} times as fast" if fastest != PLAIN else "none was faster"
         )
         return Advice(kind, PLAIN, f"no draft gains {WORTH - 1:.0%} here: {gain}.")
     chosen = by_method[method]
@@ -78,6 +79,10 @@ def _for_all(kinds: Sequence[str], rows: Sequence[Row]) -> Advice:
         return Advice(EVERY, PLAIN, f"no draft gains {WORTH - 1:.0%} on average.")
     gain = f"{means[method]:.2f} times as fast on average over {len(kinds)} kinds"
     return Advice(EVERY, method, f"{gain}, {min(found[method]):.2f} times on the worst of them.")
+
+
+def _could_be_faster(row: Row) -> bool:
+    return row.method == PLAIN or row.tokens_per_step >= WORTH
 
 
 def _best(speeds: dict[str, float]) -> str:

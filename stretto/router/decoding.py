@@ -1,9 +1,11 @@
 """Which decoding method of a local backend an answer gets: by its shape, by how it is sampled, or as somebody said.
 
 Every method named here gives the same answer; a wrong choice costs time, never a word. A draft is worth its rows where
-much of what comes next has stood in the text before: code, fields, a text to be changed. Where little has, a draft
-must cost next to nothing when there is nothing to copy. The hotter the sampling, the rarer the token that a draft can
-foresee: what is likeliest in theory is then seldom what is drawn.
+much of what comes next has stood in the text before: code, fields, a text to be changed. Where little has, drafts must
+cost little: ``auto`` cuts its own to the rows that pay by the measured cost of a step, and rests while none do. Parts
+written side by side share the rows of a step, and the time that drafting takes is spent once for each of them; so they
+get the cheapest, which looks one n-gram up. ``suffix`` is neither: it drafts many rows even where few are accepted.
+The hotter the sampling, the rarer the token that a draft can foresee: what is likeliest is then seldom what is drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from stretto.router.demands import wants_format
 
 HOT = 1.2  # temperature; above it a token is drawn from so many that drafts are seldom right
 DEEP = ("auto", "suffix", "prompt_lookup")
-CHEAP = ("suffix", "prompt_lookup")
+OPEN = ("draft_model", "auto", "prompt_lookup")
+SIDE_BY_SIDE = ("prompt_lookup",)
 NONE = "autoregressive"
 _COPIES: dict[Shape, str] = {
     "code": "code repeats its own names and forms",
@@ -66,10 +69,13 @@ def _suited(request: Request, there: tuple[str, ...], shape: Shape, text: str) -
     if foreseen := _deep(request, shape, text):
         method = _first(DEEP, there)
         return Choice(method, f"Decoded with {method}, for deep drafts: {foreseen}.")
-    if "draft_model" in there:
-        return Choice("draft_model", "Decoded with draft_model: a smaller model guesses what stands nowhere yet.")
-    method = _first(CHEAP, there)
-    return Choice(method, f"Decoded with {method}, for cheap drafts: open text repeats little of what stands there.")
+    if shape in ("points", "items"):
+        method = _first(SIDE_BY_SIDE, there)
+        return Choice(method, f"Decoded with {method}, for cheap drafts: parts side by side share the rows of a step.")
+    method = _first(OPEN, there)
+    if method == "draft_model":
+        return Choice(method, f"Decoded with {method}: a smaller model guesses what stands nowhere yet.")
+    return Choice(method, f"Decoded with {method}, for drafts of few rows: open text repeats little.")
 
 
 def _deep(request: Request, shape: Shape, text: str) -> str | None:

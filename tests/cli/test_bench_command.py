@@ -31,10 +31,10 @@ def test_a_person_reads_a_table_for_each_kind_and_the_losing_methods_too():
         "local:m, bfloat16 on cpu, 2 threads; at most 96 tokens, temperature 0.7; "
         "medians of 3 repetitions (least-most)",
         "",
-        "code                  ms a token  speed-up  tokens a step  rows a step    first token ms",
-        "auto            2.00 (1.00-3.00)      2.00           2.50          6.2  20.0 (19.0-21.0)",
-        "autoregressive  4.00 (3.00-5.00)      1.00           2.50          6.2  20.0 (19.0-21.0)",
-        "x               5.00 (4.00-6.00)      0.80           2.50          6.2  20.0 (19.0-21.0)"
+        "code, 96 tokens        ms a token  speed-up  tokens a step  rows a step    first token ms",
+        "auto             2.00 (1.00-3.00)      2.00           2.50          6.2  20.0 (19.0-21.0)",
+        "autoregressive   4.00 (3.00-5.00)      1.00           2.50          6.2  20.0 (19.0-21.0)",
+        "x                5.00 (4.00-6.00)      0.80           2.50          6.2  20.0 (19.0-21.0)"
         "  other answers, slower",
         "",
         "Not measured",

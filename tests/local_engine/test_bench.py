@@ -76,7 +76,7 @@ def test_auto_is_preferred_where_it_is_as_fast_as_the_fastest_within_the_noise()
 
 def test_without_a_gain_no_drafts_are_advised():
     rows = [row("prose", "auto", 4.2), row("prose", "autoregressive", 4.0), row("prose", "suffix", 3.95)]
-    found = advice(report(*rows))
+    found = advice(report(*rows[:2], replace(rows[2], tokens_per_step=1.5)))
     assert found[0].method == "autoregressive"
     assert found[0].reason == "no draft gains 3% here: the best, suffix, was 1.01 times as fast."
 
@@ -109,3 +109,9 @@ def test_a_model_that_says_nothing_leaves_nothing_to_measure():
 def test_a_sampled_answer_is_the_same_under_every_method(loaded):
     report = measured(loaded("llama"), temperature=0.7)
     assert all(row.same for row in report.rows)
+
+
+def test_a_method_that_gets_one_token_out_of_a_step_is_not_advised_whatever_the_clock_said():
+    lucky = replace(row("code", "jacobi", 2.0), tokens_per_step=1.0)
+    found = advice(report(lucky, row("code", "autoregressive", 4.0)))
+    assert (found[0].method, found[0].reason) == ("autoregressive", "no draft gains 3% here: none was faster.")
