@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer, models
 
-from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Figures, Finished, Generation
 from stretto.local_engine.load import LoadedModel, load_model, prepare
@@ -33,7 +33,7 @@ from stretto.local_engine.source import find_source
 BATCHES = (1, 3, 8)
 DTYPES = ("float32", "float64")
 VOCABULARY = 48
-METHODS = tuple(name for name in DRAFTERS if name not in {"autoregressive", "draft_model"})
+METHODS = tuple(name for name in DRAFTERS if name not in EQUIPPED | {"autoregressive"})
 console = Console()
 
 

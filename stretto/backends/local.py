@@ -16,8 +16,9 @@ from stretto.answer import Decoding, Usage
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
 from stretto.errors import BackendError, InvalidRequestError, MissingDependencyError, SettingsError
 from stretto.local_engine.chat_template import encode_turns
-from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY
 from stretto.local_engine.drafting.draft_model import check_vocabulary
+from stretto.local_engine.drafting.lexical import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece
 from stretto.local_engine.record import Record
 from stretto.local_engine.source import find_source
@@ -31,6 +32,8 @@ __all__ = ["LocalBackend"]
 
 _SLOTS = 16
 _DEFAULT_NEW_TOKENS = 1024
+_ADAPTER = " It needs an adapter beside the weights: python -m stretto.local_engine.training.lexical --model {model}."
+_NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPTER, "lexical_lossy": _ADAPTER}
 _LONG_TEXT = 20_000  # characters; tokenizing more would hold up the event loop for more than some milliseconds
 
 
@@ -44,9 +47,11 @@ class LocalBackend:
         dtype: ``float32``, ``bfloat16``, ...; by default bfloat16 where the machine computes in it, else float32.
         device: ``cpu``, ``cuda``, ...; by default the GPU where there is one.
         trust_remote_code: run Python code that came with the model.
-        decoding: how tokens are found, unless a request says otherwise; each method gives the same answer, at another
-            speed. Without one, the router chooses for each request, and `stream` alone takes ``autoregressive``.
+        decoding: how tokens are found, unless a request says otherwise; each method but ``lexical_lossy`` gives the
+            same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
+            ``autoregressive``.
         draft: a smaller model with the same tokenizer, written as ``model`` is, for ``decoding="draft_model"``.
+        lexical: options of ``decoding="lexical"`` and ``"lexical_lossy"``.
 
     Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
     """
@@ -60,13 +65,19 @@ class LocalBackend:
         trust_remote_code: bool = False,
         decoding: str | None = None,
         draft: str | None = None,
+        lexical: LexicalOptions | None = None,
     ) -> None:
         self._source = find_source(model)
         self._draft = None if draft is None else find_source(draft)
         self._decoding = decoding or "autoregressive"
-        decodings = tuple(name for name in DRAFTERS if name != "draft_model" or draft is not None)
-        if decoding is not None and decoding not in decodings:
-            needs = " It needs draft=, a smaller model." if decoding in DRAFTERS else ""
+        self._lexical = lexical
+        folder = self._source.folder
+        adapted = folder is not None and (folder / ADAPTER_FILE).is_file()
+        has = {"draft_model": draft is not None, "lexical": adapted, "lexical_lossy": adapted}
+        usable = tuple(name for name in DRAFTERS if has.get(name, True))
+        decodings = tuple(name for name in usable if name not in LOSSY)
+        if decoding is not None and decoding not in usable:
+            needs = _NEEDS[decoding].format(model=self._source.name) if decoding in _NEEDS else ""
             raise SettingsError(f"decoding={decoding!r} cannot be used.{needs} Use one of: {', '.join(decodings)}.")
         self._options: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
         self._capabilities = Capabilities(
@@ -171,7 +182,11 @@ class LocalBackend:
         if draft is not None:
             check_vocabulary(model, draft)
         self._capabilities = replace(self._capabilities, context_window=model.context_window)
-        return Engine(model, max_batch=_SLOTS, draft=draft)
+        if self._decoding in {"lexical", "lexical_lossy"}:
+            from stretto.local_engine.pad_file import attach  # noqa: PLC0415 - as above
+
+            attach(model)  # here, because the event loop would wait for the weights to be read
+        return Engine(model, max_batch=_SLOTS, draft=draft, lexical=self._lexical)
 
     async def _tokens(self, model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
         worker = self._worker

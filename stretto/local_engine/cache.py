@@ -55,6 +55,19 @@ class Rows:
             hidden |= slots <= own - window
         return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
 
+    def anchored(self, states: Tensor, pads: Tensor) -> Tensor:
+        """For each row the state of its anchor: its nearest ancestor, itself included, that is no [PAD].
+
+        Args:
+            states: # [batch, rows, hidden]
+            pads: which rows are [PAD]s # [batch, rows]
+        """
+        if self.ancestry is None:
+            return states
+        places = torch.arange(1, states.shape[1] + 1, device=states.device)
+        nearest = (self.ancestry & ~pads[:, None]) * places  # [batch, rows, rows]
+        return states.take_along_dim(nearest.argmax(-1)[..., None], 1)
+
     def _tree_mask(self, dtype: torch.dtype, window: int | None, own: Tensor, ancestry: Tensor) -> Tensor:
         (batch, rows), device = own.shape, own.device
         slots = torch.arange(self.extent, device=device)

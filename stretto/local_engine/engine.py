@@ -14,6 +14,7 @@ import torch
 
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
+from stretto.local_engine.drafting.lexical import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
@@ -49,6 +50,7 @@ class Engine:
             none, the default: what one request says then leaves no trace in how fast another is answered.
         threads: of torch, inside the engine's thread; by default what the model's size is worth.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
+        lexical: options of the decoding methods `lexical` and `lexical_lossy`.
         drafters: the decoding methods by name.
     """
 
@@ -63,12 +65,13 @@ class Engine:
         remember_answers: int = 0,
         threads: int | None = None,
         draft: LoadedModel | None = None,
+        lexical: LexicalOptions | None = None,
         drafters: Mapping[str, Callable[[Equipment], Drafter]] = DRAFTERS,
     ) -> None:
         self.model = model
         self._drafters = drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
-        self._equipment = Equipment(model=model, draft=draft, memory=memory)
+        self._equipment = Equipment(model=model, draft=draft, memory=memory, lexical=lexical or LexicalOptions())
         self._cost: BatchStepCost | None = None  # measured when it is first needed
         self._max_batch = max_batch
         self._threads = threads or model.threads

@@ -65,6 +65,8 @@ class Figures:
         tokens: committed by these forwards. The first token of an answer is not among them: it comes with the prompt.
         drafted: nodes evaluated, by source.
         accepted: those that were accepted.
+        changed: tokens that a lossy method took without verification and that the model, given the text before each,
+            would have chosen otherwise; 0 for every other method.
     """
 
     decoding: str = "autoregressive"
@@ -73,6 +75,7 @@ class Figures:
     tokens: int = 0
     drafted: Mapping[str, int] = field(default_factory=dict)
     accepted: Mapping[str, int] = field(default_factory=dict)
+    changed: int = 0
 
     @property
     def tokens_per_step(self) -> float:
@@ -83,6 +86,11 @@ class Figures:
     def rows_per_step(self) -> float:
         """Rows evaluated in one forward, on average; 1 without drafts."""
         return self.rows / self.steps if self.steps else 1.0
+
+    @property
+    def divergence(self) -> float:
+        """Share of the tokens that a lossy method changed."""
+        return self.changed / self.tokens if self.tokens else 0.0
 
 
 @dataclass(frozen=True, slots=True)

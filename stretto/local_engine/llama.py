@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_attention, silu
 
 from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.pads import PadAdapter
 
 __all__ = ["LlamaForward", "is_llama_like"]
 
@@ -76,6 +77,13 @@ class LlamaForward:
             for number, layer in enumerate(inner.layers)
         ]
         self._windows = {layer.window for layer in self._layers}
+        self.pads: PadAdapter | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Vocabulary, width of the residual stream, outputs of the query-key-value product, layers."""
+        vocabulary, hidden = self._embedding.shape
+        return vocabulary, hidden, len(self._layers[0].query_key_value), len(self._layers)
 
     @property
     def heads(self) -> tuple[int, int]:
@@ -84,17 +92,36 @@ class LlamaForward:
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
+        return self.read_out(self.states(rows, cache, keep))
+
+    def read_in(self, tokens: Tensor) -> Tensor:
+        """Look up the input vectors of tokens # [...] -> [..., hidden]."""
+        return embedding(tokens, self._embedding)
+
+    def read_out(self, states: Tensor) -> Tensor:
+        """Turn final states # [..., hidden] into logits # [..., vocabulary]."""
+        return linear(states, self._vocabulary)
+
+    def states(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """Run the layers; the normalised final states of the rows to ``keep`` # [batch, kept, hidden]."""
         cache.begin(rows)
         batch, count = rows.tokens.shape
         stored, group, width, epsilon = self._stored, self._group, self._width, self._epsilon
         rotated = self._heads + stored
-        state = embedding(rows.tokens, self._embedding)  # [batch, rows, hidden]
+        pads = self.pads if count > 1 else None
+        active = pads.active(rows.tokens) if pads is not None else None  # [batch, rows, 1]
+        if pads is None or active is None:
+            state = embedding(rows.tokens, self._embedding)  # [batch, rows, hidden]
+        else:
+            state = pads.embed(rows.tokens, self._embedding, active)
         hidden = state.shape[-1:]
         cosine, sine = self._rotation(rows.positions, state.dtype)  # [batch, rows, 1, head_dim]
         masks = {window: self._mask(rows, state.dtype, window) for window in self._windows}
         for number, layer in enumerate(self._layers):
             normed = rms_norm(state, hidden, layer.norm, epsilon)
             projected = linear(normed, layer.query_key_value, layer.query_key_value_bias)
+            if pads is not None and active is not None:
+                projected = pads.layers[number].attention(projected, normed, active)
             heads = projected.view(batch, count, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
@@ -113,9 +140,15 @@ class LlamaForward:
             normed = rms_norm(state, hidden, layer.feed_forward_norm, epsilon)
             gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
             state = state + linear(silu(gate) * up, layer.down)
+            if pads is not None and active is not None:
+                state = pads.layers[number].feed_forward(state, normed, active)
+        if pads is not None and active is not None:
+            state = rms_norm(state, hidden, self._norm, epsilon)
+            state = pads.last(state, rows.anchored(state, active[..., 0].bool()), active)
+            return state.index_select(1, keep)
         if count > 1:
             state = state.index_select(1, keep)
-        return linear(rms_norm(state, hidden, self._norm, epsilon), self._vocabulary)
+        return rms_norm(state, hidden, self._norm, epsilon)
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosine and sine such that a head x turns as ``x * cosine + roll(x, head_dim / 2) * sine``."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,6 +41,7 @@ class LoadedModel:
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
         sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
         threads: of torch that its size is worth; ``None`` on a GPU.
+        folder: it was loaded from; ``None`` for a hub name.
     """
 
     name: str
@@ -53,6 +55,7 @@ class LoadedModel:
     cache_tokens: int = 2**62
     sampling: dict[str, float] = field(default_factory=dict)
     threads: int | None = None
+    folder: Path | None = None
 
 
 def load_model(
@@ -80,7 +83,7 @@ def load_model(
             )
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise _not_loaded(source, error) from error
-    return prepare(source.name, model.to(place), tokenizer)
+    return replace(prepare(source.name, model.to(place), tokenizer), folder=source.folder)
 
 
 def prepare(name: str, model: Any, tokenizer: Any) -> LoadedModel:
@@ -106,9 +109,11 @@ def prepare(name: str, model: Any, tokenizer: Any) -> LoadedModel:
 def _forward(name: str, model: Any) -> Forward:
     """Choose the fastest forward that agrees with the model."""
     limit = _TOLERANCE.get(model.dtype, 0.5)
+    # Outside inference mode: what is made there cannot be used where something is trained on top of the model.
+    lean = LlamaForward(model) if is_llama_like(model) else None
     with torch.inference_mode():
         # The reason for the check: a model may look like the family and differ in something its configuration hides.
-        if is_llama_like(model) and disagreement(model, lean := LlamaForward(model)) < limit:
+        if lean is not None and disagreement(model, lean) < limit:
             return GraphedForward(lean, record_cuda) if model.device.type == "cuda" else lean
         try:
             general = TransformersForward(model)

@@ -141,7 +141,7 @@ class Batch:
             member.context.tokens += verdict.tokens
             member.sampler.commit(verdict.tokens)
             if step:
-                member.sequence.account.step(member.draft, verdict.nodes, member.drafter.name)
+                member.sequence.account.step(member.draft, verdict.nodes, member.drafter.name, verdict.changed)
             member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
         return [verdict.tokens for verdict in verdicts]
 

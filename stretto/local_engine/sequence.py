@@ -18,25 +18,27 @@ class Account:
 
     def __init__(self, decoding: str) -> None:
         self._decoding = decoding
-        self._steps = self._rows = self._tokens = 0
+        self._steps = self._rows = self._tokens = self._changed = 0
         self._drafted: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
 
-    def step(self, draft: DraftTree, nodes: Tokens[int], source: str) -> None:
+    def step(self, draft: DraftTree, nodes: Tokens[int], source: str, changed: int = 0) -> None:
         """Count a forward: its rows, and what it committed, the accepted ``nodes`` and one token more.
 
-        ``source`` names the nodes that name none.
+        ``source`` names the nodes that name none; ``changed`` of the accepted would not have been chosen.
         """
         self._steps += 1
         self._rows += 1 + len(draft)
         self._tokens += 1 + len(nodes)
+        self._changed += changed
         if len(draft):
             self._drafted.update(name or source for name in draft.sources)
             self._accepted.update(draft.sources[node] or source for node in nodes)
 
     def figures(self) -> Figures:
         """The counts so far."""
-        return Figures(self._decoding, self._steps, self._rows, self._tokens, dict(self._drafted), dict(self._accepted))
+        counts = (self._steps, self._rows, self._tokens)
+        return Figures(self._decoding, *counts, dict(self._drafted), dict(self._accepted), self._changed)
 
 
 class Sequence:

@@ -32,10 +32,12 @@ class Verdict:
     Attributes:
         nodes: of the draft that were accepted, in order.
         tokens: theirs, and the bonus token last. An end token is always the last.
+        changed: of the nodes that were to be trusted, those that would not have been chosen.
     """
 
     nodes: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    changed: int = 0
 
 
 def verify(
@@ -88,6 +90,9 @@ def _walk_together(
 
 def _step(verdict: Verdict, tree: DraftTree, node: int, token: int, ends: frozenset[int]) -> bool:
     """Commit the token chosen after ``node``; whether the walk ends with it."""
+    if tree.trusted and (trusted := tree.trusted.get(node)) is not None:
+        verdict.changed += token != tree.tokens[trusted]
+        token = tree.tokens[trusted]
     verdict.tokens.append(token)
     child = None if token in ends else tree.child(node, token)
     if child is None:

@@ -12,13 +12,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from wild_drafters import Oracle, RandomTrees
 
 from stretto.errors import InvalidRequestError, SettingsError
-from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.load import prepare
 from stretto.local_engine.measure import measure_step_cost
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
-METHODS = sorted(set(DRAFTERS) - {"autoregressive", "draft_model"})
+METHODS = sorted(set(DRAFTERS) - EQUIPPED - {"autoregressive"})
 LENGTH = 30
 
 

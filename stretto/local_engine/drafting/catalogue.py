@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stretto.errors import SettingsError
@@ -11,6 +11,7 @@ from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
 from stretto.local_engine.drafting.jacobi import Jacobi
+from stretto.local_engine.drafting.lexical import Lexical, LexicalOptions
 from stretto.local_engine.drafting.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
@@ -21,7 +22,13 @@ from stretto.local_engine.drafting.token_recycling import TokenRecycling
 if TYPE_CHECKING:
     from stretto.local_engine.load import LoadedModel
 
-__all__ = ["DRAFTERS", "Equipment", "make_drafter"]
+__all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "Equipment", "make_drafter"]
+
+EQUIPPED = frozenset({"draft_model", "lexical", "lexical_lossy"})
+"""Methods that need more than the model: a draft model, or an adapter beside the weights."""
+
+LOSSY = frozenset({"lexical_lossy"})
+"""Methods that change the answer; all others give what one token at a time gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +40,14 @@ class Equipment:
         memory: earlier answers.
         model: the model that is drafted for.
         draft: a smaller model with the same tokenizer.
+        lexical: how lexical units are said.
     """
 
     cost: StepCost | None = None
     memory: AnswerMemory | None = None
     model: LoadedModel | None = None
     draft: LoadedModel | None = None
+    lexical: LexicalOptions = field(default_factory=LexicalOptions)
 
 
 def _auto(equipment: Equipment) -> Drafter:
@@ -53,11 +62,29 @@ def _draft_model(equipment: Equipment) -> Drafter:
     return DraftModel(equipment.draft)
 
 
+def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
+    if equipment.model is None:
+        raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
+    from stretto.local_engine.pad_file import attach  # noqa: PLC0415 - torch, only where it is used
+
+    adapter, options = attach(equipment.model), equipment.lexical
+    places = len(adapter.places)
+    if options.tokens is not None and options.tokens > places + 1:
+        raise SettingsError(
+            f"A unit of {options.tokens} tokens cannot be used: the adapter of {equipment.model.name} was trained for "
+            f"{places + 1}. Give that or fewer."
+        )
+    places = places if options.tokens is None else options.tokens - 1
+    return Lexical(places, alpha=options.alpha if lossy else None)
+
+
 DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {
     "auto": _auto,
     "autoregressive": lambda _: Autoregressive(),
     "draft_model": _draft_model,
     "jacobi": lambda _: Jacobi(),
+    "lexical": _lexical,
+    "lexical_lossy": lambda equipment: _lexical(equipment, lossy=True),
     "lookahead": lambda _: Lookahead(),
     "prompt_lookup": lambda _: PromptLookup(),
     "suffix": lambda equipment: Suffix(equipment.memory),

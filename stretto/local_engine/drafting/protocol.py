@@ -28,12 +28,15 @@ class DraftTree:
     build it with `add`, `add_path` and `merge`, which see to that.
 
     Attributes:
-        tokens: token id of each node.
+        tokens: token id of each node. A negative one is a [PAD], at the place ``-1 - token`` behind the tokens it hangs
+            on (see `Lexical`): a row that says something, but never is accepted.
         parents: index of each node's parent, or `ROOT`.
         survival: estimated probability, 0 to 1, that the node is accepted, its ancestors included; never above
             its parent's.
         kept: nodes to evaluate whatever their survival, and their ancestors with them: a lookahead window.
         sources: who proposed each node; an empty name stands for the drafter that hands the tree over.
+        trusted: by parent, the node that is taken without verification where the parent is committed; only
+            methods that call themselves lossy have any.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -41,15 +44,23 @@ class DraftTree:
     survival: list[float] = field(default_factory=list)
     kept: list[bool] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+    trusted: dict[int, int] = field(default_factory=dict)
     _index: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def add(
-        self, token: int, parent: int = ROOT, survival: float = 0.5, *, keep: bool = False, source: str = ""
+        self,
+        token: int,
+        parent: int = ROOT,
+        survival: float = 0.5,
+        *,
+        keep: bool = False,
+        source: str = "",
+        trust: bool = False,
     ) -> int:
-        """Add a node and return its index.
+        """Add a node and return its index; ``trust`` makes it the parent's `trusted` one.
 
         A node that is there already, the same token under the same parent, is not added again: the higher
         survival stays, with the source that gave it.
@@ -70,6 +81,8 @@ class DraftTree:
         self.survival.append(survival)
         self.kept.append(keep)
         self.sources.append(source)
+        if trust:
+            self.trusted[parent] = index
         return index
 
     def add_path(
@@ -148,6 +161,7 @@ class DraftTree:
                 self.survival[node],
                 keep=self.kept[node],
                 source=self.sources[node],
+                trust=self.trusted.get(parent) == node,
             )
         return smaller, places
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from simulated import generate, looping, markov, noise, plain, prose
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, Equipment, make_drafter
 from stretto.local_engine.drafting.jacobi import Jacobi
 from stretto.local_engine.drafting.ngrams import NGramPool
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
@@ -15,7 +15,7 @@ from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling
 
-METHODS = sorted(set(DRAFTERS) - {"draft_model"})
+METHODS = sorted(set(DRAFTERS) - EQUIPPED)
 FREE = Equipment(StepCost({1: 10.0, 128: 10.1}))
 TARGETS = {"markov": markov, "looping": looping, "prose": prose, "noise": noise}
 

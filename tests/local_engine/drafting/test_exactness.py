@@ -1,7 +1,10 @@
 """Every method gives token for token what one token at a time gives, from tiny models with random weights."""
 
+from itertools import product
+
 import pytest
 import torch
+from adapters import adapted
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment, make_drafter
@@ -11,7 +14,8 @@ from stretto.local_engine.loop import Batch
 from stretto.local_engine.prefill import Prefill
 from stretto.local_engine.sequence import Sequence
 
-METHODS = sorted(set(DRAFTERS) - {"autoregressive"})
+METHODS = sorted(set(DRAFTERS) - {"autoregressive", "lexical_lossy"})
+ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
 FREE = StepCost({1: 10.0, 128: 10.1})
 START = [(11 * place + 3) % 390 + 5 for place in range(9)]
 PROMPTS = [(*START * 3, 12), (7, 8, 9), (*START, 5, 6, *START, 5)]
@@ -39,6 +43,8 @@ def run(model, requests, drafters):
 
 
 def drafter(method, loaded, model):
+    if method == "lexical":
+        adapted(model)
     return make_drafter(method, Equipment(cost=FREE, model=model, draft=loaded("qwen3")))
 
 
@@ -55,8 +61,11 @@ def plain(loaded):
     return plain
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen3", "mistral", "gemma3"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "architecture"),
+    # Gemma is not run by the engine's own forward, which [PAD] rows need: see test_lexical.py.
+    [pair for pair in product(METHODS, ARCHITECTURES) if pair != ("lexical", "gemma3")],
+)
 def test_greedy_alone_and_in_a_batch(method, architecture, loaded, plain):
     model = loaded(architecture)
     requests = [Generation(prompt, 22 + 9 * number) for number, prompt in enumerate(PROMPTS)]

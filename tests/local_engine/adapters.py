@@ -1,0 +1,24 @@
+"""[PAD] adapters of tiny models."""
+
+import torch
+
+from stretto.local_engine.pads import PadAdapter
+from stretto.local_engine.training.lexical import Plan, new_adapter
+
+SMALL = Plan(tokens=4, rank=4, width=8, units=16)
+
+
+def adapted(model, plan=SMALL, seed=3):
+    """Gives a tiny model's forward a random adapter whose every part acts, if it has none."""
+    if model.forward.pads is None:
+        model.forward.pads = random_adapter(model, plan, seed)
+    return model
+
+
+def random_adapter(model, plan=SMALL, seed=3):
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {
+        name: torch.randn(tensor.shape, generator=generator).to(model.dtype) * 0.3
+        for name, tensor in new_adapter(model.forward, plan).items()
+    }
+    return PadAdapter.of(tensors)

@@ -1,0 +1,132 @@
+"""Lexical units as drafts: what the drafter makes of what the [PAD]s said."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from adapters import SMALL, adapted, random_adapter
+from tiny_models import build
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
+from stretto.local_engine.drafting.lexical import ADAPTER_FILE, Lexical, LexicalOptions
+from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
+from stretto.local_engine.load import prepare
+from stretto.local_engine.pad_file import fingerprint, write_adapter
+
+CONTEXT = Context([5, 6, 7], 2, 400)
+PADS = [-1, -2, -3]
+
+
+def say(drafter, tree, said, path, accepted=()):
+    """Lets every row of the draft say what ``said`` gives for its node: a token, its probability, and a worse one."""
+    tops = [said.get(node, (0, 0.5)) for node in range(ROOT, len(tree))]
+    tokens, probabilities = [(token, 399) for token, _ in tops], [(chance, 0.01) for _, chance in tops]
+    drafter.learn(CONTEXT, Outcome(range(1, len(tree) + 1), tokens, probabilities, path, accepted))
+
+
+def started(**options):
+    """A drafter whose first [PAD]s have said 11, 12, 13 behind the root."""
+    drafter = Lexical(3, **options)
+    say(drafter, DraftTree(), {}, [7])
+    tree = drafter.propose(CONTEXT, 32)
+    say(drafter, tree, {0: (11, 0.97), 1: (12, 0.96), 2: (13, 0.55)}, [10])
+    return drafter
+
+
+def test_the_first_step_has_pads_only():
+    drafter = Lexical(3)
+    say(drafter, DraftTree(), {}, [7])
+    tree = drafter.propose(CONTEXT, 32)
+    assert (tree.tokens, tree.parents) == (PADS, [ROOT, 0, 1])
+    assert set(tree.sources) == {"[PAD]"}
+
+
+def test_what_the_pads_said_is_the_next_draft_and_has_pads_where_it_may_end():
+    tree = started().propose(CONTEXT, 32)
+    assert tree.tokens[:3] == [11, 12, 13]
+    assert tree.parents[:3] == [ROOT, 0, 1]
+    hung = [tree.parents[node] for node, token in enumerate(tree.tokens) if token == -1]
+    assert hung[0] == 2  # most likely all of it is right
+
+
+def test_a_node_without_pads_goes_by_those_above_it():
+    """The root's [PAD]s spoke of the place after the first guess too."""
+    drafter = Lexical(3)
+    say(drafter, drafter.propose(CONTEXT, 32), {0: (11, 0.3), 1: (12, 0.9), 2: (13, 0.9)}, [10])
+    tree = drafter.propose(CONTEXT, 4)  # room for a guess, and for [PAD]s at one node: that the guess fails is likelier
+    assert tree.tokens == [11, *PADS]
+    assert tree.parents == [ROOT, ROOT, 1, 2]
+    say(drafter, tree, {1: (21, 0.9), 2: (22, 0.9), 3: (23, 0.9)}, [11, 50], [0])
+    assert drafter.propose(CONTEXT, 32).tokens[:2] == [22, 23]
+
+
+def test_predictions_that_fail_are_believed_less():
+    drafter = started(floor=0.0)
+    first = drafter.propose(CONTEXT, 32).survival[0]
+    for _ in range(8):
+        tree = drafter.propose(CONTEXT, 32)
+        pads = [node for node, token in enumerate(tree.tokens) if token == -1 and tree.parents[node] == ROOT]
+        say(drafter, tree, {node + place: (11 + place, 0.97) for node in pads for place in range(3)}, [77])
+    tree = drafter.propose(CONTEXT, 32)
+    assert tree.survival[tree.tokens.index(11)] < first / 2
+
+
+def test_no_more_rows_than_asked_for():
+    for rows in range(12):
+        assert len(started().propose(CONTEXT, rows)) <= rows
+
+
+def test_lossy_takes_what_is_above_alpha_as_it_is():
+    tree = started(alpha=0.9).propose(CONTEXT, 32)
+    assert tree.trusted == {ROOT: 0, 0: 1}
+    assert tree.tokens == [11, 12, *PADS]
+    assert tree.parents[2:] == [1, 2, 3]
+    assert not started(alpha=0.98).propose(CONTEXT, 32).trusted
+
+
+@pytest.mark.parametrize("bad", [{"tokens": 1}, {"alpha": 0.0}, {"alpha": 1.0}])
+def test_options_that_make_no_sense_are_refused(bad):
+    with pytest.raises(SettingsError, match="cannot be used"):
+        LexicalOptions(**bad)
+
+
+def test_longer_units_than_the_adapter_says_are_refused(loaded):
+    model = adapted(loaded("llama"))
+    with pytest.raises(SettingsError, match="was trained for 4"):
+        make_drafter("lexical", Equipment(model=model, lexical=LexicalOptions(tokens=5)))
+    tree = make_drafter("lexical", Equipment(model=model, lexical=LexicalOptions(tokens=2))).propose(CONTEXT, 32)
+    assert tree.tokens == [-1]
+
+
+def test_a_model_of_another_family_is_refused(loaded):
+    with pytest.raises(SettingsError, match="gemma3 is run by that of transformers"):
+        make_drafter("lexical", Equipment(model=loaded("gemma3")))
+    with pytest.raises(SettingsError, match="needs a model with an adapter"):
+        make_drafter("lexical")
+
+
+def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
+    inner = build("llama")
+    inner.save_pretrained(tmp_path)
+    model = replace(prepare("local:./folder", inner, tokenizer), folder=tmp_path)
+    with pytest.raises(SettingsError, match=r"is missing. Train one with: python -m .*lexical --model local:./folder"):
+        make_drafter("lexical", Equipment(model=model))
+    write_adapter(tmp_path / ADAPTER_FILE, random_adapter(model), "0" * 64)
+    with pytest.raises(SettingsError, match=r"trained on other weights .*\(SHA-256 000000000000\).*--fresh"):
+        make_drafter("lexical_lossy", Equipment(model=model))
+    (tmp_path / ADAPTER_FILE).write_bytes(b"nothing")
+    with pytest.raises(SettingsError, match="is no adapter"):
+        make_drafter("lexical", Equipment(model=model))
+    adapter = random_adapter(model)
+    write_adapter(tmp_path / ADAPTER_FILE, adapter, fingerprint(tmp_path))
+    assert make_drafter("lexical", Equipment(model=model)).name == "lexical"
+    for name, tensor in model.forward.pads.tensors().items():
+        assert torch.equal(tensor, adapter.tensors()[name].bfloat16().float())
+    assert len(model.forward.pads.places) == SMALL.tokens - 1
+
+
+def test_a_model_from_the_hub_has_no_place_for_an_adapter(tokenizer):
+    model = prepare("local:owner/model", build("llama"), tokenizer)
+    with pytest.raises(SettingsError, match="Save the model to one"):
+        make_drafter("lexical", Equipment(model=model))

@@ -1,0 +1,139 @@
+"""The recipe of lexical unit decoding, on a tiny model and its own texts; then decoding with what it trained."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from adapters import random_adapter
+from asking import outcome
+from tiny_models import build
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.lexical import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.engine import Engine
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.load import load_model, prepare
+from stretto.local_engine.source import find_source
+from stretto.local_engine.training.lexical import Plan, Trainer, main
+from stretto.local_engine.training.texts import Texts, continuations, keep, kept
+
+PLAN = Plan(steps=60, tokens=3, threshold=0.0, texts=4, anchors=40, rank=8, width=16, units=48, rate=0.01)
+PROMPTS = [tuple((5 * place + 17 * number) % 390 + 5 for place in range(8)) for number in range(6)]
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return prepare("local:tiny", build("qwen3"), tokenizer)
+
+
+@pytest.fixture(scope="module")
+def texts(model):
+    return Texts(continuations(model, PROMPTS))
+
+
+@pytest.fixture(scope="module")
+def trained(model, texts, tmp_path_factory):
+    """The model with its adapter, and how the first and the last step of the training went."""
+    trainer = Trainer(PLAN, model, texts, tmp_path_factory.mktemp("run"))
+    first = trainer.step()
+    while trainer.progress < 1:
+        last = trainer.step()
+    model.forward.pads = trainer.adapter()
+    return model, first, last
+
+
+def ask(engine, prompt, decoding, tokens=80):
+    handle = engine.submit(Generation(prompt, tokens, decoding=decoding))
+    finished = outcome(handle)[1]
+    assert finished.error is None, finished.error
+    return handle.sequence.generated, finished.figures
+
+
+def test_pads_learn_what_the_model_says_and_save_it_steps(trained, start):
+    model, first, last = trained
+    assert last.loss < 0.7 * first.loss
+    engine = start(model)
+    for prompt in PROMPTS[::2]:  # those continued greedily
+        expected, _ = ask(engine, prompt, "autoregressive")
+        got, figures = ask(engine, prompt, "lexical")
+        assert got == expected
+        assert figures.changed == 0
+        assert figures.tokens_per_step > 1.2
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.5])
+def test_lossy_counts_what_the_model_would_have_said_otherwise(alpha, tokenizer, start):
+    model = prepare("local:tiny", build("llama").double(), tokenizer)
+    model.forward.pads = random_adapter(model)  # knows nothing, and says it with some confidence
+    engine = start(model, lexical=LexicalOptions(alpha=alpha))
+    got, figures = ask(engine, PROMPTS[0], "lexical_lossy")
+    rows = torch.tensor([[*PROMPTS[0], *got]])
+    chosen = build("llama").double()(rows).logits[0, len(PROMPTS[0]) - 1 : -1].argmax(-1)
+    changed = int((chosen != torch.tensor(got)).sum())
+    assert figures.changed == changed
+    assert figures.divergence == changed / (len(got) - 1)
+    if alpha < 0.1:
+        assert changed > 5
+        assert figures.tokens_per_step > 1.2
+
+
+def test_a_run_goes_on_where_it_stopped(model, texts, tmp_path):
+    plan = replace(PLAN, steps=4, save_every=1e9)
+    whole, half = (Trainer(plan, model, texts, tmp_path / name, base="weights") for name in ("whole", "half"))
+    for _ in range(4):
+        whole.step()
+    half.step()
+    half.step()
+    half.save()
+    rest = Trainer(plan, model, texts, tmp_path / "half", base="weights")
+    assert rest.number == 2
+    rest.step()
+    rest.step()
+    for name, tensor in whole.tensors.items():
+        assert torch.equal(tensor, rest.tensors[name]), name
+    with pytest.raises(SettingsError, match="belongs to other weights"):
+        Trainer(plan, model, texts, tmp_path / "half", base="others")
+
+
+def test_continuations_are_kept(texts, tmp_path):
+    keep(tmp_path / "own.json", texts._own)
+    assert kept(tmp_path / "own.json") == texts._own
+
+
+def test_a_model_of_another_family_cannot_be_trained(loaded, texts, tmp_path):
+    with pytest.raises(SettingsError, match="gemma3 cannot have an adapter"):
+        Trainer(PLAN, loaded("gemma3"), texts, tmp_path)
+
+
+def test_the_command_writes_an_adapter_that_the_engine_takes(tokenizer, tmp_path, capsys):
+    folder, source = tmp_path / "model", tmp_path / "texts"
+    build("llama").save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    source.mkdir()
+    name = f"local:{folder}"
+    base = ["--model", name, "--folder", str(tmp_path / "run"), "--steps", "2", "--own", "3", "--threads", "1"]
+    with pytest.raises(SystemExit, match="holds no text"):
+        main([*base, "--texts", str(source)])
+    (source / "bicycle.txt").write_text("The bicycle needs oil, air and a dry place.\n" * 9)
+    main([*base, "--texts", str(source)])
+    assert "wrote" in capsys.readouterr().out
+    assert (folder / ADAPTER_FILE).stat().st_size < 2_000_000
+    engine = Engine(load_model(find_source(name), dtype="float32"), threads=1)
+    try:
+        assert ask(engine, PROMPTS[0], "lexical")[0] == ask(engine, PROMPTS[0], "autoregressive")[0]
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "local:owner/model"], "is a hub name"),
+        (["--model", "local:{folder}"], "needs --texts"),
+        (["--tokens", "1"], "has at least 2"),
+    ],
+)
+def test_a_command_that_cannot_be_run_says_why(arguments, message, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SystemExit, match=message):
+        main([argument.format(folder=tmp_path) for argument in arguments])
