@@ -425,6 +425,8 @@ def test_lexical_units_need_an_adapter_and_the_lossy_form_is_never_offered(folde
     backend = LocalBackend(f"local:{folder}")
     assert not {"lexical", "lexical_lossy"} & set(backend.capabilities.decodings)
     for decoding in ("lexical", "lexical_lossy"):
-        with pytest.raises(SettingsError, match=r"It needs an adapter .* stretto.local_engine.training.lexical --model"):
+        with pytest.raises(
+            SettingsError, match=r"It needs an adapter .* stretto.local_engine.training.lexical --model"
+        ):
             LocalBackend(f"local:{folder}", decoding=decoding)
 >>>>>>> 24e4f95 (Lexical units: [PAD] rows as nodes of a draft, verified or above a threshold, and the recipe that trains them)
