@@ -170,7 +170,7 @@ class Trainer:
         leaves = {name: tensor.detach().to(self.model.dtype) for name, tensor in self.tensors.items()}
         self.forward.pads = PadAdapter.of({name: tensor.requires_grad_() for name, tensor in leaves.items()})
         total: Shares | None = None
-        for gradients, shares in self.workers.map(lambda given: self._work(*given, list(leaves.values())), drawn):
+        for gradients, shares in self.workers.map(lambda one: self._work(one[0], one[1], list(leaves.values())), drawn):
             for tensor, gradient in zip(self.tensors.values(), gradients, strict=True):
                 own = gradient.to(tensor.dtype) / len(drawn)
                 tensor.grad = own if tensor.grad is None else tensor.grad.add_(own)
@@ -291,6 +291,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long to train, by the clock (default 10)")
     parser.add_argument("--steps", type=int, help="how many steps to train, instead of --minutes")
     parser.add_argument("--tokens", type=int, default=4, help="k, of a unit at most (default 4)")
+    parser.add_argument("--threshold", type=float, default=0.5, help="above it a token belongs to a unit (default 0.5)")
+    parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default 0.003)")
     parser.add_argument("--own", type=int, default=600, help="continuations the model writes first (default 600)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -315,7 +317,8 @@ def _train(chosen: argparse.Namespace) -> None:
     if chosen.fresh:
         (chosen.folder / "checkpoint.safetensors").unlink(missing_ok=True)
     torch.set_num_threads(1)
-    plan = Plan(minutes=chosen.minutes, steps=chosen.steps, tokens=chosen.tokens, seed=chosen.seed)
+    names = ("minutes", "steps", "tokens", "threshold", "rate", "seed")
+    plan = Plan(**{name: getattr(chosen, name) for name in names})
     model, base = load_model(source, device="cpu"), fingerprint(source.folder)
     texts = _texts(chosen, model, base, console)
     trainer = Trainer(plan, model, texts, chosen.folder, base=base, threads=chosen.threads)
