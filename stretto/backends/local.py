@@ -75,7 +75,7 @@ class LocalBackend:
         adapted = folder is not None and (folder / ADAPTER_FILE).is_file()
         has = {"draft_model": draft is not None, "lexical": adapted, "lexical_lossy": adapted}
         usable = tuple(name for name in DRAFTERS if has.get(name, True))
-        decodings = tuple(name for name in usable if name not in LOSSY)
+        decodings = tuple(name for name in usable if name not in LOSSY or name == decoding)
         if decoding is not None and decoding not in usable:
             needs = _NEEDS[decoding].format(model=self._source.name) if decoding in _NEEDS else ""
             raise SettingsError(f"decoding={decoding!r} cannot be used.{needs} Use one of: {', '.join(decodings)}.")

@@ -374,7 +374,6 @@ def test_a_decoding_method_that_does_not_exist_is_refused_with_the_names_of_all(
         LocalBackend(f"local:{folder}", decoding="draft_model")
 
 
-<<<<<<< HEAD
 async def test_requests_with_different_decodings_run_in_one_batch_and_get_what_each_gets_alone(folder):
     async with opened(folder) as backend:
         methods = backend.capabilities.decodings
@@ -420,7 +419,8 @@ async def test_what_was_measured_is_known_once_the_model_has_answered(folder):
     assert measured.step_ms[1] > 0
     assert measured.step_ms[64] >= measured.step_ms[8] >= measured.step_ms[1]
     assert measured.decodings["auto"].tokens == 29
-=======
+
+
 def test_lexical_units_need_an_adapter_and_the_lossy_form_is_never_offered(folder):
     backend = LocalBackend(f"local:{folder}")
     assert not {"lexical", "lexical_lossy"} & set(backend.capabilities.decodings)
@@ -429,4 +429,3 @@ def test_lexical_units_need_an_adapter_and_the_lossy_form_is_never_offered(folde
             SettingsError, match=r"It needs an adapter .* stretto.local_engine.training.lexical --model"
         ):
             LocalBackend(f"local:{folder}", decoding=decoding)
->>>>>>> 24e4f95 (Lexical units: [PAD] rows as nodes of a draft, verified or above a threshold, and the recipe that trains them)
