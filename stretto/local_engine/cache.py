@@ -27,6 +27,7 @@ class Rows:
         extent: slots in use once these rows are written; a row sees none beyond.
         slots: of a tree's rows; without a tree they are the positions # [batch, rows]
         ancestry: which rows of a tree each row descends from, itself included # [batch, rows, rows]
+        pads: which rows are [PAD]s, if any is; see `stretto.local_engine.pads` # [batch, rows]
     """
 
     tokens: Tensor
@@ -34,6 +35,7 @@ class Rows:
     extent: int
     slots: Tensor | None = None
     ancestry: Tensor | None = None
+    pads: Tensor | None = None
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """Say what each row sees, as numbers added to the attention scores: 0, or minus infinity.
@@ -55,17 +57,16 @@ class Rows:
             hidden |= slots <= own - window
         return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
 
-    def anchored(self, states: Tensor, pads: Tensor) -> Tensor:
+    def anchored(self, states: Tensor) -> Tensor:
         """For each row the state of its anchor: its nearest ancestor, itself included, that is no [PAD].
 
         Args:
-            states: # [batch, rows, hidden]
-            pads: which rows are [PAD]s # [batch, rows]
+            states: of all rows # [batch, rows, hidden]
         """
-        if self.ancestry is None:
+        if self.ancestry is None or self.pads is None:
             return states
         places = torch.arange(1, states.shape[1] + 1, device=states.device)
-        nearest = (self.ancestry & ~pads[:, None]) * places  # [batch, rows, rows]
+        nearest = (self.ancestry & ~self.pads[:, None]) * places  # [batch, rows, rows]
         return states.take_along_dim(nearest.argmax(-1)[..., None], 1)
 
     def _tree_mask(self, dtype: torch.dtype, window: int | None, own: Tensor, ancestry: Tensor) -> Tensor:

@@ -42,12 +42,14 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
         [start + line.bit_count() - 1 for line in lines] for start, lines in zip(starts, lineages, strict=True)
     ]
     first = torch.tensor(starts, device=device)[:, None]
+    ids = torch.tensor(tokens, device=device)
     return Rows(
-        torch.tensor(tokens, device=device),
+        ids,
         torch.tensor(positions, device=device),
         extent,
         slots=first + torch.arange(rows, device=device),
         ancestry=torch.from_numpy(ancestries(lineages, rows)).to(device),
+        pads=ids < 0 if any(min(row) < 0 for row in tokens) else None,
     )
 
 

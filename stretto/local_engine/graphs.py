@@ -76,6 +76,11 @@ class GraphedForward:
         self._storages: dict[int, _Storage] = {}  # by slots
         self._failed = False
 
+    @property
+    def plain(self) -> Forward:
+        """What is recorded."""
+        return self._forward
+
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
         count = rows.tokens.shape[1]

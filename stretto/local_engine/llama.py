@@ -108,19 +108,20 @@ class LlamaForward:
         batch, count = rows.tokens.shape
         stored, group, width, epsilon = self._stored, self._group, self._width, self._epsilon
         rotated = self._heads + stored
-        pads = self.pads if count > 1 else None
-        active = pads.active(rows.tokens) if pads is not None else None  # [batch, rows, 1]
-        if pads is None or active is None:
+        pads = self.pads if rows.pads is not None else None
+        if pads is None or rows.pads is None:
             state = embedding(rows.tokens, self._embedding)  # [batch, rows, hidden]
+            active = state.new_empty(0)
         else:
-            state = pads.embed(rows.tokens, self._embedding, active)
+            state = pads.embed(rows.tokens, self._embedding)
+            active = rows.pads[..., None].to(state.dtype)  # [batch, rows, 1]
         hidden = state.shape[-1:]
         cosine, sine = self._rotation(rows.positions, state.dtype)  # [batch, rows, 1, head_dim]
         masks = {window: self._mask(rows, state.dtype, window) for window in self._windows}
         for number, layer in enumerate(self._layers):
             normed = rms_norm(state, hidden, layer.norm, epsilon)
             projected = linear(normed, layer.query_key_value, layer.query_key_value_bias)
-            if pads is not None and active is not None:
+            if pads is not None:
                 projected = pads.layers[number].attention(projected, normed, active)
             heads = projected.view(batch, count, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
@@ -140,11 +141,11 @@ class LlamaForward:
             normed = rms_norm(state, hidden, layer.feed_forward_norm, epsilon)
             gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
             state = state + linear(silu(gate) * up, layer.down)
-            if pads is not None and active is not None:
+            if pads is not None:
                 state = pads.layers[number].feed_forward(state, normed, active)
-        if pads is not None and active is not None:
+        if pads is not None:
             state = rms_norm(state, hidden, self._norm, epsilon)
-            state = pads.last(state, rows.anchored(state, active[..., 0].bool()), active)
+            state = pads.last(state, rows.anchored(state), active)
             return state.index_select(1, keep)
         if count > 1:
             state = state.index_select(1, keep)

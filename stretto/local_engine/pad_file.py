@@ -71,7 +71,7 @@ def attach(model: LoadedModel) -> PadAdapter:
 
     Raises `SettingsError` where the model has none, it belongs to other weights, or the model cannot take one.
     """
-    forward = model.forward
+    forward = getattr(model.forward, "plain", model.forward)  # on a GPU it stands behind recorded steps
     if not isinstance(forward, LlamaForward):
         raise SettingsError(
             f"Lexical unit decoding needs the engine's own forward, and {model.name} is run by that of transformers: "

@@ -56,15 +56,10 @@ class PadAdapter:
     last_out: Tensor
     layers: tuple[PadLayer, ...]
 
-    def active(self, tokens: Tensor) -> Tensor | None:
-        """Which rows are [PAD]s, as numbers # [batch, rows] -> [batch, rows, 1]; ``None`` if none is."""
-        pads = tokens < 0
-        return pads[..., None].to(self.places.dtype) if bool(pads.any()) else None
-
-    def embed(self, tokens: Tensor, base: Tensor, active: Tensor) -> Tensor:
-        """Look up the input vectors # [batch, rows] -> [batch, rows, hidden]."""
+    def embed(self, tokens: Tensor, base: Tensor) -> Tensor:
+        """Look up the input vectors of tokens and [PAD]s # [batch, rows] -> [batch, rows, hidden]."""
         own = embedding((-1 - tokens).clamp(min=0), self.places)
-        return torch.where(active.bool(), own, embedding(tokens.clamp(min=0), base))
+        return torch.where((tokens < 0)[..., None], own, embedding(tokens.clamp(min=0), base))
 
     def last(self, state: Tensor, anchored: Tensor, active: Tensor) -> Tensor:
         """Add to the final states # [batch, rows, hidden], given those of the rows' anchors, where ``active`` is 1."""

@@ -59,7 +59,7 @@ class Packing(Rows):
         hidden = torch.cat((text_hidden, pads_hidden), 1)[None, None]
         return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
 
-    def anchored(self, states: Tensor, pads: Tensor) -> Tensor:  # noqa: ARG002 - all rows are [PAD]s
+    def anchored(self, states: Tensor) -> Tensor:  # noqa: ARG002 - all rows are [PAD]s
         """See `Rows.anchored`: the anchors' states are those of the text."""
         return self.text_states[:, self.anchor]
 
@@ -72,6 +72,7 @@ def pack(anchors: Tensor, places: int, text_states: Tensor) -> Packing:
         tokens=(-1 - place)[None],
         positions=(anchor + 1 + place)[None],
         extent=text_states.shape[1] + len(place),
+        pads=torch.ones(1, len(place), dtype=torch.bool),
         anchor=anchor,
         text_states=text_states,
     )
