@@ -16,6 +16,7 @@ that an answer may change under a lossless method too.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import Equipment
 from stretto.local_engine.drafting.lexical import Lexical
@@ -214,7 +216,10 @@ def main() -> None:
     if options.quick:
         options.prompts, options.tokens, options.repetitions, options.alphas = 2, 32, 1, options.alphas[-2:-1]
     model = load_model(find_source(options.model), dtype=options.dtype)
-    most = len(attach(model).places) + 1
+    try:
+        most = len(attach(model).places) + 1
+    except SettingsError as error:
+        sys.exit(str(error))
     units = [unit for unit in options.units or range(2, most + 1) if 2 <= unit <= most]
     ways = [Way(), *(Way(unit, alpha) for unit in units for alpha in (None, *options.alphas))]
     engine = Engine(model, drafters={str(way): way.drafter for way in ways})
