@@ -28,6 +28,8 @@ class Rows:
         slots: of a tree's rows; without a tree they are the positions # [batch, rows]
         ancestry: which rows of a tree each row descends from, itself included # [batch, rows, rows]
         pads: which rows are [PAD]s, if any is; see `stretto.local_engine.pads` # [batch, rows]
+        real: where sequences have drafts of very different sizes, the rows that are no padding, as indices into batch
+            and rows as one axis; a forward may leave the others out # [real]
     """
 
     tokens: Tensor
@@ -36,6 +38,7 @@ class Rows:
     slots: Tensor | None = None
     ancestry: Tensor | None = None
     pads: Tensor | None = None
+    real: Tensor | None = None
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """Say what each row sees, as numbers added to the attention scores: 0, or minus infinity.
@@ -118,8 +121,11 @@ class KeyValueCache:
         """Of one sequence's keys and values in all layers."""
         return sum(layer.element_size() * layer.shape[2:].numel() for layer in (*self._keys, *self._values))
 
-    def begin(self, rows: Rows) -> None:
-        """Make room for ``rows`` and aim the writes of the coming forward at their slots."""
+    def begin(self, rows: Rows, *, packed: bool = False) -> None:
+        """Make room for ``rows`` and aim the writes of the coming forward at their slots.
+
+        ``packed``: it will write the real rows only, as if they were one sequence's.
+        """
         if rows.extent > self.capacity:
             # Half as much again: the copies add up to about as many slots as are written.
             self._resize(_blocks(max(rows.extent, self.capacity * 3 // 2)))
@@ -128,6 +134,8 @@ class KeyValueCache:
         if self.batch > 1:
             slots = slots + (torch.arange(self.batch, device=slots.device) * self.capacity)[:, None]
         self._targets = slots.reshape(-1)
+        if rows.real is not None and packed:
+            self._targets = self._targets[rows.real]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the keys and values of the current rows; give back all of this layer up to the extent.

@@ -16,11 +16,12 @@ from stretto.errors import BackendError, ContextOverflowError, InvalidRequestErr
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.lexical import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.handle import Handle, Listener
 from stretto.local_engine.load import LoadedModel
-from stretto.local_engine.measure import BatchStepCost, measure_step_cost
+from stretto.local_engine.measure import measure_step_cost
 from stretto.local_engine.prefixes import PrefixCache
 from stretto.local_engine.scheduler import Occupancy, Scheduler
 from stretto.local_engine.sequence import Sequence
@@ -72,7 +73,7 @@ class Engine:
         self._drafters = drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
         self._equipment = Equipment(model=model, draft=draft, memory=memory, lexical=lexical or LexicalOptions())
-        self._cost: BatchStepCost | None = None  # measured when it is first needed
+        self._cost: StepCost | None = None  # measured when it is first needed
         self._max_batch = max_batch
         self._threads = threads or model.threads
         self._changed = threading.Condition()

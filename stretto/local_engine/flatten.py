@@ -14,6 +14,8 @@ from stretto.local_engine.drafting.protocol import DraftTree
 
 __all__ = ["ancestries", "flatten"]
 
+_PACKED = 0.8  # share of real rows up to which leaving the padding out gains more than it takes
+
 
 def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: torch.device) -> Rows:
     """Lay out one row for each sequence's last committed token, and one for each node of its draft behind it.
@@ -41,6 +43,11 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
     positions = [
         [start + line.bit_count() - 1 for line in lines] for start, lines in zip(starts, lineages, strict=True)
     ]
+    real, units = None, any(min(row) < 0 for row in tokens)
+    if sum(map(len, trees)) + len(trees) <= _PACKED * rows * len(trees) and not units:
+        real = torch.tensor(
+            [number * rows + row for number, tree in enumerate(trees) for row in range(1 + len(tree))], device=device
+        )
     first = torch.tensor(starts, device=device)[:, None]
     ids = torch.tensor(tokens, device=device)
     return Rows(
@@ -49,7 +56,8 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
         extent,
         slots=first + torch.arange(rows, device=device),
         ancestry=torch.from_numpy(ancestries(lineages, rows)).to(device),
-        pads=ids < 0 if any(min(row) < 0 for row in tokens) else None,
+        pads=ids < 0 if units else None,
+        real=real,
     )
 
 

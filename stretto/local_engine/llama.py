@@ -58,6 +58,9 @@ class _Layer:
 class LlamaForward:
     """Runs a model for which `is_llama_like` holds; see `stretto.local_engine.forward.Forward`."""
 
+    packs = True
+    """Padding is left out of all but attention, so a forward costs by its real rows."""
+
     def __init__(self, model: Any) -> None:
         config, inner = model.config, model.model
         self._heads = config.num_attention_heads
@@ -92,7 +95,11 @@ class LlamaForward:
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
-        return self.read_out(self.states(rows, cache, keep))
+        states = self.states(rows, cache, keep)
+        if rows.real is None:
+            return self.read_out(states)
+        batch, count = rows.tokens.shape
+        return _unpack(self.read_out(states), rows.real, batch * count).view(batch, count, -1).index_select(1, keep)
 
     def read_in(self, tokens: Tensor) -> Tensor:
         """Look up the input vectors of tokens # [...] -> [..., hidden]."""
@@ -103,33 +110,43 @@ class LlamaForward:
         return linear(states, self._vocabulary)
 
     def states(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """Run the layers; the normalised final states of the rows to ``keep`` # [batch, kept, hidden]."""
-        cache.begin(rows)
+        """Run the layers; the normalised final states of the rows to ``keep`` # [batch, kept, hidden].
+
+        Where padding is left out, those of all real rows # [1, real, hidden].
+        """
+        cache.begin(rows, packed=rows.real is not None)
         batch, count = rows.tokens.shape
+        real, tokens, positions = rows.real, rows.tokens, rows.positions
+        if real is not None:  # all of them as one sequence, but for attention
+            tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
+        shape = tokens.shape
         stored, group, width, epsilon = self._stored, self._group, self._width, self._epsilon
         rotated = self._heads + stored
         pads = self.pads if rows.pads is not None else None
         if pads is None or rows.pads is None:
-            state = embedding(rows.tokens, self._embedding)  # [batch, rows, hidden]
+            state = embedding(tokens, self._embedding)  # [batch, rows, hidden], or [1, real, hidden]
             active = state.new_empty(0)
         else:
             state = pads.embed(rows.tokens, self._embedding)
             active = rows.pads[..., None].to(state.dtype)  # [batch, rows, 1]
         hidden = state.shape[-1:]
-        cosine, sine = self._rotation(rows.positions, state.dtype)  # [batch, rows, 1, head_dim]
+        cosine, sine = self._rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
         masks = {window: self._mask(rows, state.dtype, window) for window in self._windows}
         for number, layer in enumerate(self._layers):
             normed = rms_norm(state, hidden, layer.norm, epsilon)
             projected = linear(normed, layer.query_key_value, layer.query_key_value_bias)
             if pads is not None:
                 projected = pads.layers[number].attention(projected, normed, active)
-            heads = projected.view(batch, count, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
+            heads = projected.view(*shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
                 turning = rms_norm(turning, (width,), None, epsilon) * layer.query_key_norm
             turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
             keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
-            queries = turning[:, :, : self._heads].view(batch, count, stored, group, width)
+            queries = turning[:, :, : self._heads]
+            if real is not None:
+                queries = _unpack(queries, real, batch * count)
+            queries = queries.view(batch, count, stored, group, width)
             mixed = scaled_dot_product_attention(
                 queries.permute(0, 2, 3, 1, 4).reshape(batch, stored, group * count, width),
                 keys.transpose(1, 2),  # [batch, key_value_heads, extent, head_dim]
@@ -137,7 +154,9 @@ class LlamaForward:
                 attn_mask=masks[layer.window],
             )
             mixed = mixed.view(batch, stored, group, count, width).permute(0, 3, 1, 2, 4)
-            state = state + linear(mixed.reshape(batch, count, -1), layer.output, layer.output_bias)
+            if real is not None:
+                mixed = mixed.reshape(batch * count, -1).index_select(0, real)
+            state = state + linear(mixed.reshape(*shape, -1), layer.output, layer.output_bias)
             normed = rms_norm(state, hidden, layer.feed_forward_norm, epsilon)
             gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
             state = state + linear(silu(gate) * up, layer.down)
@@ -147,6 +166,8 @@ class LlamaForward:
             state = rms_norm(state, hidden, self._norm, epsilon)
             state = pads.last(state, rows.anchored(state), active)
             return state.index_select(1, keep)
+        if real is not None:
+            return rms_norm(state, hidden, self._norm, epsilon)
         if count > 1:
             state = state.index_select(1, keep)
         return rms_norm(state, hidden, self._norm, epsilon)
@@ -161,6 +182,11 @@ class LlamaForward:
         """Return the mask, repeated for each query head of a group # [batch, 1, group * rows, extent]."""
         mask = rows.mask(dtype, window)
         return mask if rows.tokens.shape[1] == 1 else mask.repeat(1, 1, self._group, 1)
+
+
+def _unpack(packed: Tensor, real: Tensor, rows: int) -> Tensor:
+    """Put real rows back among those of zeros # [1, real, ...] -> [rows, ...]."""
+    return packed.new_zeros(rows, *packed.shape[2:]).index_copy_(0, real, packed[0])
 
 
 def _take(layer: Any, window: int | None, forward: LlamaForward) -> _Layer:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stretto.local_engine.cache import KeyValueCache, Source
+from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
 from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import Forward
@@ -52,6 +53,7 @@ class Batch:
 
     def __init__(self, forward: Forward, device: torch.device, *, draft_rows: int = 64) -> None:
         self._forward = forward
+        self._packed = bool(getattr(forward, "packs", False))
         self._device = device
         self._draft_rows = draft_rows
         self._members: list[_Member] = []
@@ -88,9 +90,7 @@ class Batch:
     def advance(self) -> list[list[int]]:
         """Run one step; the tokens it commits to each sequence, at least one."""
         members = self._members
-        share = self._draft_rows // len(members)
-        for member in members:
-            self._draft(member, share)
+        self._draft(members)
         rows = flatten(
             [member.context.tokens for member in members], [member.draft for member in members], self._device
         )
@@ -113,11 +113,17 @@ class Batch:
         context = Context(list(request.prompt), len(request.prompt), vocabulary, greedy=sampler.plain)
         return _Member(sequence, drafter, sampler, context, draft=_NOTHING, places=())
 
-    def _draft(self, member: _Member, rows: int) -> None:
-        request = member.sequence.request
-        # The deepest node that can be accepted leaves room for the token after it.
-        depth = request.max_new_tokens - (len(member.context.tokens) - len(request.prompt)) - 1
-        member.draft, member.places = member.drafter.propose(member.context, rows).prune(rows, depth)
+    def _draft(self, members: Indices[_Member]) -> None:
+        share = self._draft_rows // len(members)
+        drafts = [member.drafter.propose(member.context, share) for member in members]
+        counts = [0] * len(members)
+        if any(drafts):
+            counts = divide(drafts, self._draft_rows, packed=self._packed)
+        for member, draft, count in zip(members, drafts, counts, strict=True):
+            request = member.sequence.request
+            # The deepest node that can be accepted leaves room for the token after it.
+            depth = request.max_new_tokens - (len(member.context.tokens) - len(request.prompt)) - 1
+            member.draft, member.places = draft.prune(count, depth)
 
     def _commit(self, members: Indices[_Member], logits: Tensor, *, step: bool) -> list[list[int]]:
         """Verify the drafts by the logits # [batch, rows, vocabulary], and keep what is accepted."""

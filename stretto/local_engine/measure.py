@@ -7,10 +7,13 @@ import time
 import torch
 
 from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.flatten import flatten
 from stretto.local_engine.load import LoadedModel
+from stretto.local_engine.sampling import most_probable
 
-__all__ = ["BatchStepCost", "measure_step_cost"]
+__all__ = ["measure_step_cost"]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
 _TEXT = 64
@@ -19,29 +22,10 @@ _DEAR = 6.0
 _LIMIT_S = 3.0
 
 
-class BatchStepCost(StepCost):
-    """Milliseconds of a step by the rows of one sequence, where ``sequences`` have as many each.
-
-    So drafts shrink as the batch grows, to none when rows are no longer spare (Liu et al., arXiv:2406.14066).
-    """
-
-    sequences = 1
-
-    def __call__(self, rows: int) -> float:
-        """Milliseconds of a step with this many rows, 1 or more, of each sequence."""
-        return super().__call__(rows * self.sequences)
-
-    def alone(self, rows: int) -> float:
-        """Milliseconds of a step with this many rows of one sequence, whatever runs now."""
-        return super().__call__(rows)
-
-    def nearly_free(self, allowance: float = 1.02) -> int:
-        """Number of rows beside the first that make a step at most so many times as long."""
-        return max(rows for rows in range(1, _ROWS[-1] + 1) if self(rows) <= allowance * self(1)) - 1
-
-
-def measure_step_cost(model: LoadedModel) -> BatchStepCost:
+def measure_step_cost(model: LoadedModel) -> StepCost:
     """Time steps of 1, 2, 4, ... 64 rows behind a short text; the fastest of a few repetitions counts.
+
+    A step of more than one row is one with a tree: laying it out and masking it is part of what rows cost.
 
     It ends early where rows have become too dear to be drafted, and on slow machines after some seconds.
     """
@@ -51,21 +35,23 @@ def measure_step_cost(model: LoadedModel) -> BatchStepCost:
         device = model.device
         ids = torch.zeros(1, longest + _ROWS[-1], dtype=torch.long, device=device)
         places = torch.arange(longest + _ROWS[-1], device=device)[None]
+        text = [0] * (longest + 1)
         cache = KeyValueCache(1)
         model.forward(Rows(ids[:, :longest], places[:, :longest], longest), cache, places[0, :1])
         measured: dict[int, float] = {}
         begun = time.perf_counter()
         for rows in rows_fitting:
-            here = slice(longest, longest + rows)
-            step = Rows(ids[:, here], places[:, here], longest + rows)
+            tree = DraftTree()
+            tree.add_path(range(rows - 1), [1.0] * (rows - 1))
             times = []
             for _ in range(_REPETITIONS + 1):  # the first of a shape may be slower
                 start = time.perf_counter()
-                model.forward(step, cache, places[0, :rows]).argmax(-1).tolist()
+                logits = model.forward(flatten([text], [tree], device), cache, places[0, :rows])
+                most_probable(logits).tolist()
                 times.append((time.perf_counter() - start) * 1e3)
                 if len(times) > 1 and time.perf_counter() - begun > _LIMIT_S:
                     break
             measured[rows] = min(times[1:])
             if measured[rows] > _DEAR * measured[1] or time.perf_counter() - begun > _LIMIT_S:
                 break
-    return BatchStepCost(measured)
+    return StepCost(measured)

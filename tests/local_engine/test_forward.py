@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_models import SIZES, VOCABULARY, build
@@ -5,6 +7,8 @@ from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCau
 
 from stretto.errors import BackendError
 from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import TransformersForward, disagreement
 from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.load import prepare
@@ -50,6 +54,26 @@ def test_the_lean_forward_gives_the_logits_of_transformers(name):
         rows = Rows(ids[:, start:stop], positions[:, start:stop], stop)
         got.append(lean(rows, cache, torch.arange(stop - start)))
     assert (torch.cat(got, 1) - expected).abs().max() < 1e-4 * expected.std()
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3 sliding"])
+def test_leaving_padding_out_changes_neither_logits_nor_what_is_written(name):
+    lean, texts, trees = LlamaForward(build(name).eval()), [[*range(5, 25)], [*range(40, 70)], [9] * 20], []
+    for size in (9, 0, 2):
+        trees.append(DraftTree())
+        for token in range(size):
+            trees[-1].add(token, token // 2 - 1)
+    positions, results = torch.arange(29).expand(3, 29), []
+    rows = flatten(texts, trees, torch.device("cpu"))
+    assert rows.real.tolist() == [*range(10), 10, 20, 21, 22]
+    for step in (rows, replace(rows, real=None)):
+        cache = KeyValueCache(3)
+        lean(Rows(torch.tensor([(text * 2)[:29] for text in texts]), positions, 29), cache, torch.tensor([0]))
+        logits = lean(step, cache, torch.arange(10)).flatten(0, 1)[rows.real]
+        slots = rows.slots.reshape(-1)[rows.real]
+        results.append((logits, torch.stack([keys[rows.real // 10, slots] for keys in cache._keys])))
+    for packed, padded in zip(*results, strict=True):
+        assert torch.allclose(packed, padded, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from stretto.local_engine.drafting.calibration import Calibration
 from stretto.local_engine.drafting.lookahead import Lookahead
@@ -16,10 +16,12 @@ from stretto.local_engine.drafting.token_recycling import TokenRecycling
 __all__ = ["Auto"]
 
 _CANDIDATES = 40
-_LONGEST_REST = 8
+_BEYOND_SHARE = 4  # times its equal share is what one request may hope for when the others need theirs less
+_LONGEST_REST = 32
 _WAKING_MATCH = 3
 _CLAIMS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75)
 _RECYCLING = 4  # beside the two that are merged, each with and without a window
+_NOTHING = DraftTree()
 
 
 @dataclass(slots=True)
@@ -32,29 +34,28 @@ class _Draft:
         highest: the same before it was corrected for being the highest of several.
         depths: of each of them, the root's children having 0.
         guesses: kind of guess, parent, token and the probability claimed: who said what.
-        nodes: for each source whose tree was merged, where its nodes are.
-        places: where each candidate is in the draft handed over, -1 for those left out.
+        window: where the nodes of the lookahead drafter are.
     """
 
-    tree: DraftTree = field(default_factory=DraftTree)
+    tree: DraftTree
     chances: list[float] = field(default_factory=list)
     highest: list[float] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     guesses: list[tuple[int, int, int, float]] = field(default_factory=list)
-    nodes: list[list[int]] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    window: list[int] = field(default_factory=list)
 
 
 class Auto:
     """Merges a suffix automaton, n-grams with or without a lookahead window, and recycled tokens.
 
     Each source says how probable its guesses are; what becomes of them says how far to believe it, by source, length
-    of the match, depth and claim (see `Calibration`). A token that several sources guess is one row. The tree is cut
-    to the number of rows with the most expected tokens per millisecond, which may be none (see `StepCost`). A
-    lookahead window is drawn only where the rows it takes are nearly free.
+    of the match, depth and claim (see `Calibration`). A token that several sources guess is one row. Of the tree those
+    rows are evaluated with which the batch makes the most expected tokens per millisecond, which may be none (see
+    `divide`). A lookahead window is drawn only where the rows it takes are nearly free.
 
-    Drafting takes time too. The longer it does not pay, the fewer steps it is tried in, down to every ninth, unless a
-    longer match turns up; so text that nothing can foresee costs what `autoregressive` costs.
+    Drafting takes time too. When it has not paid for a few steps, it rests, each time for longer, up to 32 steps,
+    unless a match turns up, longer than those that did not pay; so text that nothing can foresee costs what
+    `autoregressive` costs.
 
     The number of rows chosen by goodput: Liu et al., arXiv:2406.14066 (TurboSpec).
 
@@ -66,81 +67,91 @@ class Auto:
 
     name = "auto"
 
-    def __init__(self, cost: StepCost, memory: AnswerMemory | None = None, *, overhead_ms: float = 0.2) -> None:
+    def __init__(self, cost: StepCost, memory: AnswerMemory | None = None, *, overhead_ms: float = 0.3) -> None:
         self._cost = cost
         self._overhead = overhead_ms
         self._suffix = Suffix(memory)
         self._recycling = TokenRecycling()
-        # Some free rows are left to drafts; a window of two columns is none.
-        columns = (cost.nearly_free() - 8) // 3
-        self._window_rows = 3 * columns - 1 if columns > 2 else 0
-        self._lookahead = Lookahead(columns if columns > 2 else 0, ngram=4, guesses=4)
-        self._merged: Sequence[Drafter] = (self._suffix, self._lookahead)
-        self._names = (self._suffix.name, self._lookahead.name, self._recycling.name)
+        self._lookahead = Lookahead(0, ngram=4, guesses=4)
+        self._sequences = self._window_rows = 0
+        self._fit_window()
         self.wants_top = self._recycling.wants_top
         self._calibration = Calibration()
         self._agreement = Calibration()
-        self._draft = _Draft()
+        self._draft: _Draft | None = None
         self._idle, self._rested = 0, 0  # drafts in a row that did not pay, steps since the last one
         self._chosen = 8
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        self._draft = _Draft()
-        if self._rested < min(self._idle // 4, _LONGEST_REST) and self._suffix.evidence < _WAKING_MATCH:
+        if self._cost.sequences != self._sequences:
+            self._fit_window()
+        if self._rests():
             self._rested += 1
             self.wants_top = 0  # looking for the most probable tokens takes time too
-            return self._draft.tree
+            return _NOTHING
+        self._rested = 0
         self.wants_top = self._recycling.wants_top
         draft = self._draft = self._collect(context, rows)
-        tree = draft.tree
         draft.highest, estimate = draft.chances, self._agreement.estimate
         draft.chances = [
             estimate(bisect_right(_CLAIMS, chance), depth << 3 | bisect_right(_CLAIMS, chance), chance)
             for chance, depth in zip(draft.highest, draft.depths, strict=True)
         ]
         self._settle(draft)
-        loose = sorted((s for s, kept in zip(tree.survival, tree.kept, strict=True) if not kept), reverse=True)
-        window = len(tree) - len(loose)
-        chosen, speed = self._cost.best(loose, rows - window, fixed=window)
-        self._plan_rest(chosen + window, speed)
-        self._chosen = max(chosen, (self._chosen + chosen) // 2)
-        smaller, draft.places = tree.prune(chosen + window)
-        return smaller
+        return draft.tree
 
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`."""
-        draft, self._draft = self._draft, _Draft()
-        self._calibrate(draft, outcome.path)
-        rows = [-1 if place < 0 else outcome.rows[place] for place in draft.places]
-        taken = set(outcome.accepted)
-        accepted = [node for node, place in enumerate(draft.places) if place in taken]
-        whole = replace(outcome, rows=rows, accepted=accepted)
-        self._recycling.learn(context, whole)
-        for source, nodes in zip(self._merged, draft.nodes or [[]] * len(self._merged), strict=True):
-            source.learn(context, whole.seen_by(nodes))
+        self._suffix.learn(context, outcome)
+        draft, self._draft = self._draft, None
+        if draft is not None:
+            self._calibrate(draft, outcome.path)
+            self._plan_rest(draft.tree, outcome.rows)
+            if self._window_rows:
+                self._lookahead.learn(context, outcome.seen_by(draft.window))
+        if self.wants_top:
+            self._recycling.learn(context, outcome)
+
+    def _fit_window(self) -> None:
+        """Draw a window as wide as rows are nearly free; some of them are left to drafts, and two columns are none."""
+        self._sequences = self._cost.sequences
+        columns = (self._cost.nearly_free() - 8) // 3
+        self._window_rows = 3 * columns - 1 if columns > 2 else 0
+        self._lookahead.window = columns if columns > 2 else 0
+
+    def _rests(self) -> bool:
+        """Whether this step is left alone."""
+        tries = self._idle - 3
+        if tries <= 0 or self._window_rows or self._rested >= min(1 << tries // 2, _LONGEST_REST):
+            return False
+        return self._suffix.evidence < _WAKING_MATCH + tries
 
     def _collect(self, context: Context, rows: int) -> _Draft:
         """Ask every source."""
-        draft, window = _Draft(), min(self._window_rows, rows // 3)
-        limit = min(rows, _CANDIDATES, 2 * self._chosen + 8)
-        for number, source in enumerate(self._merged):
-            own = source.propose(context, limit if source is self._suffix else min(limit, 8 + 3 * window // 2))
-            evidence = min(int(getattr(source, "evidence", 0)).bit_length(), 7)
-            nodes: list[int] = []
-            for token, above, survival, keep in zip(own.tokens, own.parents, own.survival, own.kept, strict=True):
-                parent, claim = (ROOT, survival) if above == ROOT else (nodes[above], survival / own.survival[above])
-                node = draft.tree.add(token, parent, 1.0, keep=keep, source=source.name)
-                nodes.append(node)
-                self._note(draft, node, claim, 8 * (2 * number + keep) + evidence)
-            draft.nodes.append(nodes)
+        draft, window = _Draft(DraftTree(step_cost=self._cost)), min(self._window_rows, rows // 3)
+        limit = min(_BEYOND_SHARE * rows, _CANDIDATES, 2 * self._chosen + 8)
+        evidence = min(self._suffix.evidence.bit_length(), 7)
+        self._merge(draft, self._suffix, self._suffix.propose(context, limit), evidence)
+        own = self._lookahead.propose(context, min(limit, 8 + 3 * window // 2))
+        draft.window = self._merge(draft, self._lookahead, own, 16)
         self._settle(draft)
         for node, claim in self._recycling.grow(draft.tree, context.tokens[-1], limit + window):
-            self._note(draft, node, claim, 8 * _RECYCLING)
+            self._note(draft, node, claim, 8 * _RECYCLING, self._recycling.name)
         return draft
 
-    def _note(self, draft: _Draft, node: int, claim: float, origin: int) -> None:
-        """Enter a guess with its calibrated probability; ``origin`` is its source and the source's evidence."""
+    def _merge(self, draft: _Draft, source: Drafter, own: DraftTree, origin: int) -> list[int]:
+        """Enter a source's draft; where its nodes are."""
+        nodes: list[int] = []
+        for token, above, survival, keep in zip(own.tokens, own.parents, own.survival, own.kept, strict=True):
+            parent, claim = (ROOT, survival) if above == ROOT else (nodes[above], survival / own.survival[above])
+            node = draft.tree.add(token, parent, 1.0, keep=keep, source=source.name)
+            nodes.append(node)
+            self._note(draft, node, claim, origin + 8 * keep, source.name)
+        return nodes
+
+    def _note(self, draft: _Draft, node: int, claim: float, origin: int, source: str) -> None:
+        """Enter a guess with its calibrated probability; ``origin`` is its source with the source's evidence."""
         chances, parent = draft.chances, draft.tree.parents[node]
         depth = 0 if parent == ROOT else draft.depths[parent] + 1
         kind = (8 * origin + bisect_right(_CLAIMS, claim)) * 4 + min(depth, 3)
@@ -151,7 +162,7 @@ class Auto:
             draft.depths.append(depth)
         elif chance > chances[node]:
             chances[node] = chance
-            draft.tree.sources[node] = self._names[origin // 16]
+            draft.tree.sources[node] = source
 
     def _settle(self, draft: _Draft) -> None:
         """Work out every survival; of all siblings, at most one is right."""
@@ -181,12 +192,15 @@ class Auto:
                 claimed = bisect_right(_CLAIMS, chance)
                 self._agreement.record(claimed, depth << 3 | claimed, chance, following[parent] == token)
 
-    def _plan_rest(self, rows: int, speed: float) -> None:
-        """Note whether drafting pays, given the best number of rows and its tokens per millisecond."""
-        step = self._cost(1 + rows)
-        pays = speed * step / (step + self._overhead) > 1 / self._cost(1)
-        self._idle = 0 if pays or self._window_rows else self._idle + 1
-        self._rested = 0
+    def _plan_rest(self, tree: DraftTree, rows: Sequence[int]) -> None:
+        """Note whether drafting pays: by what was evaluated, and how probable that was."""
+        chosen, tokens = 0, 0.0
+        for row, survival, kept in zip(rows, tree.survival, tree.kept, strict=True):
+            if row >= 0 and not kept:
+                chosen += 1
+                tokens += survival
+        self._chosen = max(chosen, (self._chosen + chosen) // 2)
+        self._idle = 0 if self._cost.pays(chosen, tokens, self._overhead) else self._idle + 1
 
 
 def _coarse(kind: int) -> int:

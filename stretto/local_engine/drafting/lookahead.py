@@ -29,7 +29,7 @@ class Lookahead:
     are the guesses: as branches from the root, so that equal beginnings are computed once.
 
     Args:
-        window: W, columns; 0 for n-grams of the text only.
+        window: W, columns; 0 for n-grams of the text only. May be changed between two steps.
         ngram: N, at least 3.
         guesses: G, n-grams kept for each first token, and so guesses in one step.
     """
@@ -40,7 +40,7 @@ class Lookahead:
     def __init__(self, window: int = 10, ngram: int = 4, guesses: int | None = None) -> None:
         if ngram < 3:
             raise ValueError(f"ngram={ngram} cannot be used: an n-gram of lookahead decoding has at least 3 tokens.")
-        self._width = window
+        self.window = window
         self._levels = ngram - 2
         self._pool = NGramPool(ngram, guesses or max(window, 1))
         self._context: list[int] = []  # level 0
@@ -53,7 +53,7 @@ class Lookahead:
         self._pool.read_on(context.tokens)
         self._fill(context)
         tree = DraftTree()
-        self._draw_window(tree, min(self._width, (2 * rows // 3 + 1) // (self._levels + 1)))
+        self._draw_window(tree, min(self.window, (2 * rows // 3 + 1) // (self._levels + 1)))
         for rank, guess in enumerate(self._pool.get(context.tokens[-1])):
             parent = ROOT
             for depth, token in enumerate(guess, 1):
@@ -70,9 +70,9 @@ class Lookahead:
 
     def _fill(self, context: Context) -> None:
         """Begin trajectories where there are none, with tokens of the text drawn at random."""
-        while len(self._context) < self._width - 1:
+        while len(self._context) < self.window - 1:
             self._context.append(self._random.choice(context.tokens))
-        while len(self._columns) < self._width:
+        while len(self._columns) < self.window:
             self._columns.append(_Column(self._random.choices(context.tokens, k=self._levels)))
 
     def _draw_window(self, tree: DraftTree, width: int) -> None:

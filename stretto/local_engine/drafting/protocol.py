@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from stretto.local_engine.drafting.step_cost import StepCost
+
 __all__ = ["ROOT", "Context", "DraftTree", "Drafter", "Outcome"]
 
 ROOT = -1
@@ -37,6 +39,8 @@ class DraftTree:
         sources: who proposed each node; an empty name stands for the drafter that hands the tree over.
         trusted: by parent, the node that is taken without verification where the parent is committed; only
             methods that call themselves lossy have any.
+        step_cost: if there is one, survival is a probability learned from what became of earlier guesses, and only
+            those nodes are evaluated that gain time by this measure, over all requests of the batch.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -45,6 +49,7 @@ class DraftTree:
     kept: list[bool] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     trusted: dict[int, int] = field(default_factory=dict)
+    step_cost: StepCost | None = field(default=None, repr=False, compare=False)
     _index: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -142,6 +147,8 @@ class DraftTree:
         Returns:
             the smaller tree, and where each node of this one is in it, -1 for those left out.
         """
+        if depth is not None and len(self) <= depth:
+            depth = None
         depths = self.depths() if depth is not None else []
         if len(self) <= rows and (depth is None or max(depths, default=0) <= depth):
             return self, list(range(len(self)))
@@ -229,7 +236,7 @@ class Drafter(Protocol):
     def propose(self, context: Context, rows: int) -> DraftTree:
         """Draft at most ``rows`` nodes after ``context.tokens``; fewer, or none, where that pays more.
 
-        More are pruned by their survival. Nothing is sampled at random that the request's seed does not fix.
+        More are pruned by their survival; where the tree has a step cost, by what others' nodes are worth. Nothing is sampled at random that the request's seed does not fix.
         """
         ...
 

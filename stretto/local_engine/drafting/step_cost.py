@@ -16,7 +16,12 @@ class StepCost:
 
     Args:
         measured: milliseconds by number of rows; one row is among them.
+
+    Attributes:
+        sequences: that share a step now; each has a row of its own in any case.
     """
+
+    sequences = 1
 
     def __init__(self, measured: Mapping[int, float]) -> None:
         if min(measured, default=0) != 1 or min(measured.values()) <= 0:
@@ -33,7 +38,7 @@ class StepCost:
         beyond = rows - len(self._times)
         return self._times[rows - 1] if beyond <= 0 else self._times[-1] + self._steepness * beyond
 
-    def best(self, survival: Iterable[float], limit: int, fixed: int = 0) -> tuple[int, float]:
+    def best(self, survival: Iterable[float], limit: int, fixed: int = 0, sure: float = 1.0) -> tuple[int, float]:
         """Choose how many drafted rows to evaluate: the number with the most expected tokens per millisecond.
 
         Drafting n rows gives the model's own token and those that survive: 1 + s[1] + ... + s[n] tokens.
@@ -42,11 +47,12 @@ class StepCost:
             survival: of the drafted rows, the largest first.
             limit: of the number chosen.
             fixed: further rows that are evaluated in any case, the last committed token not counted.
+            sure: tokens committed in any case.
 
         Returns:
             that number, 0 included, and the tokens per millisecond.
         """
-        tokens, best, chosen = 1.0, 1 / self(1 + fixed), 0
+        tokens, best, chosen = sure, sure / self(1 + fixed), 0
         for rows, probability in zip(range(1, limit + 1), survival, strict=False):
             tokens += probability
             speed = tokens / self(1 + fixed + rows)
@@ -54,6 +60,11 @@ class StepCost:
                 best, chosen = speed, rows
         return chosen, best
 
+    def pays(self, rows: int, tokens: float, overhead_ms: float) -> bool:
+        """Whether so many rows more, with so many expected tokens, gain more time than they and ``overhead_ms`` take."""
+        step = self(self.sequences)
+        return tokens * step / self.sequences > self(self.sequences + rows) - step + overhead_ms
+
     def nearly_free(self, allowance: float = 1.02) -> int:
-        """Number of rows beside the first that make a step at most so many times as long, up to the last measured."""
-        return bisect_right(self._times, allowance * self._times[0]) - 1
+        """Rows of each sequence beside its first that make a step at most so many times as long, as far as measured."""
+        return bisect_right(self._times, allowance * self(self.sequences)) // self.sequences - 1

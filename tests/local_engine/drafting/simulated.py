@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, DraftTree, Outcome
 
 Target = Callable[[list[int]], list[int]]
@@ -99,7 +100,8 @@ def generate(
     run = Run(context.tokens)
     while len(context.tokens) < len(prompt) + length:
         tree = drafter.propose(context, rows)
-        outcome = verify(tree, context.tokens, target, rows if limit is None else limit)
+        limit = rows if limit is None else limit
+        outcome = verify(tree, context.tokens, target, min(limit, divide([tree], limit, packed=True)[0]))
         context.tokens.extend(outcome.path)
         drafter.learn(context, outcome)
         run.steps += 1

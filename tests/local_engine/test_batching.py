@@ -1,0 +1,90 @@
+"""Requests that share an engine: nobody starves, nothing is left behind, drafts stop where they do not pay."""
+
+import pytest
+from asking import PROMPTS, outcome, submit_together, tokens
+from wild_drafters import Oracle
+
+from stretto.local_engine.drafting.auto import Auto
+from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import AnswerMemory
+from stretto.local_engine.generation import Generation
+
+USUAL = {1: 10.0, 8: 11.4, 16: 13.3, 32: 21.0, 64: 42.0}
+
+
+def auto(_equipment):
+    return Auto(StepCost(USUAL))
+
+
+def drafted(engine, length, requests=1):
+    prompts = [PROMPTS[2]] * requests
+    asked = [
+        Generation(prompt, length, temperature=2.0, seed=seed, decoding="auto") for seed, prompt in enumerate(prompts)
+    ]
+    ends = [outcome(handle)[1] for handle in submit_together(engine, asked)]
+    return sum(sum(end.figures.drafted.values()) for end in ends) / requests
+
+
+@pytest.mark.parametrize("requests", [1, 4])
+def test_auto_all_but_stops_drafting_where_nothing_is_accepted(requests, loaded, start):
+    """By counts: what it learns in the first hundred tokens keeps it from drafting in the next hundred."""
+    engine = start(loaded("llama"), drafters={"auto": auto})
+    assert drafted(engine, 200, requests) - drafted(engine, 100, requests) <= 5
+    assert drafted(engine, 100, requests) <= 60
+
+
+def test_a_request_without_drafts_gets_its_token_in_every_step_of_the_others(loaded, start):
+    """Those that have all their drafts accepted take all the rows there are, and hold nobody up."""
+    model = loaded("llama")
+    plain = start(model)
+    answers = {prompt: tokens(plain.submit(Generation(prompt, 60))) for prompt in PROMPTS}
+    kinds = {"greedy": lambda _: Oracle(answers), "plain": lambda _: Autoregressive()}
+    engine = start(model, drafters=kinds, draft_rows=16)
+    asked = [Generation(prompt, 60, decoding="greedy") for prompt in PROMPTS[1:]]
+    handles = submit_together(engine, [Generation(PROMPTS[0], 60, decoding="plain"), *asked])
+    ends = [outcome(handle)[1] for handle in handles]
+    assert [handle.sequence.generated for handle in handles] == [answers[prompt] for prompt in PROMPTS]
+    assert ends[0].figures.steps == ends[0].figures.tokens == 59
+    assert sum(end.figures.tokens_per_step > 1.2 for end in ends[1:]) >= 3
+
+
+def test_those_that_wait_are_admitted_in_the_order_in_which_they_came(loaded, start):
+    engine, told = start(loaded("llama"), max_batch=2), []
+    with engine.announced():
+        handles = [
+            engine.submit(Generation(PROMPTS[0], 5), lambda event, number=number: told.append((number, event)))
+            for number in range(6)
+        ]
+    tokens(engine.submit(Generation(PROMPTS[1], 5)))
+    assert [number for number, event in told if not hasattr(event, "text")] == [*range(6)]
+    assert all(handle.finished for handle in handles)
+
+
+def test_when_a_request_is_told_of_its_end_nothing_of_it_is_held(loaded, start):
+    engine = start(loaded("llama"))
+    for handle in submit_together(engine, [Generation(prompt, 20) for prompt in PROMPTS]):
+        tokens(handle)
+    assert (engine.occupancy.running, engine.occupancy.slots, engine.occupancy.waiting) == (0, 0, 0)
+
+
+def steps(engine, seed, decoding):
+    _, end = outcome(engine.submit(Generation(PROMPTS[0], 80, temperature=2.0, seed=seed, decoding=decoding)))
+    return end.figures.steps
+
+
+@pytest.mark.parametrize("decoding", ["suffix", "auto"])
+def test_earlier_answers_help_only_if_asked_to(decoding, loaded, start):
+    """The same seed says the same again, which no source but the memory can foresee."""
+    forgetful, engine = start(loaded("llama")), start(loaded("llama"), remember_answers=1000)
+    for each in (forgetful, engine):
+        first, again = steps(each, 1, decoding), steps(each, 1, decoding)
+        assert again < first / 2 if each is engine else again > 0.8 * first
+
+
+def test_the_memory_of_answers_is_bounded():
+    memory = AnswerMemory(50)
+    for start in range(100):
+        memory.remember(range(start, start + 20))
+        assert len(memory.automaton.link) <= 2 * (50 + 3)
+    assert 118 in memory.automaton.following[0]
