@@ -1,6 +1,8 @@
 """The tiny models made ready, a byte-level tokenizer trained on the spot, and engines that are closed again."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.load import LoadedModel, prepare
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))  # they are programs, not a package
 torch.set_num_threads(1)  # for models this small a second thread only waits
 
 

@@ -236,7 +236,8 @@ class Drafter(Protocol):
     def propose(self, context: Context, rows: int) -> DraftTree:
         """Draft at most ``rows`` nodes after ``context.tokens``; fewer, or none, where that pays more.
 
-        More are pruned by their survival; where the tree has a step cost, by what others' nodes are worth. Nothing is sampled at random that the request's seed does not fix.
+        More are pruned by their survival; where the tree has a step cost, by what others' nodes are worth. Nothing is
+        sampled at random that the request's seed does not fix.
         """
         ...
 

@@ -61,7 +61,7 @@ class StepCost:
         return chosen, best
 
     def pays(self, rows: int, tokens: float, overhead_ms: float) -> bool:
-        """Whether so many rows more, with so many expected tokens, gain more time than they and ``overhead_ms`` take."""
+        """Whether so many rows more, with so many expected tokens, gain more time than they and the overhead take."""
         step = self(self.sequences)
         return tokens * step / self.sequences > self(self.sequences + rows) - step + overhead_ms
 
