@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ SIZES = (1, 2, 4, 8, 16)
 OURS = ("autoregressive", "auto")
 Prompts = Sequence[tuple[int, ...]]
 console = Console(width=110)
+hugging_face: Any = transformers  # untyped in part
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,9 @@ def ours(engine: Engine, prompts: Prompts, tokens: int, decoding: str, *, togeth
 
 def continuous(model: Any, prompts: Prompts, tokens: int) -> Run:
     """Run them by transformers' continuous batching."""
-    settings = transformers.GenerationConfig(do_sample=False, max_new_tokens=tokens, eos_token_id=-1, pad_token_id=0)
+    settings = hugging_face.GenerationConfig(do_sample=False, max_new_tokens=tokens, eos_token_id=-1, pad_token_id=0)
     pages = sum(-(-(len(prompt) + tokens) // 256) for prompt in prompts)
-    config = transformers.ContinuousBatchingConfig(
+    config = hugging_face.ContinuousBatchingConfig(
         num_blocks=pages + 4, max_batch_tokens=max(512, *map(len, prompts)), allow_block_sharing=False
     )
     results = model.generate_batch(
@@ -167,14 +169,14 @@ def methods(engine: Engine, peer: Any, tokens: int) -> dict[str, Callable[[Promp
     """Everything that is compared, by name; peers that cannot run here say why and are left out."""
     found: dict[str, Callable[[Prompts], Run]] = {}
     for decoding in OURS:
-        found[decoding] = lambda prompts, decoding=decoding: ours(engine, prompts, tokens, decoding)
-    found["transformers generate, padded"] = lambda prompts: padded(peer, prompts, tokens)
+        found[decoding] = partial(ours, engine, tokens=tokens, decoding=decoding)
+    found["transformers generate, padded"] = partial(padded, peer, tokens=tokens)
     try:
         continuous(peer, [(5, 6, 7)], 4)
     except Exception as error:  # noqa: BLE001 - whatever keeps the peer from running here is told
         console.print(f"transformers' generate_batch cannot run here: {type(error).__name__}: {error}")
     else:
-        found["transformers generate_batch"] = lambda prompts: continuous(peer, prompts, tokens)
+        found["transformers generate_batch"] = partial(continuous, peer, tokens=tokens)
     return found
 
 
@@ -258,10 +260,10 @@ def measure(model: LoadedModel, peer: Any, options: argparse.Namespace) -> tuple
 def main() -> None:
     """Measure, show, draw and save."""
     options = arguments()
-    transformers.utils.logging.set_verbosity_error()
+    hugging_face.utils.logging.set_verbosity_error()
     source = find_source(options.model)
     model = load_model(source, dtype=options.dtype)
-    peer = transformers.AutoModelForCausalLM.from_pretrained(source.where, dtype=model.dtype).to(model.device).eval()
+    peer = hugging_face.AutoModelForCausalLM.from_pretrained(source.where, dtype=model.dtype).to(model.device).eval()
     rows, walls = measure(model, peer, options)
     show(rows)
     console.print(f"the {len(points(model, 'pocket'))} points of one answer, seconds:")

@@ -97,7 +97,7 @@ class Engine:
     def step_ms(self) -> dict[int, float]:
         """Milliseconds of a step by its rows, for one request alone; empty before a method first needed to know."""
         cost = self._cost
-        return {} if cost is None else {rows: cost.alone(rows) for rows in (1, 2, 4, 8, 16, 32, 64)}
+        return {} if cost is None else {rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64)}
 
     @contextmanager
     def announced(self) -> Iterator[None]:

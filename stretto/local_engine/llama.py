@@ -114,7 +114,10 @@ class LlamaForward:
 
         Where padding is left out, those of all real rows # [1, real, hidden].
         """
-        cache.begin(rows, packed=rows.real is not None)
+        if rows.real is None:
+            cache.begin(rows)
+        else:
+            cache.begin(rows, packed=True)
         batch, count = rows.tokens.shape
         real, tokens, positions = rows.real, rows.tokens, rows.positions
         if real is not None:  # all of them as one sequence, but for attention

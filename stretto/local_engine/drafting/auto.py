@@ -130,13 +130,14 @@ class Auto:
     def _collect(self, context: Context, rows: int) -> _Draft:
         """Ask every source."""
         draft, window = _Draft(DraftTree(step_cost=self._cost)), min(self._window_rows, rows // 3)
-        limit = min(_BEYOND_SHARE * rows, _CANDIDATES, 2 * self._chosen + 8)
+        most = _BEYOND_SHARE * rows
+        limit = min(most, _CANDIDATES, 2 * self._chosen + 8)
         evidence = min(self._suffix.evidence.bit_length(), 7)
         self._merge(draft, self._suffix, self._suffix.propose(context, limit), evidence)
         own = self._lookahead.propose(context, min(limit, 8 + 3 * window // 2))
         draft.window = self._merge(draft, self._lookahead, own, 16)
         self._settle(draft)
-        for node, claim in self._recycling.grow(draft.tree, context.tokens[-1], limit + window):
+        for node, claim in self._recycling.grow(draft.tree, context.tokens[-1], min(limit + window, most)):
             self._note(draft, node, claim, 8 * _RECYCLING, self._recycling.name)
         return draft
 
