@@ -52,6 +52,10 @@ class LocalBackend:
             ``autoregressive``.
         draft: a smaller model with the same tokenizer, written as ``model`` is, for ``decoding="draft_model"``.
         lexical: options of ``decoding="lexical"`` and ``"lexical_lossy"``.
+        prefix_cache_bytes: memory for what earlier requests have computed, from which the next turn of a chat starts;
+            0 for none.
+        remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default: how fast
+            one request is answered would tell something of what others were told.
 
     Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
     """
@@ -66,6 +70,8 @@ class LocalBackend:
         decoding: str | None = None,
         draft: str | None = None,
         lexical: LexicalOptions | None = None,
+        prefix_cache_bytes: int = 2**28,
+        remember_answers: int = 0,
     ) -> None:
         self._source = find_source(model)
         self._draft = None if draft is None else find_source(draft)
@@ -80,6 +86,8 @@ class LocalBackend:
             needs = _NEEDS[decoding].format(model=self._source.name) if decoding in _NEEDS else ""
             raise SettingsError(f"decoding={decoding!r} cannot be used.{needs} Use one of: {', '.join(decodings)}.")
         self._options: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        self._prefix_cache_bytes = prefix_cache_bytes
+        self._remember_answers = remember_answers
         self._capabilities = Capabilities(
             context_window=self._source.context_window(),
             parallel_slots=_SLOTS,
@@ -186,7 +194,14 @@ class LocalBackend:
             from stretto.local_engine.pad_file import attach  # noqa: PLC0415 - as above
 
             attach(model)  # here, because the event loop would wait for the weights to be read
-        return Engine(model, max_batch=_SLOTS, draft=draft, lexical=self._lexical)
+        return Engine(
+            model,
+            max_batch=_SLOTS,
+            draft=draft,
+            lexical=self._lexical,
+            prefix_cache_bytes=self._prefix_cache_bytes,
+            remember_answers=self._remember_answers,
+        )
 
     async def _tokens(self, model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
         worker = self._worker

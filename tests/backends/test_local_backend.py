@@ -106,7 +106,7 @@ async def test_it_streams_text_and_ends_with_the_account(folder):
 
 async def test_calls_sent_together_share_their_beginning_and_get_what_each_gets_alone(folder):
     questions = [f"{'A long introduction. ' * 8}Point {letter}" for letter in "abcdefg"]
-    async with opened(folder) as backend:
+    async with opened(folder, prefix_cache_bytes=0) as backend:
         alone = [text_of(await collect(backend, question, max_tokens=20)) for question in questions]
         together = [[] for _ in questions]
 
@@ -121,6 +121,21 @@ async def test_calls_sent_together_share_their_beginning_and_get_what_each_gets_
     # On a machine too busy to send them within milliseconds they make two batches, each with its own first.
     cached = [chunks[-1].usage.cached_tokens for chunks in together]
     assert set(cached) == {0, len("A long introduction. " * 8 + "Point ")}
+
+
+async def test_the_next_turn_of_a_chat_starts_from_the_turn_before_and_says_the_same(folder):
+    async def chat(backend):
+        first = await collect(backend, "How do I oil a chain?", max_tokens=20)
+        turns = (("user", "How do I oil a chain?"), ("assistant", text_of(first)), ("user", "And then?"))
+        messages = tuple(Message(role=role, content=content) for role, content in turns)
+        async with backend.stream(Prompt(messages=messages), GenerationOptions(max_tokens=20)) as chunks:
+            second = [chunk async for chunk in chunks]
+        return text_of(first), text_of(second), second[-1].usage.cached_tokens
+
+    async with opened(folder) as keeping, opened(folder, prefix_cache_bytes=0) as forgetful:
+        *said, reused = await chat(keeping)
+        assert [*said, 0] == list(await chat(forgetful))
+    assert reused >= len(b"How do I oil a chain?\n\n")
 
 
 async def test_a_seed_repeats_a_sampled_answer(folder):

@@ -134,7 +134,7 @@ class Auto:
         limit = min(most, _CANDIDATES, 2 * self._chosen + 8)
         evidence = min(self._suffix.evidence.bit_length(), 7)
         self._merge(draft, self._suffix, self._suffix.propose(context, limit), evidence)
-        own = self._lookahead.propose(context, min(limit, 8 + 3 * window // 2))
+        own = self._lookahead.propose(context, min(limit, 8 + 3 * window // 2, most - len(draft.tree)))
         draft.window = self._merge(draft, self._lookahead, own, 16)
         self._settle(draft)
         for node, claim in self._recycling.grow(draft.tree, context.tokens[-1], min(limit + window, most)):
