@@ -70,6 +70,7 @@ class GraphedForward:
         self, forward: Forward, record: Recorder, *, rows: tuple[int, ...] = _ROWS, shortest: int = _SHORTEST
     ) -> None:
         self._forward = forward
+        self.packs = bool(getattr(forward, "packs", False))  # batches are run by it
         self._record = record
         self._sizes = rows
         self._shortest = shortest
