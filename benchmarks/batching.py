@@ -13,6 +13,7 @@ Last, the points of one answer: all in one batch against one after the other.
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import statistics
 import threading
@@ -261,6 +262,8 @@ def main() -> None:
     """Measure, show, draw and save."""
     options = arguments()
     hugging_face.utils.logging.set_verbosity_error()
+    hugging_face.utils.logging.disable_progress_bar()
+    logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # on a CPU it misses psutil, each time
     source = find_source(options.model)
     model = load_model(source, dtype=options.dtype)
     peer = hugging_face.AutoModelForCausalLM.from_pretrained(source.where, dtype=model.dtype).to(model.device).eval()
