@@ -37,11 +37,12 @@ from transformers.utils import logging
 
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.graphs import GraphedForward
 from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.load import LoadedModel, prepare
-from stretto.local_engine.measure import BatchStepCost, measure_step_cost
+from stretto.local_engine.measure import measure_step_cost
 from stretto.local_engine.pocket import MODEL_FOLDER
 from stretto.local_engine.pocket.source import held_out_source, training_source
 
@@ -54,7 +55,7 @@ CODE_CHARACTERS = 1500
 console = Console(width=None if sys.stdout.isatty() else 130)
 
 
-def step_cost(options: argparse.Namespace) -> tuple[dict[str, Any], BatchStepCost]:
+def step_cost(options: argparse.Namespace) -> tuple[dict[str, Any], StepCost]:
     """Part 1: the figures, and the large model's costs by rows."""
     shape = SMALL if options.tiny else LLAMA_8B
     model, tokenizer = random_model(shape, torch.bfloat16, options.device)
@@ -138,7 +139,7 @@ def train(options: argparse.Namespace, tokenizer: Any, progress: Progress) -> tu
     return model, {"steps": steps, "seconds": options.seconds, "loss": float(loss.detach()), "held_out_loss": held_out}
 
 
-def acceptance(options: argparse.Namespace, large: BatchStepCost, progress: Progress) -> dict[str, Any]:
+def acceptance(options: argparse.Namespace, large: StepCost, progress: Progress) -> dict[str, Any]:
     """Part 2: tokens and rows a step of each method on the held-out files."""
     tokenizer: Any = AutoTokenizer.from_pretrained(MODEL_FOLDER)
     model, told = train(options, tokenizer, progress)
@@ -175,9 +176,7 @@ def acceptance(options: argparse.Namespace, large: BatchStepCost, progress: Prog
     return {"training": told, "methods": rows}
 
 
-def composed(
-    figures: dict[str, Any], methods: Sequence[dict[str, Any]], large: BatchStepCost
-) -> list[dict[str, float]]:
+def composed(figures: dict[str, Any], methods: Sequence[dict[str, Any]], large: StepCost) -> list[dict[str, float]]:
     """Part 3: `auto` over the floor of one token at a time, at each temperature."""
     found = []
     for row in methods:
@@ -199,7 +198,7 @@ def composed(
     return found
 
 
-def interpolated(cost: BatchStepCost, rows: float) -> float:
+def interpolated(cost: StepCost, rows: float) -> float:
     """Milliseconds of a step with a mean number of rows."""
     low = int(rows)
     return cost(low) + (rows - low) * (cost(low + 1) - cost(low))

@@ -2,7 +2,7 @@ import gpu
 import pytest
 import torch
 
-from stretto.local_engine.measure import BatchStepCost
+from stretto.local_engine.drafting.step_cost import StepCost
 
 
 def test_without_a_gpu_one_message_says_what_is_missing(capsys, monkeypatch):
@@ -19,7 +19,7 @@ def test_the_whole_of_it_runs_on_toy_sizes(capsys):
 
 
 def test_auto_over_the_floor_is_composed_of_tokens_a_step_and_the_large_models_costs():
-    large = BatchStepCost({1: 4.0, 3: 6.0})
+    large = StepCost({1: 4.0, 3: 6.0})
     step = {"floor_ms": 2.0, "plain_step_ms_graphs": gpu.Spread(4.5, 4.5, 4.5)}
     methods = [
         {"method": "auto", "temperature": 0.0, "tokens_per_step": 3.0, "rows_per_step": 2.5},
