@@ -118,13 +118,10 @@ class LlamaForward:
             cache.begin(rows)
         else:
             cache.begin(rows, packed=True)
-        batch, count = rows.tokens.shape
         real, tokens, positions = rows.real, rows.tokens, rows.positions
         if real is not None:  # all of them as one sequence, but for attention
             tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
-        shape = tokens.shape
-        stored, group, width, epsilon = self._stored, self._group, self._width, self._epsilon
-        rotated = self._heads + stored
+        width, epsilon, rotated = self._width, self._epsilon, self._heads + self._stored
         pads = self.pads if rows.pads is not None else None
         if pads is None or rows.pads is None:
             state = embedding(tokens, self._embedding)  # [batch, rows, hidden], or [1, real, hidden]
@@ -140,26 +137,14 @@ class LlamaForward:
             projected = linear(normed, layer.query_key_value, layer.query_key_value_bias)
             if pads is not None:
                 projected = pads.layers[number].attention(projected, normed, active)
-            heads = projected.view(*shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
+            heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
                 turning = rms_norm(turning, (width,), None, epsilon) * layer.query_key_norm
             turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
             keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
-            queries = turning[:, :, : self._heads]
-            if real is not None:
-                queries = _unpack(queries, real, batch * count)
-            queries = queries.view(batch, count, stored, group, width)
-            mixed = scaled_dot_product_attention(
-                queries.permute(0, 2, 3, 1, 4).reshape(batch, stored, group * count, width),
-                keys.transpose(1, 2),  # [batch, key_value_heads, extent, head_dim]
-                values.transpose(1, 2),
-                attn_mask=masks[layer.window],
-            )
-            mixed = mixed.view(batch, stored, group, count, width).permute(0, 3, 1, 2, 4)
-            if real is not None:
-                mixed = mixed.reshape(batch * count, -1).index_select(0, real)
-            state = state + linear(mixed.reshape(*shape, -1), layer.output, layer.output_bias)
+            mixed = self._attend(turning[:, :, : self._heads], keys, values, masks[layer.window], rows)
+            state = state + linear(mixed, layer.output, layer.output_bias)
             normed = rms_norm(state, hidden, layer.feed_forward_norm, epsilon)
             gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
             state = state + linear(silu(gate) * up, layer.down)
@@ -169,11 +154,26 @@ class LlamaForward:
             state = rms_norm(state, hidden, self._norm, epsilon)
             state = pads.last(state, rows.anchored(state), active)
             return state.index_select(1, keep)
-        if real is not None:
-            return rms_norm(state, hidden, self._norm, epsilon)
-        if count > 1:
+        if real is None and tokens.shape[1] > 1:
             state = state.index_select(1, keep)
         return rms_norm(state, hidden, self._norm, epsilon)
+
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, rows: Rows) -> Tensor:
+        """Mix the values for queries # [batch, rows, heads, head_dim] -> [batch, rows, heads * head_dim]."""
+        (batch, count), stored, group, width = rows.tokens.shape, self._stored, self._group, self._width
+        if rows.real is not None:
+            queries = _unpack(queries, rows.real, batch * count)
+        queries = queries.view(batch, count, stored, group, width)
+        mixed = scaled_dot_product_attention(
+            queries.permute(0, 2, 3, 1, 4).reshape(batch, stored, group * count, width),
+            keys.transpose(1, 2),  # [batch, key_value_heads, extent, head_dim]
+            values.transpose(1, 2),
+            attn_mask=mask,
+        )
+        mixed = mixed.view(batch, stored, group, count, width).permute(0, 3, 1, 2, 4)
+        if rows.real is None:
+            return mixed.reshape(batch, count, -1)
+        return mixed.reshape(batch * count, -1).index_select(0, rows.real)[None]
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosine and sine such that a head x turns as ``x * cosine + roll(x, head_dim / 2) * sine``."""
