@@ -114,10 +114,7 @@ class LlamaForward:
 
         Where padding is left out, those of all real rows # [1, real, hidden].
         """
-        if rows.real is None:
-            cache.begin(rows)
-        else:
-            cache.begin(rows, packed=True)
+        cache.begin(rows, packed=rows.real is not None)
         real, tokens, positions = rows.real, rows.tokens, rows.positions
         if real is not None:  # all of them as one sequence, but for attention
             tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
