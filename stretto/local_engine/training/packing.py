@@ -85,7 +85,7 @@ class TextCache(KeyValueCache):
         super().__init__(1)
         self._keys, self._values, self.extent = text._keys, text._values, text.extent
 
-    def begin(self, rows: Rows, *, packed: bool = False) -> None:  # noqa: ARG002 - a text has no padding
+    def begin(self, rows: Rows, *, packed: bool = False) -> None:
         """Nothing has to be made ready."""
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
