@@ -5,7 +5,7 @@
 
 Same weights, prompts, dtype and number of new tokens, greedy, no end token; all requests come at once, and
 repetitions alternate between the methods. The peers are ``generate_batch``'s manager and, where that cannot run, or
-beside it, ``generate`` on a batch padded on the left. The manager's time counts from its first scheduled request, so
+beside it, ``generate`` on a batch padded on the left. The manager's time counts from the first request it is given, so
 that what it takes to set up is left out. No keys and values are kept from one repetition to the next.
 Last, the points of one answer: all in one batch against one after the other.
 """
@@ -130,7 +130,7 @@ def continuous(model: Any, prompts: Prompts, tokens: int) -> Run:
     outputs = list(results.values())
     if len(outputs) != len(prompts) or any(output.error for output in outputs):
         raise RuntimeError(next((output.error for output in outputs if output.error), "requests were lost"))
-    began = min(output.lifespan[0] for output in outputs)
+    began = min(output.created_time for output in outputs)  # a request's life begins later, when it is scheduled
     return Run(
         [output.timestamps[0] - began for output in outputs],
         [output.timestamps[-1] - began for output in outputs],
