@@ -36,6 +36,8 @@ class GenerationOptions(BaseModel):
 
     ``deadline_s`` bounds the whole answer in seconds, retries and waits included. ``decoding`` names a decoding
     method of a local backend; without one, the router chooses. Backends behind an API take none.
+    ``response_format`` holds the answer to a JSON schema (a dict, or a pydantic model class) or, on a local model, to a
+    regular expression (a string); such an answer comes in one piece.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +49,12 @@ class GenerationOptions(BaseModel):
     seed: int | None = None
     deadline_s: float | None = Field(default=None, gt=0)
     decoding: str | None = None
+    response_format: dict[str, Any] | str | None = None
+
+    @field_validator("response_format", mode="before")
+    @classmethod
+    def _schema_of_a_model(cls, value: Any) -> Any:
+        return value.model_json_schema() if isinstance(value, type) and issubclass(value, BaseModel) else value
 
     @field_validator("stop", mode="before")
     @classmethod
@@ -150,6 +158,11 @@ def _messages(prompt: str | Message | Sequence[Message | Mapping[str, Any] | str
 
 
 def _check(request: Request) -> None:
+    if request.options.response_format is not None and request.strategy not in ("auto", "direct"):
+        raise InvalidRequestError(
+            f"response_format holds an answer as a whole, and strategy={request.strategy!r} writes it in parts. "
+            "Use strategy='direct', or leave it out."
+        )
     spoken = [message for message in request.messages if message.role != "system"]
     if not spoken or not any(message.role == "user" for message in spoken):
         raise InvalidRequestError("The request has no user message. Add one with the question.")

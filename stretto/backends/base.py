@@ -31,6 +31,7 @@ class Capabilities:
     Attributes:
         context_window: tokens that prompt and answer may fill together.
         json_schema: answers can be constrained to a JSON schema.
+        regex: answers can be constrained to a regular expression.
         prefill: an answer can be continued from a started assistant turn.
         logprobs: log-probabilities can be asked for.
         reasoning: the model thinks before it answers and takes an effort.
@@ -46,6 +47,7 @@ class Capabilities:
 
     context_window: int | None = None
     json_schema: bool = False
+    regex: bool = False
     prefill: bool = False
     logprobs: bool = False
     reasoning: bool = False
@@ -66,6 +68,7 @@ class Prompt:
         messages: the conversation, system message first; the last one is the user's.
         effort: reasoning effort for models that take one; ``None`` leaves the model's own.
         response_schema: JSON schema of the answer, for backends with ``json_schema``.
+        response_regex: regular expression that the whole answer matches, for backends with ``regex``.
         shared: characters of the last message with which other calls of the same answer begin too, after the same
             messages, and before which one of them is under way already: worth caching where that has to be asked for.
     """
@@ -73,6 +76,7 @@ class Prompt:
     messages: tuple[Message, ...]
     effort: Literal["low"] | None = None
     response_schema: Mapping[str, Any] | None = None
+    response_regex: str | None = None
     shared: int = 0
 
     @property

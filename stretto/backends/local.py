@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalBackend"]
 
 _SLOTS = 16
+_GRAMMARS = find_spec("llguidance") is not None
 _DEFAULT_NEW_TOKENS = 1024
 _ADAPTER = " It needs an adapter beside the weights: python -m stretto.local_engine.training.lexical --model {model}."
 _NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPTER, "lexical_lossy": _ADAPTER}
@@ -95,6 +97,8 @@ class LocalBackend:
             prompt_family="pocket" if self._source.name == "local:pocket" else "general",
             decodings=decodings,
             decoding=decoding,
+            json_schema=_GRAMMARS,
+            regex=_GRAMMARS,
         )
         self._record = Record()
         self._lock = threading.Lock()
@@ -132,7 +136,8 @@ class LocalBackend:
         chunks = _Chunks(self.name, asyncio.get_running_loop(), self._record)
         with engine.announced():
             ids = await self._tokens(engine.model, prompt)
-            handle = engine.submit(_generation(engine.model, ids, options, decoding), chunks.put)
+            await self._compile(engine, prompt)
+            handle = engine.submit(_generation(engine.model, ids, prompt, options, decoding), chunks.put)
         try:
             yield chunks
         finally:
@@ -202,6 +207,11 @@ class LocalBackend:
             prefix_cache_bytes=self._prefix_cache_bytes,
             remember_answers=self._remember_answers,
         )
+
+    async def _compile(self, engine: Engine, prompt: Prompt) -> None:
+        """Make a grammar ready off the event loop: the first one of a large vocabulary takes a second."""
+        if (wanted := _format(prompt)) is not None and (worker := self._worker) is not None:
+            await asyncio.wrap_future(worker.submit(engine.constraint, wanted, engine.model.end_ids))
 
     async def _tokens(self, model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
         worker = self._worker
@@ -292,7 +302,13 @@ def _tokenize(model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
     return encode_turns(model.name, model.tokenizer, turns)
 
 
-def _generation(model: LoadedModel, ids: tuple[int, ...], options: GenerationOptions, decoding: str) -> Generation:
+def _format(prompt: Prompt) -> Mapping[str, Any] | str | None:
+    return prompt.response_regex if prompt.response_schema is None else prompt.response_schema
+
+
+def _generation(
+    model: LoadedModel, ids: tuple[int, ...], prompt: Prompt, options: GenerationOptions, decoding: str
+) -> Generation:
     own = model.sampling  # what the model recommends; what the caller says goes before it
     room = min(model.context_window, model.cache_tokens) - len(ids)
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
@@ -305,6 +321,7 @@ def _generation(model: LoadedModel, ids: tuple[int, ...], options: GenerationOpt
         top_p=own.get("top_p", 1.0) if options.top_p is None else options.top_p,
         top_k=int(own.get("top_k", 0)),
         min_p=own.get("min_p", 0.0),
+        response_format=_format(prompt),
         seed=options.seed,
         decoding=decoding,
     )

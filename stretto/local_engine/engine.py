@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
+from stretto.local_engine.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.lexical import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
@@ -73,6 +74,7 @@ class Engine:
         self._drafters = drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
         self._equipment = Equipment(model=model, draft=draft, memory=memory, lexical=lexical or LexicalOptions())
+        self._grammars = Grammars(model.tokenizer)
         self._cost: StepCost | None = None  # measured when it is first needed
         self._max_batch = max_batch
         self._threads = threads or model.threads
@@ -119,7 +121,8 @@ class Engine:
         where the decoding method needs what the engine has not, or `BackendError` when the engine is closed.
         """
         self._check(request)
-        handle = Handle(Sequence(request, self.model.decode), self.cancel, listener)
+        constraint = self.constraint(request.response_format, request.end_ids)
+        handle = Handle(Sequence(request, self.model.decode, constraint), self.cancel, listener)
         with self._changed:
             if self._closed:
                 raise BackendError(
@@ -128,6 +131,13 @@ class Engine:
             self._waiting.append(handle)
             self._changed.notify_all()
         return handle
+
+    def constraint(self, response_format: ResponseFormat | None, end_ids: frozenset[int]) -> Constraint | None:
+        """Compile what answers are to be held to, if anything; `submit` does it too, and a second time it is quick.
+
+        Safe from any thread. Raises `InvalidRequestError` for what is no JSON schema or regular expression.
+        """
+        return None if response_format is None else self._grammars.constraint(response_format, end_ids)
 
     def cancel(self, handle: Handle) -> None:
         """See `Handle.cancel`."""
@@ -164,6 +174,8 @@ class Engine:
         self._drafters[request.decoding](self._equipment)  # raises where something is missing for it
         if wanted < 1:
             raise InvalidRequestError(f"max_new_tokens={wanted} cannot be used: at least 1 is needed.")
+        if request.logprobs is not None and request.logprobs < 0:
+            raise InvalidRequestError(f"logprobs={request.logprobs} cannot be used: 0, or how many tokens to name.")
         if length >= window:
             raise ContextOverflowError(
                 f"The prompt has {length} tokens, and the context window of {name} holds {window} with the answer. "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from stretto.errors import StrettoError
 
-__all__ = ["Figures", "Finished", "Generation", "Piece", "Reason"]
+__all__ = ["Figures", "Finished", "Generation", "Piece", "Reason", "TokenLogprob"]
 
 Reason = Literal["stop", "length", "cancelled", "error"]
 
@@ -29,7 +29,11 @@ class Generation:
         seed: of this request's own random numbers; ``None`` draws one.
         repetition_penalty: above 1, tokens of the prompt and the answer so far become less likely; 1 for none.
         logit_bias: numbers added to the logits of some tokens, after the penalty.
-        decoding: name of the decoding method; see `stretto.local_engine.methods`.
+        decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.
+        response_format: a JSON schema, or a regular expression, that the answer is held to; it needs ``end_ids``. An
+            answer that ends with the reason ``length`` is the beginning of one that matches.
+        logprobs: report the log-probability of each token, and of so many of the most probable ones beside it; they
+            are the model's own, before temperature, penalties, limits and ``response_format``.
     """
 
     prompt: tuple[int, ...]
@@ -44,14 +48,38 @@ class Generation:
     repetition_penalty: float = 1.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     decoding: str = "autoregressive"
+    response_format: Mapping[str, Any] | str | None = None
+    logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How probable the model found a token of the answer.
+
+    Attributes:
+        token: its id.
+        logprob: natural logarithm of its probability.
+        top: the most probable tokens at its place with theirs, the most probable one first.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that became certain, and the tokens generated since the piece before it."""
+    """Text that became certain, and the tokens generated since the piece before it.
+
+    Attributes:
+        text: never empty; but where log-probabilities were asked for, the last piece may hold tokens only.
+        tokens: an end token included.
+        logprobs: of each of ``tokens``, if they were asked for.
+    """
 
     text: str
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +95,7 @@ class Figures:
         accepted: those that were accepted.
         changed: tokens that a lossy method took without verification and that the model, given the text before each,
             would have chosen otherwise; 0 for every other method.
+        warnings: what went wrong without harm to the answer: a drafter that failed.
     """
 
     decoding: str = "autoregressive"
@@ -76,6 +105,7 @@ class Figures:
     drafted: Mapping[str, int] = field(default_factory=dict)
     accepted: Mapping[str, int] = field(default_factory=dict)
     changed: int = 0
+    warnings: tuple[str, ...] = ()
 
     @property
     def tokens_per_step(self) -> float:

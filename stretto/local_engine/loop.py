@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stretto.local_engine.cache import KeyValueCache, Source
+from stretto.local_engine.constraint import Constraint
+from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
 from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import Forward
+from stretto.local_engine.logprobs import score
 from stretto.local_engine.prefill import Prefill
 from stretto.local_engine.prefixes import PrefixCache, best_source
 from stretto.local_engine.sampling import Sampler, widen
@@ -109,21 +112,25 @@ class Batch:
 
     def _member(self, sequence: Sequence, drafter: Drafter, vocabulary: int) -> _Member:
         request = sequence.request
-        sampler = Sampler(request, self._device)
-        context = Context(list(request.prompt), len(request.prompt), vocabulary, greedy=sampler.plain)
+        sampler = Sampler(request, self._device, sequence.constraint)
+        context = Context(
+            list(request.prompt), len(request.prompt), vocabulary, sampler.plain, request.end_ids, sampler.rank
+        )
         return _Member(sequence, drafter, sampler, context, draft=_NOTHING, places=())
 
     def _draft(self, members: Indices[_Member]) -> None:
         share = self._draft_rows // len(members)
-        drafts = [member.drafter.propose(member.context, share) for member in members]
+        proposed = [_proposed(member, share) for member in members]
+        drafts = [draft for draft, _ in proposed]
         counts = [0] * len(members)
         if any(drafts):
             counts = divide(drafts, self._draft_rows, packed=self._packed)
-        for member, draft, count in zip(members, drafts, counts, strict=True):
+        for member, (draft, legal), count in zip(members, proposed, counts, strict=True):
             request = member.sequence.request
             # The deepest node that can be accepted leaves room for the token after it.
             depth = request.max_new_tokens - (len(member.context.tokens) - len(request.prompt)) - 1
-            member.draft, member.places = draft.prune(count, depth)
+            member.draft, places = draft.prune(count, depth)
+            member.places = places if legal is None else [places[node] if node >= 0 else -1 for node in legal]
 
     def _commit(self, members: Indices[_Member], logits: Tensor, *, step: bool) -> list[list[int]]:
         """Verify the drafts by the logits # [batch, rows, vocabulary], and keep what is accepted."""
@@ -143,12 +150,20 @@ class Batch:
             ]
         )
         tops = _tops(logits, [member.drafter.wants_top for member in members])
-        for member, verdict, (tokens, probabilities) in zip(members, verdicts, tops, strict=True):
+        for number, (member, verdict, (tokens, probabilities)) in enumerate(zip(members, verdicts, tops, strict=True)):
+            wanted = member.sequence.request.logprobs
+            if wanted is not None:
+                said = logits[number, [0, *(node + 1 for node in verdict.nodes)]]  # [tokens, vocabulary]
+                member.sequence.scores = score(said, verdict.tokens, wanted)
             member.context.tokens += verdict.tokens
             member.sampler.commit(verdict.tokens)
+            member.sequence.failure = member.sampler.failure
             if step:
                 member.sequence.account.step(member.draft, verdict.nodes, member.drafter.name, verdict.changed)
-            member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
+            try:
+                member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
+            except Exception as error:  # noqa: BLE001 - as in drafting
+                _give_up_drafting(member, error)
         return [verdict.tokens for verdict in verdicts]
 
 
@@ -162,6 +177,36 @@ def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Nu
         accepted = [own[node] for node in verdict.nodes]
     rows = [place + 1 if place >= 0 else -1 for place in places]
     return Outcome(rows, tokens, probabilities, verdict.tokens, accepted)
+
+
+def _proposed(member: _Member, rows: int) -> tuple[DraftTree, Indices[int] | None]:
+    """Ask for a draft that can be evaluated; where each node of the proposal is in it, if some were left out."""
+    constraint = member.sequence.constraint
+    try:
+        tree = member.drafter.propose(member.context, rows)
+        _check(tree, member.context.vocabulary)
+        return (tree, None) if constraint is None or not len(tree) else _legal(tree, constraint)
+    except Exception as error:  # noqa: BLE001 - the answer needs no draft, and the other requests not this one's
+        _give_up_drafting(member, error)
+        return _NOTHING, None
+
+
+def _check(tree: DraftTree, vocabulary: int) -> None:
+    """Refuse tokens that the model does not have: on a GPU, looking one up would end all requests and the engine."""
+    if tree.tokens and max(tree.tokens) >= vocabulary:
+        raise ValueError(f"a drafted token is not below {vocabulary}")
+
+
+def _legal(tree: DraftTree, constraint: Constraint) -> tuple[DraftTree, Indices[int]]:
+    """Leave out what the answer's constraint forbids; where each node is then, as from `DraftTree.prune`."""
+    return tree.only(node for node, allowed in enumerate(constraint.legal(tree)) if allowed)
+
+
+def _give_up_drafting(member: _Member, error: Exception) -> None:
+    """Let a sequence whose drafter failed go on without drafts."""
+    name = member.drafter.name
+    member.drafter = Autoregressive()
+    member.sequence.account.warn(f"{name} failed and drafts no more ({type(error).__name__}: {error})")
 
 
 _Ids = Indices[Indices[int]]

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from stretto.local_engine.constraint import Constraint
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.noise import exponential
 
-__all__ = ["Sampler", "choose", "distribution", "most_probable", "widen"]
+__all__ = ["Sampler", "choose", "distribution", "most_probable", "scores", "widen"]
 
 _CANDIDATES = 256
 
@@ -66,19 +68,22 @@ def _limit(probabilities: Tensor, top_p: Tensor, top_k: Tensor, candidates: int 
 class Sampler:
     """How one request chooses its tokens: settings, random numbers and the tokens it has seen.
 
-    Each token of the answer has a random number of its own, drawn from the request's generator on the CPU: so
-    what a request gets depends neither on its batch mates, nor on the device, nor on how many tokens were
-    committed together.
+    Each place of the answer has a random key of its own, drawn from the request's generator, and each token there a
+    random number that follows from it: so what a request gets depends neither on its batch mates, nor on the device,
+    nor on how many tokens were committed together.
 
     Args:
         request: the settings.
         device: of the logits.
+        constraint: what the answer is held to; if it fails, ``failure`` says how, and the answer is worth nothing.
     """
 
-    def __init__(self, request: Generation, device: torch.device) -> None:
+    def __init__(self, request: Generation, device: torch.device, constraint: Constraint | None = None) -> None:
         self.settings = (request.temperature, request.top_p, float(request.top_k), request.min_p)
         self.sampled = request.temperature > 0
-        self.adjusts = request.repetition_penalty != 1.0 or bool(request.logit_bias)
+        self.adjusts = request.repetition_penalty != 1.0 or bool(request.logit_bias) or constraint is not None
+        self.failure: Exception | None = None
+        self._constraint = constraint
         self._penalty = request.repetition_penalty
         self._device = device
         self._seen = torch.empty(0, dtype=torch.long, device=device)
@@ -87,7 +92,7 @@ class Sampler:
         self._biased = torch.tensor(list(request.logit_bias), dtype=torch.long, device=device)
         self._bias = torch.tensor(list(request.logit_bias.values()), device=device)
         self._generator = random.Random(secrets.randbits(63) if request.seed is None else request.seed % 2**63)  # noqa: S311 - chance, not secrets
-        self._drawn: list[float] = []
+        self._keys: list[tuple[int, int]] = []
         self._committed = 0
 
     @property
@@ -95,18 +100,28 @@ class Sampler:
         """Whether it always takes the token with the largest logit."""
         return not self.sampled and not self.adjusts
 
-    def draw(self, ahead: int = 0) -> float:
-        """The random number, 0 to 1, of the token that comes after ``ahead`` more."""
+    def key(self, ahead: int = 0) -> tuple[int, int]:
+        """The key, two numbers of 32 bits, of the place that comes after ``ahead`` more tokens."""
         place = self._committed + ahead
-        while len(self._drawn) <= place:
-            self._drawn.append(self._generator.random())
-        return self._drawn[place]
+        while len(self._keys) <= place:
+            bits = self._generator.getrandbits(64)
+            self._keys.append(((bits >> 32) - 2**31, (bits & 0xFFFFFFFF) - 2**31))
+        return self._keys[place]
+
+    def rank(self, logits: Tensor, path: Sequence[int], count: int = 1) -> list[int]:
+        """What this request would choose, its first choice first, if these were the model's logits # [vocabulary].
+
+        ``path``: drafted tokens between the last committed token and what the logits predict.
+        """
+        ranked = scores(logits.to(self._device)[None], [self], [path])[0]
+        return [int(ranked.argmax())] if count == 1 else ranked.topk(count).indices.tolist()
 
     def adjust(self, logits: Tensor, path: Sequence[int]) -> None:
         """Change a row's logits in place # [vocabulary].
 
         The repetition penalty (Keskar et al., arXiv:1909.05858) depends on the tokens before the row, so on its
-        ``path``: the drafted tokens between the last committed token and what the row predicts.
+        ``path``: the drafted tokens between the last committed token and what the row predicts. So does what a
+        constraint allows; the other tokens' logits become minus infinity.
         """
         if self._penalty != 1.0:
             seen = torch.cat((self._seen, torch.tensor(path, device=self._device))) if path else self._seen
@@ -114,21 +129,42 @@ class Sampler:
             logits[seen] = torch.where(scores > 0, scores / self._penalty, scores * self._penalty)
         if len(self._biased):
             logits[self._biased] += self._bias.to(logits.dtype)
+        if self._constraint is not None and self.failure is None:
+            try:
+                self._constraint.restrict(logits, path)
+            except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
+                self.failure = error
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of tokens that now belong to the answer."""
         self._committed += len(tokens)
         if self._penalty != 1.0:
             self._seen = torch.unique(torch.cat((self._seen, torch.tensor(tokens, device=self._device))))
+        if self._constraint is not None and self.failure is None:
+            self._constraint.commit(tokens)
 
 
 def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
-    """Choose the token that follows each row.
+    """Choose the token that follows each row: the one with the highest of its `scores`."""
+    chosen: list[int] = scores(logits, samplers, paths).argmax(dim=-1).tolist()
+    return chosen
+
+
+def scores(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
+    """Give each token a number, such that the highest of a row is the token its request chooses.
+
+    Without sampling, the logits after penalties, bias and constraint. With it, the probability over the random number
+    of place and token, which is exponentially distributed: so the highest is a draw from the distribution (the
+    exponential race, or Gumbel-max, trick; Maddison et al., arXiv:1411.0030). Another model's logits with the same
+    numbers mostly have the same highest, which is what `DraftModel` is after.
 
     Args:
         logits: # [rows, vocabulary]
         samplers: of the request that each row belongs to.
         paths: drafted tokens between the request's last committed token and what the row predicts.
+
+    Returns:
+        # [rows, vocabulary]
     """
     logits = widen(logits)
     if any(sampler.adjusts for sampler in samplers):
@@ -138,19 +174,15 @@ def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
                 sampler.adjust(logits[row], path)
     sampled = [row for row, sampler in enumerate(samplers) if sampler.sampled]
     if not sampled:
-        return logits.argmax(dim=-1).tolist()
+        return logits
     everywhere = len(sampled) == len(samplers)
-    chosen: list[int] = [0] * len(samplers) if everywhere else logits.argmax(dim=-1).tolist()
-    rows = logits if everywhere else logits[torch.tensor(sampled, device=logits.device)]
+    places = None if everywhere else torch.tensor(sampled, device=logits.device)
+    rows = logits if places is None else logits[places]
     columns = torch.tensor([samplers[row].settings for row in sampled], device=logits.device).unbind(1)
-    mass = distribution(rows, *columns).cumsum(dim=-1, dtype=torch.float64)
-    drawn = [samplers[row].draw(len(paths[row])) for row in sampled]
-    target = torch.tensor(drawn, dtype=torch.float64, device=logits.device)[:, None] * mass[:, -1:]
-    # The first token whose cumulative mass exceeds the target: one of probability 0 is never it.
-    tokens = torch.searchsorted(mass, target, right=True)[:, 0].clamp_(max=mass.shape[-1] - 1)
-    for row, token in zip(sampled, tokens.tolist(), strict=True):
-        chosen[row] = token
-    return chosen
+    keys = [samplers[row].key(len(paths[row])) for row in sampled]
+    chances = exponential(torch.tensor(keys, dtype=torch.int32, device=logits.device), logits.shape[-1])
+    drawn = distribution(rows, *columns).div_(chances)
+    return drawn if places is None else logits.index_copy(0, places, drawn)
 
 
 def most_probable(logits: Tensor) -> Tensor:

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from stretto.errors import BackendError, StrettoError
 from stretto.local_engine.cache import Source
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.suffix import AnswerMemory
+from stretto.local_engine.failures import explain, out_of_memory
 from stretto.local_engine.generation import Finished
 from stretto.local_engine.handle import Handle
 from stretto.local_engine.load import LoadedModel
@@ -161,7 +160,9 @@ class Scheduler:
         """Keep what later requests can use of one that leaves."""
         try:
             self._batch.remember(row, self._prefixes)
-        except (torch.OutOfMemoryError, MemoryError):
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
             self._prefixes.clear()  # it only saves time
         if self._memory is not None:
             self._memory.remember(handle.sequence.generated)
@@ -204,23 +205,13 @@ class Scheduler:
                 self._end(handle, finished)
 
     def _fail(self, handles: Sequence[Handle], error: Exception) -> None:
+        if out_of_memory(error):
+            self._prefixes.clear()
         for handle in handles:
             if not handle.finished:
                 length = len(handle.sequence.request.prompt)
-                self._end(handle, Finished("error", length, error=self._explain(error)))
+                self._end(handle, Finished("error", length, error=explain(error, self._model.name, self._model.device)))
 
     def _end(self, handle: Handle, finished: Finished) -> None:
         handle.finished = True
         self._ended.append((handle, finished))
-
-    def _explain(self, error: Exception) -> StrettoError:
-        name = self._model.name
-        if isinstance(error, torch.OutOfMemoryError | MemoryError):
-            self._prefixes.clear()
-            return BackendError(
-                f"{name} ran out of memory on {self._model.device}. Ask for fewer tokens, shorten the prompt "
-                "or send fewer requests at once.",
-                backend=name,
-                transient=True,
-            )
-        return BackendError(f"{name} failed while generating: {type(error).__name__}: {error}", backend=name)

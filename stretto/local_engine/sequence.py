@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
+from stretto.local_engine.constraint import Constraint
 from stretto.local_engine.detokenize import StopTexts, TextStream
 from stretto.local_engine.drafting.protocol import DraftTree
-from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason
+from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
 
 __all__ = ["Account", "Sequence"]
 
@@ -21,6 +22,7 @@ class Account:
         self._steps = self._rows = self._tokens = self._changed = 0
         self._drafted: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
+        self._warnings: list[str] = []
 
     def step(self, draft: DraftTree, nodes: Tokens[int], source: str, changed: int = 0) -> None:
         """Count a forward: its rows, and what it committed, the accepted ``nodes`` and one token more.
@@ -35,23 +37,40 @@ class Account:
             self._drafted.update(name or source for name in draft.sources)
             self._accepted.update(draft.sources[node] or source for node in nodes)
 
+    def warn(self, message: str) -> None:
+        """Note something that went wrong without harm to the answer."""
+        self._warnings.append(message)
+
     def figures(self) -> Figures:
         """The counts so far."""
         counts = (self._steps, self._rows, self._tokens)
-        return Figures(self._decoding, *counts, dict(self._drafted), dict(self._accepted), self._changed)
+        sources = (dict(self._drafted), dict(self._accepted))
+        return Figures(self._decoding, *counts, *sources, self._changed, tuple(self._warnings))
 
 
 class Sequence:
-    """The state of one request outside the model: tokens, text, end."""
+    """The state of one request outside the model: tokens, text, end.
 
-    def __init__(self, request: Generation, decode: Callable[[Tokens[int]], str]) -> None:
+    Attributes:
+        constraint: what the answer is held to, if anything.
+        failure: what went wrong with this request alone while its tokens were chosen; `accept` raises it.
+        scores: log-probabilities of tokens that are about to be accepted, if they were asked for.
+    """
+
+    def __init__(
+        self, request: Generation, decode: Callable[[Tokens[int]], str], constraint: Constraint | None = None
+    ) -> None:
         self.request = request
+        self.constraint = constraint
+        self.failure: Exception | None = None
+        self.scores: Tokens[TokenLogprob] = ()
         self.generated: list[int] = []
         self.cached = 0
         self.account = Account(request.decoding)
         self._text = TextStream(decode)
         self._stops = StopTexts(request.stop)
         self._silent: list[int] = []  # tokens generated since the last piece
+        self._silent_scores: list[TokenLogprob] = []
 
     def accept(self, tokens: Tokens[int]) -> tuple[Piece | None, Finished | None]:
         """Take the tokens the model has committed; those after an end are dropped.
@@ -59,18 +78,21 @@ class Sequence:
         Returns:
             the text that is now certain, if any, and the end, if reached.
         """
+        if self.failure is not None:
+            raise self.failure
         text = ""
         reason: Reason | None = None
-        for token in tokens:
+        for place, token in enumerate(tokens):
             self.generated.append(token)
             self._silent.append(token)
+            self._silent_scores += self.scores[place : place + 1]
             if token in self.request.end_ids:
                 reason = "stop"
                 break
             certain, found = self._stops.push(self._text.push([token]))
             text += certain
             if found:
-                return self._piece(text), self.finish("stop")
+                return self._piece(text, last=True), self.finish("stop")
             if len(self.generated) >= self.request.max_new_tokens:
                 reason = "length"
                 break
@@ -78,7 +100,7 @@ class Sequence:
             return self._piece(text), None
         certain, found = self._stops.push(self._text.flush())
         text += certain if found else certain + self._stops.flush()
-        return self._piece(text), self.finish("stop" if found else reason)
+        return self._piece(text, last=True), self.finish("stop" if found else reason)
 
     def finish(self, reason: Reason) -> Finished:
         """Account for this request at its end."""
@@ -87,8 +109,9 @@ class Sequence:
             reason, len(self.request.prompt), self.cached, completion_tokens=len(self.generated), figures=figures
         )
 
-    def _piece(self, text: str) -> Piece | None:
-        if not text:
+    def _piece(self, text: str, *, last: bool = False) -> Piece | None:
+        if not text and not (last and self._silent_scores):
             return None
-        tokens, self._silent = tuple(self._silent), []
-        return Piece(text, tokens)
+        piece = Piece(text, tuple(self._silent), tuple(self._silent_scores))
+        self._silent, self._silent_scores = [], []
+        return piece

@@ -3,12 +3,14 @@
 Both ways walk the tree from the root. What the model chooses after a row is compared with the row's children: if
 one of them has that token, it is accepted and the walk goes on there; if none has, the chosen token is committed as
 well, the bonus token. So every forward commits at least one token, and each is the one that would have been
-chosen without a draft: the most probable one, or the one that its random number draws from the distribution, with
-temperature, limits, penalties and bias. Since a token's random number is that of its place in the answer, a seed gives
-the same answer under every method.
+chosen without a draft: the most probable one, or the one that the random numbers of its place draw from the
+distribution, with temperature, limits, penalties, bias and constraint. Since those numbers belong to the place in the
+answer, a seed gives the same answer under every method.
 
 Comparing the drawn token with a draft of fixed tokens accepts each with the model's own probability, as the rule of
-Leviathan et al. (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318) does for a draft that is a point mass.
+Leviathan et al. (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318) does for a draft that is a point mass. A draft
+that is itself drawn from a distribution is accepted more often if it was drawn with the same random numbers: see
+`DraftModel`.
 """
 
 from __future__ import annotations

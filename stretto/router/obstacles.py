@@ -34,6 +34,8 @@ def _in_request(request: Request, text: str) -> Iterator[str]:
         yield "documents come with the request, and they are read in one generation"
     if limit is not None and limit <= MINIMUM_ANSWER_TOKENS:
         yield f"max_tokens={limit} leaves no room for several points"
+    if request.options.response_format is not None:
+        yield "response_format holds the answer as a whole"
     if request.options.stop:
         yield "stop strings are set, which would cut the parts in the middle"
     if system := request.system:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stretto.backends.base import Prompt
+from stretto.errors import InvalidRequestError
 from stretto.request import Document, Message, Request
 from stretto.route import Route
 from stretto.strategies.branch import BranchSpec
@@ -23,10 +24,13 @@ class Direct:
 
 def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     """The branch that answers the whole request by itself."""
-    prompt = Prompt(with_documents(request))
+    prompt = _held_to_format(request, runner)
 
-    def another_way(received: str) -> Prompt:
-        return rest_of(request, runner, received) if received.strip() else prompt
+    def another_way(received: str) -> Prompt | None:
+        if not received.strip():
+            return prompt
+        # The rest of a text matches no format that the whole of it matches.
+        return rest_of(request, runner, received) if request.options.response_format is None else None
 
     return BranchSpec(
         id="direct",
@@ -35,6 +39,25 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
         options=request.options,
         another_way=another_way,
         accepts_refusal=True,
+    )
+
+
+def _held_to_format(request: Request, runner: FanOut) -> Prompt:
+    """The conversation with its ``response_format``. Raises `InvalidRequestError` where the backend has none."""
+    wanted, messages = request.options.response_format, with_documents(request)
+    if wanted is None:
+        return Prompt(messages)
+    if isinstance(wanted, str):
+        able, kind = runner.capabilities.regex, "a regular expression"
+    else:
+        able, kind = runner.capabilities.json_schema, "a JSON schema"
+    if not able:
+        raise InvalidRequestError(
+            f"response_format is {kind}, and {runner.model} cannot hold an answer to one. "
+            "Leave it out, or use another model."
+        )
+    return (
+        Prompt(messages, response_regex=wanted) if isinstance(wanted, str) else Prompt(messages, response_schema=wanted)
     )
 
 

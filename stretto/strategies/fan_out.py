@@ -70,6 +70,11 @@ class FanOut:
         tasks.start_soon(self.merge.run)
 
     @property
+    def model(self) -> str:
+        """The name of this answer's backend."""
+        return self._backend.name
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the backend of this answer can do."""
         return self._backend.capabilities

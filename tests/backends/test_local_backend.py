@@ -1,4 +1,6 @@
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -444,3 +446,22 @@ def test_lexical_units_need_an_adapter_and_the_lossy_form_is_never_offered(folde
             SettingsError, match=r"It needs an adapter .* stretto.local_engine.training.lexical --model"
         ):
             LocalBackend(f"local:{folder}", decoding=decoding)
+
+
+async def test_an_answer_is_held_to_a_schema_or_an_expression(folder):
+    schema = {"type": "object", "properties": {"stars": {"enum": [1, 2]}}, "required": ["stars"]}
+    schema["additionalProperties"] = False
+    ask = (Message(role="user", content="How good is it?"),)
+    async with opened(folder, decoding="suffix") as backend:
+        assert backend.capabilities.json_schema
+        assert backend.capabilities.regex
+        for prompt, fits in (
+            (Prompt(ask, response_schema=schema), lambda text: json.loads(text)["stars"] in (1, 2)),
+            (Prompt(ask, response_regex="[ab]{3}!"), re.compile("[ab]{3}!").fullmatch),
+        ):
+            async with backend.stream(prompt, GenerationOptions(max_tokens=40)) as chunks:
+                assert fits(text_of([chunk async for chunk in chunks]))
+        with pytest.raises(InvalidRequestError, match="unclosed group"):
+            async with backend.stream(Prompt(ask, response_regex="(a"), GenerationOptions()):
+                pass
+        assert text_of(await collect(backend, max_tokens=5))

@@ -3,6 +3,7 @@ from collections import Counter
 import torch
 
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.noise import exponential
 from stretto.local_engine.sampling import Sampler, choose, distribution
 
 CPU = torch.device("cpu")
@@ -138,3 +139,43 @@ def test_a_bias_is_added():
     ours.adjust(row, ())
     assert row.tolist() == [2.0, 1.0, 0.0, 9.0, 2.0]
     assert choose(LOGITS[None], [ours], [()]) == [3]
+
+
+def test_two_models_that_draw_with_the_same_numbers_mostly_draw_the_same():
+    """As often as the theory of Gumbel coupling says, at least (1 - TV) / (1 + TV); with others' numbers, rarely."""
+    places, vocabulary = 3000, 30
+    first = torch.randn(vocabulary, generator=torch.Generator().manual_seed(5)).double() * 2
+    second = first + torch.randn(vocabulary, generator=torch.Generator().manual_seed(6)).double() / 2
+    p, q = first.softmax(-1), second.softmax(-1)
+    distance = float((p - q).abs().sum() / 2)
+    coupled = sum(1 / float(torch.maximum(p / p[token], q / q[token]).sum()) for token in range(vocabulary))
+    assert (1 - distance) / (1 + distance) <= coupled <= 1 - distance
+    model, draft, stranger = [sampler(temperature=1.0, seed=seed) for seed in (1, 1, 2)]
+    drawn = [following(first[None], [model])[0] for _ in range(places)]
+    drafted = [following(second[None], [draft])[0] for _ in range(places)]
+    strange = [following(second[None], [stranger])[0] for _ in range(places)]
+    agreed = sum(a == b for a, b in zip(drawn, drafted, strict=True)) / places
+    assert abs(agreed - coupled) < 0.035  # four standard errors
+    independent = sum(a == b for a, b in zip(drawn, strange, strict=True)) / places
+    assert abs(independent - float((p * q).sum())) < 0.035
+    assert independent < coupled - 0.2
+
+
+def test_numbers_of_neighbouring_tokens_and_places_have_nothing_to_do_with_each_other():
+    ours = sampler(temperature=1.0, seed=4)
+    numbers = exponential(torch.tensor([ours.key(place) for place in range(400)], dtype=torch.int32), 500)
+    assert float(numbers.min()) > 0
+    assert abs(float(numbers.mean()) - 1) < 0.01
+    for one, other in ((numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1])):
+        assert abs(float(torch.corrcoef(torch.stack((one.flatten(), other.flatten())))[0, 1])) < 0.01
+
+
+def test_what_is_ranked_first_is_what_is_chosen():
+    logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(2))
+    for settings in ({}, {"temperature": 0.8, "top_k": 9, "seed": 1}):
+        ours = sampler(**settings)
+        for depth, row in enumerate(logits):
+            path = [3] * depth
+            (chosen,) = choose(row[None], [ours], [path])
+            assert ours.rank(row, path) == [chosen] == ours.rank(row, path, 4)[:1]
+            assert len(set(ours.rank(row, path, 4))) == 4

@@ -39,4 +39,4 @@ def synchronous() -> str:
         with stretto.stream("Why?") as events:
             typed: Iterator[Event] = events
             list(typed)
-        return str(stretto.ask("Why?"))
+        return str(stretto.ask("Why?")) + str(stretto.ask("Why?", response_format={"type": "object"}))

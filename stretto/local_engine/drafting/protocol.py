@@ -5,9 +5,9 @@ Plain Python values only, so that a drafter needs no tensors and imports nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from stretto.local_engine.drafting.step_cost import StepCost
 
@@ -159,8 +159,12 @@ class DraftTree:
         allowed = [node for node in range(len(self)) if depth is None or depths[node] <= depth]
         # Survival falls along a path and the sort is stable, so a node's ancestors are chosen before it.
         allowed.sort(key=lambda node: (not first[node], -self.survival[node]))
-        places, smaller = [-1] * len(self), DraftTree()
-        for node in sorted(allowed[: max(rows, 0)]):
+        return self.only(sorted(allowed[: max(rows, 0)]))
+
+    def only(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
+        """Keep these nodes, parents before their children; what `prune` returns."""
+        places, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost)
+        for node in nodes:
             parent = self.parents[node]
             places[node] = smaller.add(
                 self.tokens[node],
@@ -181,13 +185,19 @@ class Context:
         tokens: prompt and answer so far; the engine appends to it, nothing is ever taken away.
         prompt_length: how many of them are the prompt.
         vocabulary: token ids are below this.
-        greedy: whether the most probable token is taken each time: no sampling, no penalty, no bias.
+        greedy: whether the most probable token is taken each time: no sampling, no penalty, no bias, no constraint.
+        ends: tokens that end the answer; nothing behind one is accepted.
+        rank: which tokens the request would choose if its model said these logits # [vocabulary] after a path of
+            drafted tokens, so many of them, its first choice first: with its temperature, limits, penalties, bias and
+            constraint, and with the random numbers of that place. `None` outside an engine.
     """
 
     tokens: list[int]
     prompt_length: int
     vocabulary: int
     greedy: bool = True
+    ends: frozenset[int] = frozenset()
+    rank: Callable[[Any, Sequence[int], int], list[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,31 @@
+"""What stopped a request, in words its sender can use."""
+
+from __future__ import annotations
+
+import torch
+
+from stretto.errors import BackendError, StrettoError
+
+__all__ = ["explain", "out_of_memory"]
+
+
+def explain(error: Exception, name: str, device: torch.device) -> StrettoError:
+    """Make one error of whatever was raised while ``name`` generated on ``device``."""
+    if isinstance(error, StrettoError):
+        return error
+    if out_of_memory(error):
+        return BackendError(
+            f"{name} ran out of memory on {device}. Ask for fewer tokens, shorten the prompt "
+            "or send fewer requests at once.",
+            backend=name,
+            transient=True,
+        )
+    return BackendError(f"{name} failed while generating: {type(error).__name__}: {error}", backend=name)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether it was an allocation that failed."""
+    # torch has an exception of its own for GPUs only; on a CPU its allocator raises a plain RuntimeError.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    )
