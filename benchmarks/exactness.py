@@ -254,7 +254,8 @@ def work(given: argparse.Namespace) -> tuple[dict[str, Cell], int]:
 
 def report(cells: dict[str, Cell]) -> int:
     """Print what agrees and, if something does not, what; how many that are."""
-    table = Table("model", "dtype", "method", "batch", "identical", "of", "tokens per step", "widest gap")
+    table = Table("model", "dtype", "method", "batch", "same", "of", "tokens/step", "widest gap")
+    table.columns[2].no_wrap = True
     wrong = Table("model", "dtype", "method", "batch", "where it parts", title="mismatches")
     for name, cell in cells.items():
         widest = f"{cell.widest:.3f}" if " bfloat16 " in name else ""
