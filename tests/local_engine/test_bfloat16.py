@@ -10,13 +10,13 @@ from tiny_models import build
 from wild_drafters import Oracle, RandomTrees
 
 from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.load import prepare
 
 GAP = 0.1  # standard deviations of a row's logits; benchmarks/exactness.py holds the long run to the same
 LENGTH = 24
-METHODS = [*DRAFTERS, "random", "oracle"]
+METHODS = [*sorted(DRAFTERS.keys() - EQUIPPED), "draft_model", "random", "oracle"]
 
 
 def gaps(model, prompt, answer):
