@@ -36,8 +36,8 @@ class GenerationOptions(BaseModel):
 
     ``deadline_s`` bounds the whole answer in seconds, retries and waits included. ``decoding`` names a decoding
     method of a local backend; without one, the router chooses. Backends behind an API take none.
-    ``response_format`` holds the answer to a JSON schema (a dict, or a pydantic model class) or, on a local model, to a
-    regular expression (a string); such an answer comes in one piece.
+    ``response_format`` holds the answer to a JSON schema (a dict), to the fields of a pydantic model class, all of which
+    are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,7 +54,7 @@ class GenerationOptions(BaseModel):
     @field_validator("response_format", mode="before")
     @classmethod
     def _schema_of_a_model(cls, value: Any) -> Any:
-        return value.model_json_schema() if isinstance(value, type) and issubclass(value, BaseModel) else value
+        return _closed(value.model_json_schema()) if isinstance(value, type) and issubclass(value, BaseModel) else value
 
     @field_validator("stop", mode="before")
     @classmethod
@@ -136,6 +136,18 @@ class Request(BaseModel):
         turns = [message for message in self.messages if message.role != "system"]
         last = max(index for index, message in enumerate(turns) if message.role == "user")
         return tuple(turns[:last])
+
+
+def _closed(schema: Any) -> Any:
+    """Let objects have exactly the fields that are declared: a schema that allows more gets more, and without end."""
+    if isinstance(schema, list):
+        return [_closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {name: _closed(part) for name, part in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        schema = {"additionalProperties": False} | schema | {"required": list(schema["properties"])}
+    return schema
 
 
 def _messages(prompt: str | Message | Sequence[Message | Mapping[str, Any] | str]) -> tuple[Message, ...]:

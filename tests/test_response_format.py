@@ -13,9 +13,14 @@ from stretto.testing import ScriptedBackend
 pytestmark = pytest.mark.anyio
 
 
+class Part(BaseModel):
+    name: str = "chain"
+
+
 class Verdict(BaseModel):
     kind: Literal["good", "bad"]
     stars: int
+    parts: list[Part] = []
 
 
 async def ask(backend, question="Is this bicycle any good?", **options):
@@ -23,11 +28,15 @@ async def ask(backend, question="Is this bicycle any good?", **options):
         return await stretto.ask(question, **options)
 
 
-async def test_a_pydantic_model_reaches_the_backend_as_its_schema():
+async def test_a_pydantic_model_reaches_the_backend_as_a_schema_that_allows_nothing_else():
     backend = ScriptedBackend({"": '{"kind": "good", "stars": 5}'}, capabilities=Capabilities(json_schema=True))
     answer = await ask(backend, response_format=Verdict)
     assert Verdict.model_validate_json(answer.text).stars == 5
-    assert backend.calls[0][0].response_schema == Verdict.model_json_schema()
+    schema = backend.calls[0][0].response_schema
+    assert schema["properties"] == Verdict.model_json_schema()["properties"]
+    assert schema["required"] == ["kind", "stars", "parts"]
+    assert schema["$defs"]["Part"]["required"] == ["name"]
+    assert schema["additionalProperties"] is schema["$defs"]["Part"]["additionalProperties"] is False
 
 
 async def test_a_list_that_would_be_written_in_parts_comes_in_one_piece():
