@@ -36,8 +36,8 @@ class GenerationOptions(BaseModel):
 
     ``deadline_s`` bounds the whole answer in seconds, retries and waits included. ``decoding`` names a decoding
     method of a local backend; without one, the router chooses. Backends behind an API take none.
-    ``response_format`` holds the answer to a JSON schema (a dict), to the fields of a pydantic model class, all of which
-    are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece.
+    ``response_format`` holds the answer to a JSON schema (a dict), to the fields of a pydantic model class, all of
+    which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

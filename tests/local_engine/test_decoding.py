@@ -243,8 +243,5 @@ def test_samples_follow_the_distribution_of_the_model(method, letters, tokenizer
 def test_the_cost_of_a_step_is_measured_by_rows(loaded):
     cost = measure_step_cost(loaded("llama"))
     assert 0 < cost(1) <= cost(8)
-    single, free = cost(8), cost.nearly_free()
-    cost.sequences = 8
-    assert cost(1) == single
-    assert free >= 0 <= cost.nearly_free()
+    assert cost.nearly_free() >= 0
     assert measure_step_cost(replace(loaded("gpt2"), context_window=12))(1) > 0
