@@ -274,10 +274,18 @@ class Corpus:
     def _draw_recognise(self, chance: random.Random) -> Example:
         """A hard question and only the start of its answer: the cheapest lesson in telling topics apart."""
         topic = chance.choice(self.topics)
-        question = self.question(topic, chance, hard=0.7)
+        return self._start("recognise", topic, self.question(topic, chance, hard=0.7), chance)
+
+    def _draw_capitals(self, chance: random.Random) -> Example:
+        """The same for a question in capitals, or with every word capitalised: other tokens than those read so far."""
+        topic = chance.choice(self.topics)
+        question = self.question(topic, chance, hard=0.3)
+        return self._start("capitals", topic, chance.choice((str.upper, str.upper, str.title))(question), chance)
+
+    def _start(self, task: str, topic: Topic, question: str, chance: random.Random) -> Example:
         if chance.random() < 0.55:
-            return Example("recognise", (("user", question),), topic.opening, limit=4)
-        return Example("recognise", (("user", render("skeleton", question=question)),), topic.outline, limit=4)
+            return Example(task, (("user", question),), topic.opening, limit=4)
+        return Example(task, (("user", render("skeleton", question=question)),), topic.outline, limit=4)
 
     def _draw_opening(self, chance: random.Random) -> Example:
         topic = chance.choice(self.topics)

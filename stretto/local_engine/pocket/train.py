@@ -4,13 +4,15 @@ The schedule runs by the clock (``--minutes``), so that a machine that is busy w
 but still ends with a small learning rate; or by a number of steps (``--steps``).  Training is seeded and resumes from
 its last checkpoint in ``build/pocket`` when it is started again.
 
-The schedule is warm-up, constant, then linear to zero: Hu et al., "MiniCPM", arXiv:2404.06395.
+The schedule is warm-up, constant, then linear to zero (Hu et al., "MiniCPM", arXiv:2404.06395), and a short second
+cycle (Loshchilov and Hutter, arXiv:1608.03983).
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import random
@@ -39,11 +41,11 @@ from stretto.local_engine.pocket.network import Network, NetworkConfig
 from stretto.local_engine.pocket.optimiser import Optimiser
 from stretto.local_engine.pocket.tokenizer import BEGIN, END, PAD, save_tokenizer, token_id, train_tokenizer
 
-__all__ = ["PHASES", "WEIGHTS", "Plan", "Trainer", "export", "main"]
+__all__ = ["PHASES", "RATES", "WEIGHTS", "Plan", "Trainer", "export", "main"]
 
 PHASES: tuple[tuple[float, dict[str, float]], ...] = (
     (
-        0.1,
+        0.096,
         {
             "copy": 0.25,
             "transform": 0.25,
@@ -55,7 +57,7 @@ PHASES: tuple[tuple[float, dict[str, float]], ...] = (
         },
     ),
     (
-        0.2,
+        0.191,
         {
             "recognise": 0.14,
             "opening": 0.02,
@@ -72,7 +74,7 @@ PHASES: tuple[tuple[float, dict[str, float]], ...] = (
         },
     ),
     (
-        0.8,
+        0.764,
         {
             "recognise": 0.24,
             "opening": 0.05,
@@ -89,7 +91,7 @@ PHASES: tuple[tuple[float, dict[str, float]], ...] = (
         },
     ),
     (
-        1.0,
+        0.955,
         {
             "recognise": 0.2,
             "opening": 0.04,
@@ -105,10 +107,39 @@ PHASES: tuple[tuple[float, dict[str, float]], ...] = (
             "code": 0.08,
         },
     ),
+    (
+        1.0,
+        {
+            "capitals": 0.35,
+            "recognise": 0.12,
+            "opening": 0.03,
+            "straight": 0.1,
+            "outline": 0.04,
+            "point": 0.14,
+            "fact": 0.05,
+            "item": 0.02,
+            "items": 0.05,
+            "transform": 0.06,
+            "unknown": 0.03,
+            "code": 0.01,
+        },
+    ),
 )
-"""Until which part of the run, which share of the training tokens each task gets: copying first, texts last."""
+"""Until which part of the run, which share of the training tokens each task gets: copying first, capitals last."""
 
-WEIGHTS = {"recognise": 8.0, "opening": 2.0, "fact": 2.0, "unknown": 2.0, "item": 6.0, "transform": 2.0, "copy": 3.0}
+RATES = ((0.0, 1.0), (0.478, 1.0), (0.955, 0.01), (0.96, 0.25), (1.0, 0.01))
+"""The learning rate at parts of the run, straight lines between: a short second cycle for the last lesson."""
+
+WEIGHTS = {
+    "recognise": 8.0,
+    "capitals": 8.0,
+    "opening": 2.0,
+    "fact": 2.0,
+    "unknown": 2.0,
+    "item": 6.0,
+    "transform": 2.0,
+    "copy": 3.0,
+}
 """How much a learned token of a task counts, if not one.  Recognising learns few tokens, which matter most."""
 
 
@@ -116,7 +147,7 @@ WEIGHTS = {"recognise": 8.0, "opening": 2.0, "fact": 2.0, "unknown": 2.0, "item"
 class Plan:
     """What a training run is: its length and its batches."""
 
-    minutes: float = 85.0
+    minutes: float = 89.0
     steps: int | None = None
     tokens: int = 6144
     micro: int = 1024
@@ -126,7 +157,6 @@ class Plan:
     matrix_rate: float = 0.02
     other_rate: float = 0.003
     warm_up: int = 60  # steps until the learning rate is whole
-    steady: float = 0.5  # the fraction of the run after which the learning rate falls
 
 
 class Trainer:
@@ -188,8 +218,8 @@ class Trainer:
     def factor(self) -> float:
         """What the learning rates are multiplied by at this point of the run."""
         warm = min(1.0, (self.number + 1) / self.plan.warm_up)
-        left = (1 - self.progress) / (1 - self.plan.steady)
-        return warm * min(1.0, max(0.01, left))
+        (before, high), (after, low) = next(pair for pair in itertools.pairwise(RATES) if self.progress <= pair[1][0])
+        return warm * (high + (low - high) * (self.progress - before) / (after - before))
 
     def step(self) -> dict[str, float]:
         """Train one step; the mean loss in nats of a learned token, by task."""
