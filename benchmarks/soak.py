@@ -47,6 +47,7 @@ class Asked:
     request: Generation
     cancel_after: int | None  # pieces; None: not at all
     handle: Handle | None = None
+    answer: list[int] = field(default_factory=list)
     pieces: int = 0
     ends: list[Finished] = field(default_factory=list)
 
@@ -117,14 +118,18 @@ def run(
         for number, asked in enumerate(drawn):
             finished.acquire()
             earlier = drawn[number - 24] if number >= 24 else None
-            if earlier is not None and earlier.ends and chance.random() < 0.3:
-                _go_on(asked, earlier, model.context_window)
+            if earlier is not None and earlier.ends:
+                _let_go(earlier)
+                if chance.random() < 0.3:
+                    _go_on(asked, earlier, model.context_window)
             _send(engine, asked, finished)
             memory.append(_resident_bytes())
             progress.advance(task)
         for _ in range(24):
             finished.acquire()
     seconds = time.perf_counter() - began
+    for asked in drawn:
+        _let_go(asked)
     slots, different, greedy = engine.occupancy.slots, 0, [asked for asked in drawn if _comparable(asked)]
     chosen = chance.sample(greedy, min(sample, len(greedy)))
     engine.close()
@@ -132,8 +137,7 @@ def run(
     for asked in chosen:
         handle = alone.submit(replace(asked.request, decoding="autoregressive"))
         list(handle)
-        assert asked.handle is not None
-        different += handle.sequence.generated != asked.handle.sequence.generated
+        different += handle.sequence.generated != asked.answer
     alone.close()
     return Report(
         reasons=dict(Counter(end.reason for asked in drawn for end in asked.ends)),
@@ -163,10 +167,15 @@ def _send(engine: Engine, asked: Asked, finished: threading.Semaphore) -> None:
         asked.handle.cancel()
 
 
+def _let_go(asked: Asked) -> None:
+    """Keep the answer of a request that has ended and nothing else: what grows is then the engine's."""
+    if asked.handle is not None and asked.ends:
+        asked.answer, asked.handle = asked.handle.sequence.generated, None
+
+
 def _go_on(asked: Asked, earlier: Asked, window: int) -> None:
     """Make a request the next turn of an earlier one."""
-    assert earlier.handle is not None
-    prompt = (*earlier.request.prompt, *earlier.handle.sequence.generated, *asked.request.prompt[:8])
+    prompt = (*earlier.request.prompt, *earlier.answer, *asked.request.prompt[:8])
     if len(prompt) + asked.request.max_new_tokens < min(window, 700):
         asked.request = replace(asked.request, prompt=prompt)
 

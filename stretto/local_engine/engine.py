@@ -14,6 +14,7 @@ import torch
 
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.constraint import Constraint, Grammars, ResponseFormat
+from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.lexical import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
@@ -73,7 +74,13 @@ class Engine:
         self.model = model
         self._drafters = drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
-        self._equipment = Equipment(model=model, draft=draft, memory=memory, lexical=lexical or LexicalOptions())
+        self._equipment = Equipment(
+            model=model,
+            draft=draft,
+            memory=memory,
+            experience=(Experience(), Experience()),
+            lexical=lexical or LexicalOptions(),
+        )
         self._grammars = Grammars(model.tokenizer)
         self._cost: StepCost | None = None  # measured when it is first needed
         self._max_batch = max_batch

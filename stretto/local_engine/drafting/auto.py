@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.calibration import Calibration, Experience
 from stretto.local_engine.drafting.lookahead import Lookahead
 from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, DraftTree, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -62,12 +62,20 @@ class Auto:
     Args:
         cost: of a step, measured on this machine.
         memory: earlier answers, for the suffix automaton.
+        experience: of requests that were sampled and of those that were not, to go on learning from.
         overhead_ms: what drafting takes.
     """
 
     name = "auto"
 
-    def __init__(self, cost: StepCost, memory: AnswerMemory | None = None, *, overhead_ms: float = 0.3) -> None:
+    def __init__(
+        self,
+        cost: StepCost,
+        memory: AnswerMemory | None = None,
+        *,
+        experience: tuple[Experience, Experience] | None = None,
+        overhead_ms: float = 0.3,
+    ) -> None:
         self._cost = cost
         self._overhead = overhead_ms
         self._suffix = Suffix(memory)
@@ -76,8 +84,8 @@ class Auto:
         self._sequences = self._window_rows = 0
         self._fit_window()
         self.wants_top = self._recycling.wants_top
-        self._calibration = Calibration()
-        self._agreement = Calibration()
+        self._experiences = experience or (Experience(), Experience())
+        self._calibration, self._agreement = Calibration(), Calibration()  # until it is known how tokens are chosen
         self._draft: _Draft | None = None
         self._idle, self._rested = 0, 0  # drafts in a row that did not pay, steps since the last one
         self._chosen = 8
@@ -92,6 +100,8 @@ class Auto:
             return _NOTHING
         self._rested = 0
         self.wants_top = self._recycling.wants_top
+        experience = self._experiences[context.greedy]
+        self._calibration, self._agreement = experience.guesses, experience.agreement
         draft = self._draft = self._collect(context, rows)
         draft.highest, estimate = draft.chances, self._agreement.estimate
         draft.chances = [

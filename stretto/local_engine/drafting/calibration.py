@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Calibration"]
+from dataclasses import dataclass, field
+
+__all__ = ["Calibration", "Experience"]
 
 _HIGHEST = 0.98  # nothing is certain
 
@@ -40,3 +42,18 @@ class Calibration:
         for counter in (self._coarse.setdefault(coarse, [0.0, 0.0]), self._fine.setdefault(fine, [0.0, 0.0])):
             counter[0] = counter[0] * self._kept + hit
             counter[1] = counter[1] * self._kept + claim
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """What earlier requests have learned about guesses, for later ones: a short answer is over before it has learned.
+
+    Counters of kinds of guesses only; nothing of what was said can be told from them.
+
+    Attributes:
+        guesses: of each source.
+        agreement: of the highest of several guesses.
+    """
+
+    guesses: Calibration = field(default_factory=Calibration)
+    agreement: Calibration = field(default_factory=Calibration)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
 from stretto.local_engine.drafting.jacobi import Jacobi
 from stretto.local_engine.drafting.lexical import Lexical, LexicalOptions
@@ -38,6 +39,7 @@ class Equipment:
     Attributes:
         cost: of a step on this machine; without it rows are taken to be free up to 8 and to cost 3 % of a step each.
         memory: earlier answers.
+        experience: what earlier requests have learned about guesses, sampled ones and greedy ones.
         model: the model that is drafted for.
         draft: a smaller model with the same tokenizer.
         lexical: how lexical units are said.
@@ -45,13 +47,16 @@ class Equipment:
 
     cost: StepCost | None = None
     memory: AnswerMemory | None = None
+    experience: tuple[Experience, Experience] | None = None
     model: LoadedModel | None = None
     draft: LoadedModel | None = None
     lexical: LexicalOptions = field(default_factory=LexicalOptions)
 
 
 def _auto(equipment: Equipment) -> Drafter:
-    return Auto(equipment.cost or StepCost({1: 10.0, 8: 11.0, 64: 30.0}), equipment.memory)
+    return Auto(
+        equipment.cost or StepCost({1: 10.0, 8: 11.0, 64: 30.0}), equipment.memory, experience=equipment.experience
+    )
 
 
 def _draft_model(equipment: Equipment) -> Drafter:
