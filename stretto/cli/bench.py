@@ -11,6 +11,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import reporting
+from stretto.cli.plain import one_line, plain_json
 from stretto.errors import InvalidRequestError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def bench(
         from json import dumps  # noqa: PLC0415
 
         found = {**asdict(report), "advice": [asdict(each) for each in advised]}
-        screen.write(dumps(found, indent=2, ensure_ascii=False) + "\n")
+        screen.write(plain_json(dumps(found, indent=2, ensure_ascii=False)) + "\n")
         return
     from rich.console import Console  # noqa: PLC0415 - not needed for JSON
 
@@ -158,7 +159,7 @@ def rendered(report: Report, advised: tuple[Advice, ...], width: int | None = No
     threads = "" if report.threads is None else f", {counted(report.threads, 'thread')}"
     lines = [
         Text(
-            f"{report.model}, {report.dtype} on {report.device}{threads}; at most {report.tokens} tokens, "
+            f"{one_line(report.model)}, {report.dtype} on {report.device}{threads}; at most {report.tokens} tokens, "
             f"temperature {report.temperature:g}; medians of {counted(report.repeats, 'repetition')} (least-most)"
         )
     ]
@@ -166,7 +167,7 @@ def rendered(report: Report, advised: tuple[Advice, ...], width: int | None = No
         written = next(row.tokens for row in report.rows if row.kind == kind)
         rows = sorted((row for row in report.rows if row.kind == kind), key=lambda row: -(row.speed_up or 0.0))
         heading: list[Cell] = [
-            (f"{kind}, {written} tokens", "bold"),
+            (f"{one_line(kind)}, {written} tokens", "bold"),
             "ms a token",
             "speed-up",
             "tokens a step",

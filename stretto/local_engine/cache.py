@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["KeyValueCache", "Rows", "Source"]
+__all__ = ["KeyValueCache", "Rows", "Source", "blocks"]
 
 _BLOCK = 64
 
@@ -128,7 +128,7 @@ class KeyValueCache:
         """
         if rows.extent > self.capacity:
             # Half as much again: the copies add up to about as many slots as are written.
-            self._resize(_blocks(max(rows.extent, self.capacity * 3 // 2)))
+            self._resize(blocks(max(rows.extent, self.capacity * 3 // 2)))
         self.extent = rows.extent
         slots = rows.positions if rows.slots is None else rows.slots
         if self.batch > 1:
@@ -178,7 +178,7 @@ class KeyValueCache:
         """Begin each sequence of a new cache with a copy of what its source knows; at least one has a source."""
         known = next(source.cache for source in sources if source is not None)
         copy = cls(len(sources))
-        copy.capacity = _blocks(capacity)
+        copy.capacity = blocks(capacity)
         copy.extent = max(source.length for source in sources if source is not None)
         for number in range(len(known._keys)):
             for kind in ("_keys", "_values"):
@@ -258,5 +258,6 @@ class KeyValueCache:
         self.capacity = capacity
 
 
-def _blocks(slots: int) -> int:
+def blocks(slots: int) -> int:
+    """So many slots are allocated where ``slots`` are needed."""
     return -(-slots // _BLOCK) * _BLOCK

@@ -59,7 +59,12 @@ class LoadedModel:
 
 
 def load_model(
-    source: Source, *, dtype: str | None = None, device: str | None = None, trust_remote_code: bool = False
+    source: Source,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    packed: bool = True,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -69,6 +74,7 @@ def load_model(
             computes in it, else float32.
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
+        packed: lay the weights out as the processor reads them, where it can; not for training.
 
     Raises `ModelNotFoundError`, `BackendError` and `SettingsError`.
     """
@@ -83,14 +89,16 @@ def load_model(
             )
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise _not_loaded(source, error) from error
-    return replace(prepare(source.name, model.to(place), tokenizer), folder=source.folder)
+    return replace(prepare(source.name, model.to(place), tokenizer, packed=packed), folder=source.folder)
 
 
-def prepare(name: str, model: Any, tokenizer: Any) -> LoadedModel:
+def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine. Raises `BackendError` if it cannot run it."""
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     forward = _forward(name, model)
+    if packed and isinstance(forward, LlamaForward):
+        forward.pack()
     return LoadedModel(
         name=name,
         forward=forward,

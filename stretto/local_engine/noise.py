@@ -34,6 +34,7 @@ def exponential(keys: Tensor, count: int) -> Tensor:
     state.mul_(_MIX[0])
     state.bitwise_xor_(state >> 15)
     uniform = state.bitwise_and_(0x7FFFFFFF).float().add_(0.5).mul_(-(2.0**-31))
+    uniform.clamp_(min=2.0**-24 - 1)  # rounded to -1, it would be an infinite wait
     return uniform.log1p_().neg_()
 
 

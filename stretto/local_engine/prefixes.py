@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.cache import KeyValueCache, Source
+from stretto.local_engine.cache import KeyValueCache, Source, blocks
 
 __all__ = ["PrefixCache", "best_source", "common_length"]
 
@@ -48,7 +48,7 @@ class PrefixCache:
 
     def keep(self, tokens: Sequence[int], cache: KeyValueCache, sequence: int) -> None:
         """Keep a copy of one sequence's keys and values, those of ``tokens``, which lie in its first slots."""
-        size = len(tokens) * cache.bytes_per_slot
+        size = blocks(len(tokens)) * cache.bytes_per_slot  # as it is allocated
         if not _WORTH_COPYING <= len(tokens) <= self._limit_tokens or not 0 < size <= self._limit_bytes:
             return
         ids = np.array(tokens, dtype=np.int64)
@@ -86,7 +86,7 @@ class PrefixCache:
 
     def _drop(self, kept: _Kept) -> None:
         self._kept.remove(kept)
-        self.bytes -= len(kept.tokens) * kept.cache.bytes_per_slot
+        self.bytes -= kept.cache.slots * kept.cache.bytes_per_slot
         self.tokens -= len(kept.tokens)
 
 

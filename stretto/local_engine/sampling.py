@@ -141,7 +141,10 @@ class Sampler:
         if self._penalty != 1.0:
             self._seen = torch.unique(torch.cat((self._seen, torch.tensor(tokens, device=self._device))))
         if self._constraint is not None and self.failure is None:
-            self._constraint.commit(tokens)
+            try:
+                self._constraint.commit(tokens)
+            except Exception as error:  # noqa: BLE001 - as in `restrict`
+                self.failure = error
 
 
 def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:

@@ -111,8 +111,20 @@ class Scheduler:
     def turn(self) -> None:
         """Read a part of the prompts that are being read, and run one step of the others.
 
-        A request is told of its end once it has left: what it held is free then, or kept for the next.
+        A request is told of its end once it has left: what it held is free then, or kept for the next. Whatever goes
+        wrong outside of one request ends those that are here; the engine goes on.
         """
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - for instance memory that ran out while a request left
+            self._fail(self.handles, error)
+            self._batch, self._prefill = self._new_batch(), None
+            self._running, self._reading = [], []
+        ended, self._ended = self._ended, []
+        for handle, finished in ended:
+            handle.tell(finished)
+
+    def _work(self) -> None:
         self._leave()
         if self._prefill is not None and self._reading:
             try:
@@ -130,9 +142,6 @@ class Scheduler:
             else:
                 self._hand_out(self._running, committed)
         self._leave()
-        ended, self._ended = self._ended, []
-        for handle, finished in ended:
-            handle.tell(finished)
 
     def _read(self, prefill: Prefill) -> None:
         if not prefill.done:  # it may be, because those whose prompts were longer have left
@@ -160,10 +169,8 @@ class Scheduler:
         """Keep what later requests can use of one that leaves."""
         try:
             self._batch.remember(row, self._prefixes)
-        except Exception as error:
-            if not out_of_memory(error):
-                raise
-            self._prefixes.clear()  # it only saves time
+        except Exception:  # noqa: BLE001 - it only saves time; for instance, memory ran out
+            self._prefixes.clear()
         if self._memory is not None:
             self._memory.remember(handle.sequence.generated)
 

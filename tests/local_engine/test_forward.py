@@ -141,3 +141,14 @@ def test_a_window_hides_all_but_the_last_tokens():
         [True, True, False, False, True, True],
         [True, True, True, False, False, True],
     ]
+
+
+@pytest.mark.parametrize("name", ["llama", "llama with biases", "qwen3"])
+def test_packed_weights_give_the_same_logits(name):
+    model = family_member(name).bfloat16()
+    plain, packed = LlamaForward(model), LlamaForward(model)
+    packed.pack()
+    tokens = torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(5))
+    rows = Rows(tokens, torch.arange(9).expand(2, -1), 9)
+    expected, found = (forward(rows, KeyValueCache(2), torch.arange(9)) for forward in (plain, packed))
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)

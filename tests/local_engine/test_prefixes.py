@@ -7,7 +7,7 @@ import pytest
 import torch
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
 
-from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.cache import KeyValueCache, Rows, blocks
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.prefixes import PrefixCache
 
@@ -171,14 +171,14 @@ def test_what_is_found_is_what_was_kept():
 
 def test_the_least_recently_used_goes_first():
     cache = filled(1, 20)
-    store = PrefixCache(3 * 10 * cache.bytes_per_slot)
+    store = PrefixCache(3 * blocks(10) * cache.bytes_per_slot)
     a, b, c, d = (range(start, start + 10) for start in (0, 100, 200, 300))
     for text in (a, b, c):
         store.keep(text, cache, 0)
     assert store.find(np.array([*a, 1])).length == 10
     store.keep(d, cache, 0)
     assert [store.find(np.array([*text, 1])) is not None for text in (a, b, c, d)] == [True, False, True, True]
-    assert store.bytes == 3 * 10 * cache.bytes_per_slot
+    assert store.bytes == 3 * blocks(10) * cache.bytes_per_slot
     assert store.tokens == 30
 
 
@@ -193,9 +193,9 @@ def test_a_longer_turn_of_the_same_chat_replaces_the_shorter_and_not_the_other_w
 
 def test_what_is_larger_than_the_limit_or_hardly_anything_is_not_kept():
     cache = filled(1, 20)
-    store = PrefixCache(10 * cache.bytes_per_slot)
+    store = PrefixCache(blocks(10) * cache.bytes_per_slot)
     store.keep(range(9), cache, 0)
-    store.keep(range(50, 61), cache, 0)
+    store.keep(range(50, 50 + blocks(10) + 1), filled(1, 80), 0)
     store.keep(range(80, 83), cache, 0)
     assert store.tokens == 9
     store.clear()

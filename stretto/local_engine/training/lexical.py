@@ -319,7 +319,7 @@ def _train(chosen: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     names = ("minutes", "steps", "tokens", "threshold", "rate", "seed")
     plan = Plan(**{name: getattr(chosen, name) for name in names})
-    model, base = load_model(source, device="cpu"), fingerprint(source.folder)
+    model, base = load_model(source, device="cpu", packed=False), fingerprint(source.folder)
     texts = _texts(chosen, model, base, console)
     trainer = Trainer(plan, model, texts, chosen.folder, base=base, threads=chosen.threads)
     size = sum(tensor.numel() for tensor in trainer.tensors.values())
