@@ -47,9 +47,9 @@ class Engine:
             between two forwards.
         draft_rows: drafted tokens of all requests together evaluated in one forward at most.
         prefix_cache_bytes: of keys and values of finished requests, kept for later prompts that begin with the same
-            tokens, such as the next turn of a chat; also no more than a quarter of `LoadedModel.cache_tokens`. Prompts of
-            all callers are compared, and `cached_tokens` tells how much was alike: 0, for none, where callers must not
-            learn of each other.
+            tokens, such as the next turn of a chat; also no more than a quarter of `LoadedModel.cache_tokens`. The
+            prompts of all callers are compared, and `cached_tokens` tells how much was alike: 0, for none, where
+            callers must not learn of each other.
         remember_answers: tokens of earlier answers in which `suffix` and `auto` look for what comes next; 0 for
             none, the default: what one request says then leaves no trace in how fast another is answered.
         threads: of torch, inside the engine's thread; by default what the model's size is worth.

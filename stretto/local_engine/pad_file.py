@@ -44,7 +44,8 @@ def write_adapter(path: Path, adapter: PadAdapter, base: str) -> None:
 
 def read_adapter(path: Path, base: str, model: str, dtype: torch.dtype, device: torch.device) -> PadAdapter:
     """Read an adapter for the weights with the fingerprint ``base``. Raises `SettingsError`."""
-    command = f"python -m stretto.local_engine.training.lexical --model {model}"
+    texts = "" if model == "local:pocket" else " --texts FOLDER"
+    command = f"python -m stretto.local_engine.training.lexical --model {model}{texts}"
     if not path.is_file():
         raise SettingsError(
             f"{model} has no adapter for lexical unit decoding: {path} is missing. Train one with: {command}"
@@ -82,7 +83,7 @@ def attach(model: LoadedModel) -> PadAdapter:
             raise SettingsError(
                 f"{model.name} has no adapter for lexical unit decoding: an adapter stands beside the weights in a "
                 "folder. Save the model to one, train an adapter with python -m "
-                "stretto.local_engine.training.lexical --model local:./folder, and use that name."
+                "stretto.local_engine.training.lexical --model local:./folder --texts FOLDER, and use that name."
             )
         path = model.folder / ADAPTER_FILE
         forward.pads = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
