@@ -32,7 +32,7 @@ from stretto.local_engine.pocket.evaluate import (  # noqa: E402
     text_present,
 )
 from stretto.local_engine.pocket.network import Network, NetworkConfig  # noqa: E402
-from stretto.local_engine.pocket.train import PHASES  # noqa: E402
+from stretto.local_engine.pocket.schedule import PHASES  # noqa: E402
 
 published = pytest.mark.skipif(not (MODEL_FOLDER / "model.safetensors").is_file(), reason="no published weights here")
 TINY = NetworkConfig(vocabulary=1024, hidden=32, layers=2, heads=4, key_value_heads=2, intermediate=64, context=256)

@@ -250,7 +250,7 @@ class Corpus:
     # --- examples -------------------------------------------------------------------------------------------
 
     def draw(self, task: str, chance: random.Random) -> Example:
-        """One example of ``task``, a name of :data:`stretto.local_engine.pocket.train.PHASES`."""
+        """One example of ``task``, a name of :data:`stretto.local_engine.pocket.schedule.PHASES`."""
         example: Example = getattr(self, f"_draw_{task}")(chance)
         if not example.raw and chance.random() < 0.05:
             example = self._with_history(example, chance)
