@@ -85,8 +85,8 @@ class LlamaForward:
     def pack(self) -> None:
         """Lay the weights out as the processor reads them, where it can: bfloat16 on a CPU.
 
-        A step of one row then takes half the time; `benchmarks/decoding.py` compares it with the memory's floor. No
-        gradient goes through packed weights, and what else holds the old ones keeps their memory taken.
+        The fewer rows, the more of a matrix product is reading its weights, and the more this saves. No gradient goes
+        through packed weights, and what else holds the old ones keeps their memory taken.
         """
         weight = self._vocabulary
         if weight.dtype != torch.bfloat16 or weight.device.type != "cpu" or not _can_pack():
