@@ -26,6 +26,7 @@ from stretto.local_engine.source import find_source
 from stretto.request import GenerationOptions
 
 if TYPE_CHECKING:
+    from stretto.local_engine.constraint import Constraint
     from stretto.local_engine.engine import Engine
     from stretto.local_engine.load import LoadedModel
 
@@ -102,8 +103,10 @@ class LocalBackend:
         )
         self._record = Record()
         self._lock = threading.Lock()
-        # One thread for what takes long and is no generation: loading the model, reading long texts into tokens.
+        # One thread for what takes long and is no generation: loading the model, reading long texts into tokens. And
+        # one for what may take much longer, and must not hold up those that are announced: see `_prepared`.
         self._worker: ThreadPoolExecutor | None = None
+        self._preparer: ThreadPoolExecutor | None = None
         self._loading: Future[Engine] | None = None
         self._closed = False
 
@@ -134,10 +137,11 @@ class LocalBackend:
             raise InvalidRequestError(f"decoding={decoding!r} cannot be used with {self.name}. Use one of: {there}.")
         engine = await self._ready()
         chunks = _Chunks(self.name, asyncio.get_running_loop(), self._record)
+        constraint = await self._prepared(engine, prompt, decoding)
         with engine.announced():
             ids = await self._tokens(engine.model, prompt)
-            await self._compile(engine, prompt)
-            handle = engine.submit(_generation(engine.model, ids, prompt, options, decoding), chunks.put)
+            request = _generation(engine.model, ids, prompt, options, decoding)
+            handle = engine.submit(request, chunks.put, constraint=constraint)
         try:
             yield chunks
         finally:
@@ -155,12 +159,13 @@ class LocalBackend:
         with self._lock:
             self._closed = True
             worker, self._worker = self._worker, None
+            preparer, self._preparer = self._preparer, None
             loading, self._loading = self._loading, None
         if worker is None:
             return
         try:
             # In the worker, after the loading: joining the engine's thread here would hold up the event loop.
-            await asyncio.shield(asyncio.wrap_future(worker.submit(_close, loading)))
+            await asyncio.shield(asyncio.wrap_future(worker.submit(_close, loading, preparer)))
         finally:
             worker.shutdown(wait=False)
         worker.shutdown(wait=True)
@@ -169,7 +174,7 @@ class LocalBackend:
         """Wait for the engine with its model loaded."""
         with self._lock:
             if self._closed:
-                raise BackendError(f"The backend {self.name} is closed. Make a new one.", backend=self.name)
+                raise self._is_closed()
             self._worker = self._worker or ThreadPoolExecutor(1, thread_name_prefix=f"stretto worker {self.name}")
             if self._loading is None or (self._loading.done() and self._loading.exception()):
                 self._loading = self._worker.submit(self._load)  # after a failure again: the hub may be reachable now
@@ -180,6 +185,9 @@ class LocalBackend:
         waiting.add_done_callback(lambda future: future.cancelled() or future.exception())  # seen, even if nobody waits
         # Shielded, because a caller that gives up must not cancel what the others wait for.
         return await asyncio.shield(waiting)
+
+    def _is_closed(self) -> BackendError:
+        return BackendError(f"The backend {self.name} is closed. Make a new one.", backend=self.name)
 
     def _load(self) -> Engine:
         try:
@@ -195,11 +203,7 @@ class LocalBackend:
         if draft is not None:
             check_vocabulary(model, draft)
         self._capabilities = replace(self._capabilities, context_window=model.context_window)
-        if self._decoding in {"lexical", "lexical_lossy"}:
-            from stretto.local_engine.pad_file import attach  # noqa: PLC0415 - as above
-
-            attach(model)  # here, because the event loop would wait for the weights to be read
-        return Engine(
+        engine = Engine(
             model,
             max_batch=_SLOTS,
             draft=draft,
@@ -207,11 +211,34 @@ class LocalBackend:
             prefix_cache_bytes=self._prefix_cache_bytes,
             remember_answers=self._remember_answers,
         )
+        try:
+            engine.equip(self._decoding)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
 
-    async def _compile(self, engine: Engine, prompt: Prompt) -> None:
-        """Make a grammar ready off the event loop: the first one of a large vocabulary takes a second."""
-        if (wanted := _format(prompt)) is not None and (worker := self._worker) is not None:
-            await asyncio.wrap_future(worker.submit(engine.constraint, wanted, engine.model.end_ids))
+    async def _prepared(self, engine: Engine, prompt: Prompt, decoding: str) -> Constraint | None:
+        """Do off the event loop what can take seconds: compile a grammar, hash the weights that an adapter is for.
+
+        Before the request is announced, because those that wait for it would wait for this too.
+        """
+        wanted = _format(prompt)
+        if wanted is None and engine.equipped(decoding):
+            return None
+        with self._lock:
+            if self._closed:
+                raise self._is_closed()
+            self._preparer = self._preparer or ThreadPoolExecutor(1, thread_name_prefix=f"stretto prepares {self.name}")
+            preparer = self._preparer
+
+        def prepare() -> Constraint | None:
+            if self._closed:
+                raise self._is_closed()
+            engine.equip(decoding)
+            return engine.constraint(wanted, engine.model.end_ids)
+
+        return await asyncio.wrap_future(preparer.submit(prepare))
 
     async def _tokens(self, model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
         worker = self._worker
@@ -281,7 +308,9 @@ class _Chunks:
         return Chunk(text=text, usage=usage, finish_reason=last.reason, decoding=decoding)
 
 
-def _close(loading: Future[Engine] | None) -> None:
+def _close(loading: Future[Engine] | None, preparer: ThreadPoolExecutor | None) -> None:
+    if preparer is not None:
+        preparer.shutdown()  # those who wait there see that the backend is closed
     if loading is not None and not loading.cancelled() and loading.exception() is None:
         loading.result().close()
 

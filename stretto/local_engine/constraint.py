@@ -41,15 +41,17 @@ class Constraint:
     """Keeps a parser in step with one answer.
 
     Args:
-        matcher: at the beginning of the answer.
+        matcher: at the beginning of the answer; it stays there.
         ends: end tokens; allowed where the answer may end, and nowhere else.
         vocabulary: token ids that the matcher knows are below this; a model may have more.
     """
 
     def __init__(self, matcher: LLMatcher, ends: frozenset[int], vocabulary: int) -> None:
-        self._matcher = matcher
+        self._beginning = matcher
+        self._matcher = matcher.deep_copy()
         self._ends = sorted(ends)
         self._vocabulary = vocabulary
+        self._committed: list[int] = []
         self._ahead: list[int] = []  # read by the matcher beyond what is committed
 
     def restrict(self, logits: Tensor, path: Sequence[int]) -> None:
@@ -69,7 +71,10 @@ class Constraint:
         logits.masked_fill_(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
 
     def legal(self, tree: DraftTree) -> list[bool]:
-        """Which nodes of a draft can be accepted: they, and all their ancestors, are allowed where they stand."""
+        """Which nodes of a draft can be accepted: they, and all their ancestors, are allowed where they stand.
+
+        Raises `ConstraintError` where that cannot be told; call `recover` then.
+        """
         legal: list[bool] = []
         paths: list[list[int]] = []
         for token, parent in zip(tree.tokens, tree.parents, strict=True):
@@ -81,7 +86,16 @@ class Constraint:
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of tokens that now belong to the answer."""
-        self._go_to([token for token in tokens if token not in self._ends])
+        read = [token for token in tokens if token not in self._ends]
+        self._go_to(read)
+        self._ahead = []
+        self._committed += read
+
+    def recover(self) -> None:
+        """Forget what failed behind the committed tokens: a parser that has failed once says nothing any more."""
+        self._matcher = self._beginning.deep_copy()
+        if self._committed:
+            self._matcher.consume_tokens(self._committed)
         self._ahead = []
 
     def _allows(self, token: int, path: list[int]) -> bool:
@@ -139,7 +153,7 @@ class Grammars:
             self._matchers.move_to_end((grammar, ends))
             if len(self._matchers) > _KEPT:
                 self._matchers.popitem(last=False)
-            return Constraint(found.deep_copy(), ends, self._vocabularies[ends].vocab_size)
+            return Constraint(found, ends, self._vocabularies[ends].vocab_size)
 
     def _compile(self, grammar: str, response_format: ResponseFormat, ends: frozenset[int]) -> LLMatcher:
         from llguidance import LLMatcher  # noqa: PLC0415 - only for requests that need it

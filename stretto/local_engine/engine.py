@@ -83,6 +83,7 @@ class Engine:
             lexical=lexical or LexicalOptions(),
         )
         self._grammars = Grammars(model.tokenizer)
+        self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
         self._cost: StepCost | None = None  # measured when it is first needed
         self._max_batch = max_batch
         self._threads = threads or model.threads
@@ -121,15 +122,21 @@ class Engine:
                 self._coming -= 1
                 self._changed.notify_all()
 
-    def submit(self, request: Generation, listener: Listener | None = None) -> Handle:
+    def submit(
+        self, request: Generation, listener: Listener | None = None, *, constraint: Constraint | None = None
+    ) -> Handle:
         """Queue a request. Safe from any thread; never waits for the model.
 
         ``listener`` is called from the engine's thread with each piece and, last, with the `Finished`; it must
-        return at once. Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, `SettingsError`
-        where the decoding method needs what the engine has not, or `BackendError` when the engine is closed.
+        return at once. ``constraint`` is what `constraint` has made of the request's ``response_format``; without it,
+        it is made here. That, and what `equip` does, may take seconds: a thread that must not wait has both done by
+        another one before. Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`,
+        `SettingsError` where the decoding method needs what the engine has not, or `BackendError` when the engine is
+        closed.
         """
         self._check(request)
-        constraint = self.constraint(request.response_format, request.end_ids)
+        if constraint is None:
+            constraint = self.constraint(request.response_format, request.end_ids)
         handle = Handle(Sequence(request, self.model.decode, constraint), self.cancel, listener)
         with self._changed:
             if self._closed:
@@ -141,11 +148,29 @@ class Engine:
         return handle
 
     def constraint(self, response_format: ResponseFormat | None, end_ids: frozenset[int]) -> Constraint | None:
-        """Compile what answers are to be held to, if anything; `submit` does it too, and a second time it is quick.
+        """Compile what one answer is to be held to, if anything.
 
         Safe from any thread. Raises `InvalidRequestError` for what is no JSON schema or regular expression.
         """
         return None if response_format is None else self._grammars.constraint(response_format, end_ids)
+
+    def equipped(self, decoding: str) -> bool:
+        """Whether a decoding method is known to have what it needs, so that `submit` need not look."""
+        return decoding in self._equipped
+
+    def equip(self, decoding: str) -> None:
+        """Make ready what a decoding method needs beside the model: for ``lexical``, the weights are read and hashed.
+
+        Safe from any thread; `submit` does it too, and a second time it is quick. Raises `InvalidRequestError` for a
+        method that does not exist, `SettingsError` where something is missing for it.
+        """
+        if decoding not in self._drafters:
+            raise InvalidRequestError(
+                f"There is no decoding method {decoding!r}. Use one of: {', '.join(self._drafters)}."
+            )
+        if decoding not in self._equipped:
+            self._drafters[decoding](self._equipment)  # raises where something is missing for it
+            self._equipped.add(decoding)
 
     def cancel(self, handle: Handle) -> None:
         """See `Handle.cancel`."""
@@ -175,11 +200,7 @@ class Engine:
         length, wanted = len(request.prompt), request.max_new_tokens
         if not request.prompt:
             raise InvalidRequestError("The prompt has no tokens. Give at least one.")
-        if request.decoding not in self._drafters:
-            raise InvalidRequestError(
-                f"There is no decoding method {request.decoding!r}. Use one of: {', '.join(self._drafters)}."
-            )
-        self._drafters[request.decoding](self._equipment)  # raises where something is missing for it
+        self.equip(request.decoding)
         if wanted < 1:
             raise InvalidRequestError(f"max_new_tokens={wanted} cannot be used: at least 1 is needed.")
         if request.logprobs is not None and request.logprobs < 0:

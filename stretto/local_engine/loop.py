@@ -199,7 +199,12 @@ def _check(tree: DraftTree, vocabulary: int) -> None:
 
 def _legal(tree: DraftTree, constraint: Constraint) -> tuple[DraftTree, Indices[int]]:
     """Leave out what the answer's constraint forbids; where each node is then, as from `DraftTree.prune`."""
-    return tree.only(node for node, allowed in enumerate(constraint.legal(tree)) if allowed)
+    try:
+        legal = constraint.legal(tree)
+    except Exception:
+        constraint.recover()
+        raise
+    return tree.only(node for node, allowed in enumerate(legal) if allowed)
 
 
 def _give_up_drafting(member: _Member, error: Exception) -> None:

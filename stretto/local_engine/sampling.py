@@ -111,9 +111,17 @@ class Sampler:
     def rank(self, logits: Tensor, path: Sequence[int], count: int = 1) -> list[int]:
         """What this request would choose, its first choice first, if these were the model's logits # [vocabulary].
 
-        ``path``: drafted tokens between the last committed token and what the logits predict.
+        ``path``: drafted tokens between the last committed token and what the logits predict. Raises where a
+        constraint cannot follow it; that ends the draft, and not the answer.
         """
+        before = self.failure
         ranked = scores(logits.to(self._device)[None], [self], [path])[0]
+        if self.failure is not before:
+            assert self.failure is not None  # noqa: S101 - it is never taken back elsewhere
+            failed, self.failure = self.failure, before
+            if self._constraint is not None:
+                self._constraint.recover()
+            raise failed
         return [int(ranked.argmax())] if count == 1 else ranked.topk(count).indices.tolist()
 
     def adjust(self, logits: Tensor, path: Sequence[int]) -> None:

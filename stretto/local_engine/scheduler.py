@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stretto.local_engine.cache import Source
+from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.failures import explain, out_of_memory
@@ -148,7 +149,7 @@ class Scheduler:
             prefill.advance()
         if not prefill.done:
             return
-        drafters = [self._drafter(handle.sequence.request.decoding) for handle in self._reading]
+        drafters = [self._drafter_of(handle) for handle in self._reading]
         joining, self._reading, self._prefill = self._reading, [], None
         self._running += joining
         try:
@@ -158,6 +159,17 @@ class Scheduler:
             self._batch = self._new_batch()
         else:
             self._hand_out(joining, committed)
+
+    def _drafter_of(self, handle: Handle) -> Drafter:
+        """Make a request's drafter; if that fails, the answer needs none, and the others have theirs."""
+        name = handle.sequence.request.decoding
+        try:
+            return self._drafter(name)
+        except Exception as error:  # noqa: BLE001 - as above
+            if out_of_memory(error):
+                self._prefixes.clear()
+            handle.sequence.account.warn(f"{name} could not begin and drafts nothing ({type(error).__name__}: {error})")
+            return Autoregressive()
 
     def _known(self, prompt: tuple[int, ...]) -> Source | None:
         """Find the running or kept request that knows most of this prompt's beginning."""

@@ -25,6 +25,8 @@ from stretto.errors import (
     SettingsError,
     UnknownModelError,
 )
+from stretto.local_engine import pad_file
+from stretto.local_engine.constraint import Grammars
 from stretto.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.anyio
@@ -465,3 +467,68 @@ async def test_an_answer_is_held_to_a_schema_or_an_expression(folder):
             async with backend.stream(Prompt(ask, response_regex="(a"), GenerationOptions()):
                 pass
         assert text_of(await collect(backend, max_tokens=5))
+
+
+def in_threads(monkeypatch, owner, name, before=lambda: None):
+    """The threads a function is called in; ``before`` is called there first."""
+    threads, function = [], getattr(owner, name)
+
+    def called(*given, **named):
+        threads.append(threading.current_thread())
+        before()
+        return function(*given, **named)
+
+    monkeypatch.setattr(owner, name, called)
+    return threads
+
+
+async def test_a_lexical_request_has_the_weights_hashed_once_and_not_in_the_event_loop(folder, monkeypatch):
+    threads = in_threads(monkeypatch, pad_file, "fingerprint")
+    backend = LocalBackend("local:pocket", dtype="float32", device="cpu")  # the router chooses: it may be lexical
+    try:
+        await collect(backend, max_tokens=3)
+        assert not threads
+        for _ in range(2):
+            await collect(backend, max_tokens=3, decoding="lexical")
+    finally:
+        await backend.aclose()
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+
+
+async def test_while_a_schema_is_compiled_the_event_loop_and_other_requests_go_on(folder, monkeypatch):
+    begun, others_ended, announced = threading.Event(), threading.Event(), []
+
+    def before():
+        announced.append(engine._coming)
+        begun.set()
+        assert others_ended.wait(60), "another request did not get through while a schema was compiled"
+
+    answers = {}
+
+    async def held(backend):
+        schema = {"type": "array", "items": {"enum": [f"value {number}" for number in range(3000)]}, "maxItems": 1}
+        ask = Prompt((Message(role="user", content="Choose."),), response_schema=schema)
+        async with backend.stream(ask, GenerationOptions(max_tokens=20)) as chunks:
+            answers["held"] = text_of([chunk async for chunk in chunks])
+
+    async with opened(folder) as backend:
+        await collect(backend, max_tokens=2)
+        engine = backend._loading.result()
+        known = Prompt((Message(role="user", content="Yes or no?"),), response_regex="yes|no")
+        async with backend.stream(known, GenerationOptions(max_tokens=8)) as chunks:
+            assert text_of([chunk async for chunk in chunks]) in {"yes", "no"}
+        compiled = in_threads(monkeypatch, Grammars, "_compile", before)
+        asked = in_threads(monkeypatch, Grammars, "constraint")
+        async with anyio.create_task_group() as group:
+            group.start_soon(held, backend)
+            with anyio.fail_after(60):
+                while not begun.is_set():
+                    await anyio.lowlevel.checkpoint()
+            expected = await collect(backend, max_tokens=20)
+            others_ended.set()
+    assert text_of(expected)
+    assert answers["held"].startswith('["value ')
+    assert announced == [0], "the others would wait for what is announced"
+    assert len(compiled) == 1
+    assert threading.main_thread() not in {*compiled, *asked}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,11 +10,12 @@ from asking import PROMPTS, outcome, submit_together, tokens
 from wild_drafters import RandomTrees
 
 from stretto.errors import InvalidRequestError, StrettoError
-from stretto.local_engine.constraint import Grammars
+from stretto.local_engine.constraint import ConstraintError, Grammars
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.load import load_model
+from stretto.local_engine.sampling import Sampler
 from stretto.local_engine.source import find_source
 
 END = frozenset({2})
@@ -152,3 +154,54 @@ def test_a_draft_is_pruned_to_what_may_follow(tokenizer):
     assert (logits == 0).nonzero().flatten().tolist() == [ids["c"]]
     constraint.restrict(logits.zero_(), [])
     assert ids["a"] in (logits == 0).nonzero().flatten().tolist()
+
+
+def test_ranking_behind_a_path_that_may_not_be_ends_no_answer_and_leaves_the_parser_where_it_was(tokenizer):
+    ids = {letter: tokenizer.convert_tokens_to_ids(letter) for letter in "abc"}
+    constraint = Grammars(tokenizer).constraint("ab?c", END)
+    sampler = Sampler(Generation(PROMPTS[0], 5, END), torch.device("cpu"), constraint)
+    sampler.commit([ids["a"]])
+    with pytest.raises(ConstraintError):
+        sampler.rank(torch.zeros(400), [ids["a"], ids["a"]])
+    assert sampler.failure is None
+    assert sorted(sampler.rank(torch.zeros(400), [], 2)) == sorted([ids["b"], ids["c"]])
+    assert sampler.rank(torch.zeros(400), [ids["b"]]) == [ids["c"]]
+
+
+class Reckless(RandomTrees):
+    """Asks what would be chosen behind a token that may not stand there."""
+
+    name = "reckless"
+
+    def propose(self, context, rows):
+        context.rank(torch.zeros(context.vocabulary), [399], 1)  # the tokenizer does not know it
+        return super().propose(context, rows)
+
+
+class Unsure(RandomTrees):
+    """Its drafts bring the parser to its wits' end."""
+
+    name = "unsure"
+
+    def __init__(self, constraint):
+        super().__init__()
+        self.constraint = constraint
+
+    def propose(self, context, rows):
+        self.constraint()._matcher.consume_tokens([0])
+        self.tree, self.rows, self.before = DraftTree(), rows, len(context.tokens)
+        self.tree.add(50)
+        return self.tree
+
+
+@pytest.mark.parametrize("fault", ["reckless", "unsure"])
+def test_a_draft_the_parser_cannot_follow_costs_the_draft_and_not_the_answer(fault, loaded, start):
+    held = []
+    drafters = {"reckless": lambda _: Reckless(), "unsure": lambda _: Unsure(lambda: held[-1])}
+    engine = start(loaded("llama"), drafters=DRAFTERS | drafters)
+    request = Generation(PROMPTS[0], 20, END, response_format="[a-f]{5}")
+    expected = outcome(engine.submit(request))[0]
+    held.append(engine.constraint("[a-f]{5}", END))
+    text, finished = outcome(engine.submit(replace(request, decoding=fault), constraint=held[0]))
+    assert (text, finished.reason) == (expected, "stop")
+    assert finished.figures.warnings[0].startswith(f"{fault} failed and drafts no more (ConstraintError: ")

@@ -104,3 +104,25 @@ def test_a_draft_model_with_another_tokenizer_is_refused_and_the_engine_serves_o
         with pytest.raises(SettingsError, match="'<other>' is 307 there and none here"):
             engine.submit(Generation(PROMPTS[0], 5, decoding="draft_model"))
     assert len(tokens(engine.submit(Generation(PROMPTS[0], 5)))) == 5
+
+
+def test_a_drafter_that_cannot_even_be_made_leaves_its_own_request_undrafted_and_the_others_drafted(loaded, start):
+    made = []
+
+    def unmakable(_):
+        made.append(1)
+        if len(made) > 1:  # the first is made when the request is submitted, and shows that nothing is missing
+            raise RuntimeError("no room left")
+        return RandomTrees()
+
+    engine = start(loaded("llama"), drafters=DRAFTERS | {"unmakable": unmakable})
+    alone = [tokens(engine.submit(Generation(prompt, 20))) for prompt in PROMPTS[:2]]
+    requests = [Generation(PROMPTS[0], 20, decoding="unmakable"), Generation(PROMPTS[1], 20, decoding="suffix")]
+    bad, good = submit_together(engine, requests)
+    finished = [outcome(bad)[1], outcome(good)[1]]
+    assert [end.error for end in finished] == [None, None]
+    assert [bad.sequence.generated, good.sequence.generated] == alone
+    assert finished[0].figures.warnings == (
+        "unmakable could not begin and drafts nothing (RuntimeError: no room left)",
+    )
+    assert finished[1].figures.warnings == ()
