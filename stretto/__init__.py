@@ -1,6 +1,6 @@
 """Stretto: language models answer faster, because the parts of an answer are written in parallel."""
 
-from stretto.answer import Answer, Branch, Decoding, Span, Timeline, Usage
+from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
 from stretto.client import AnswerStream, AsyncStretto, Stretto
 from stretto.errors import StrettoError
 from stretto.events import (
@@ -48,5 +48,6 @@ __all__ = [
     "StrettoError",
     "TextDelta",
     "Timeline",
+    "TokenLogprob",
     "Usage",
 ]

@@ -53,6 +53,24 @@ class Usage(BaseModel):
         return self.prompt_tokens + self.completion_tokens
 
 
+class TokenLogprob(BaseModel):
+    """How probable a model found one token of its answer.
+
+    The probabilities are the model's own, at temperature 1, before limits, penalties and ``response_format``.
+
+    Attributes:
+        token: its text; a token that ends the answer is one too. A part of a character is shown as U+FFFD.
+        logprob: natural logarithm of its probability.
+        top: the most probable tokens at its place with theirs, the most probable one first.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
 class Decoding(BaseModel):
     """How a local model found its tokens; added up over branches with ``+``.
 
@@ -129,7 +147,8 @@ class Branch(BaseModel):
     """One generation: the straight answer, the outline, one point, one item.
 
     ``text`` is what this branch wrote; ``error`` says why a failed one failed; ``decoding`` is how a local model
-    found its tokens, ``None`` from other backends and for a generation that was cut short.
+    found its tokens, ``None`` from other backends and for a generation that was cut short; ``logprobs`` are those of
+    its tokens, if they were asked for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -144,6 +163,7 @@ class Branch(BaseModel):
     span: Span = Span(needed_s=0.0)
     usage: Usage = Usage()
     decoding: Decoding | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class Timeline(BaseModel):
@@ -157,7 +177,11 @@ class Timeline(BaseModel):
 
 
 class Answer(BaseModel):
-    """The whole answer. ``str(answer)`` is its text; ``decoding`` is that of all branches together."""
+    """The whole answer. ``str(answer)`` is its text; ``decoding`` is that of all branches together.
+
+    ``logprobs``, if they were asked for, are those of the branches in the answer, one after the other. Labels and
+    titles that no branch wrote have none, and what was trimmed from a branch still has its own.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -166,6 +190,7 @@ class Answer(BaseModel):
     branches: tuple[Branch, ...] = ()
     usage: Usage = Usage()
     decoding: Decoding | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
     timeline: Timeline = Timeline()
     warnings: tuple[str, ...] = ()
     finish_reason: FinishReason = Field(default="stop")

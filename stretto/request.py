@@ -38,6 +38,8 @@ class GenerationOptions(BaseModel):
     method of a local backend; without one, the router chooses. Backends behind an API take none.
     ``response_format`` holds the answer to a JSON schema (a dict), to the fields of a pydantic model class, all of
     which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece.
+    ``logprobs`` asks for the log-probability of each token of the answer, and of so many of the most probable tokens
+    beside it; local models have them, and those behind OpenAI's API that do not reason.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +52,7 @@ class GenerationOptions(BaseModel):
     deadline_s: float | None = Field(default=None, gt=0)
     decoding: str | None = None
     response_format: dict[str, Any] | str | None = None
+    logprobs: int | None = Field(default=None, ge=0, le=20)
 
     @field_validator("response_format", mode="before")
     @classmethod

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from stretto.answer import Decoding, Usage
+from stretto.answer import Decoding, TokenLogprob, Usage
 from stretto.request import GenerationOptions, Message
 
 
@@ -92,7 +92,8 @@ class Prompt:
 class Chunk:
     """A piece of a stream: text, accounts of tokens and of their decoding to add up, or the reason it ended.
 
-    A stream that ends without a chunk that carries ``finish_reason`` was broken off.
+    A stream that ends without a chunk that carries ``finish_reason`` was broken off. ``logprobs``, where they were
+    asked for, come in the order of the tokens, not always beside their text; ``warnings`` are for the caller to read.
     """
 
     text: str = ""
@@ -100,6 +101,8 @@ class Chunk:
     finish_reason: Literal["stop", "length", "refusal"] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     decoding: Decoding | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @runtime_checkable

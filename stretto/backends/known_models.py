@@ -7,6 +7,7 @@ cautious values, and ``context_window=None`` where nobody can know it.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from stretto.backends.base import Capabilities, Prompt
 
@@ -55,7 +56,9 @@ def capabilities_of(provider: str, model: str) -> Capabilities:
     """Look up a model; ``reasoning`` means that it takes an effort."""
     table = {"openai": _OPENAI, "anthropic": _ANTHROPIC}.get(provider, {})
     prefix = max((prefix for prefix in table if model.startswith(prefix)), key=len, default=None)
-    return table[prefix] if prefix is not None else _UNKNOWN
+    # Servers that speak OpenAI's API mostly have log-probabilities; one that has not refuses them in its own words.
+    unknown = replace(_UNKNOWN, logprobs=provider == "openai")
+    return table[prefix] if prefix is not None else unknown
 
 
 def worth_caching(prompt: Prompt, capabilities: Capabilities) -> bool:

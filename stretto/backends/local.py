@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from stretto.answer import Decoding, Usage
+from stretto.answer import Decoding, TokenLogprob, Usage
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
 from stretto.errors import BackendError, InvalidRequestError, MissingDependencyError, SettingsError
 from stretto.local_engine.chat_template import encode_turns
@@ -21,6 +21,7 @@ from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece
+from stretto.local_engine.generation import TokenLogprob as Score
 from stretto.local_engine.record import Record
 from stretto.local_engine.source import find_source
 from stretto.request import GenerationOptions
@@ -98,6 +99,7 @@ class LocalBackend:
             prompt_family="pocket" if self._source.name == "local:pocket" else "general",
             decodings=decodings,
             decoding=decoding,
+            logprobs=True,
             json_schema=_GRAMMARS,
             regex=_GRAMMARS,
         )
@@ -136,7 +138,7 @@ class LocalBackend:
             there = ", ".join(self._capabilities.decodings)
             raise InvalidRequestError(f"decoding={decoding!r} cannot be used with {self.name}. Use one of: {there}.")
         engine = await self._ready()
-        chunks = _Chunks(self.name, asyncio.get_running_loop(), self._record)
+        chunks = _Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
         constraint = await self._prepared(engine, prompt, decoding)
         with engine.announced():
             ids = await self._tokens(engine.model, prompt)
@@ -250,8 +252,9 @@ class LocalBackend:
 class _Chunks:
     """What the engine's thread puts in, as chunks in the event loop; all that lies ready becomes one chunk."""
 
-    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop, record: Record) -> None:
+    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop, record: Record, model: LoadedModel) -> None:
         self._backend = backend
+        self._model = model
         self._record = record
         self._loop = loop
         self._lock = threading.Lock()
@@ -289,10 +292,12 @@ class _Chunks:
         with self._lock:
             events, self._events = self._events, []
             self._filled.clear()
-        text = "".join(event.text for event in events if isinstance(event, Piece))
+        pieces = [event for event in events if isinstance(event, Piece)]
+        text = "".join(piece.text for piece in pieces)
+        logprobs = tuple(self._told(each) for piece in pieces for each in piece.logprobs)
         last = events[-1] if events else None
         if not isinstance(last, Finished):
-            return Chunk(text=text)
+            return Chunk(text=text, logprobs=logprobs)
         self._over = True
         if last.error is not None:
             raise last.error
@@ -305,7 +310,20 @@ class _Chunks:
             calls=1,
         )
         decoding = None if last.figures is None else _decoding(last.figures)
-        return Chunk(text=text, usage=usage, finish_reason=last.reason, decoding=decoding)
+        noted = () if last.figures is None else last.figures.warnings
+        return Chunk(
+            text=text,
+            usage=usage,
+            finish_reason=last.reason,
+            decoding=decoding,
+            logprobs=logprobs,
+            warnings=tuple(f"{self._backend}: {warning}." for warning in noted),
+        )
+
+    def _told(self, score: Score) -> TokenLogprob:
+        word = self._model.word
+        top = tuple((word(token), logprob) for token, logprob in score.top)
+        return TokenLogprob.model_construct(token=word(score.token), logprob=score.logprob, top=top)
 
 
 def _close(loading: Future[Engine] | None, preparer: ThreadPoolExecutor | None) -> None:
@@ -353,4 +371,5 @@ def _generation(
         response_format=_format(prompt),
         seed=options.seed,
         decoding=decoding,
+        logprobs=options.logprobs,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from stretto.answer import Usage
+from stretto.answer import TokenLogprob, Usage
 from stretto.backends.base import Chunk, Prompt
 from stretto.backends.http_clients import async_client
 from stretto.backends.known_models import worth_caching
@@ -41,6 +41,8 @@ class OpenAIBackend(RemoteBackend):
             "seed": options.seed,
             "reasoning_effort": prompt.effort if self.capabilities.reasoning else None,
             "response_format": self._format(prompt),
+            "logprobs": None if options.logprobs is None else True,
+            "top_logprobs": options.logprobs or None,
             "prompt_cache_key": self._cache_key(prompt),
         }
         return {
@@ -76,7 +78,23 @@ class OpenAIBackend(RemoteBackend):
         refusal = getattr(choice.delta, "refusal", None)  # the model's own words; the finish reason says only stop
         text = refusal or getattr(choice.delta, "content", None) or ""
         finish = _FINISH.get(choice.finish_reason, "stop") if choice.finish_reason else None
-        return Chunk(text=text, usage=usage, finish_reason="refusal" if refusal else finish)  # type: ignore[arg-type]
+        return Chunk(
+            text=text,
+            usage=usage,
+            finish_reason="refusal" if refusal else finish,  # type: ignore[arg-type]  # the table holds only these
+            logprobs=_logprobs(getattr(choice, "logprobs", None)),
+        )
+
+
+def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
+    return tuple(
+        TokenLogprob(
+            token=each.token,
+            logprob=each.logprob,
+            top=tuple((other.token, other.logprob) for other in each.top_logprobs or ()),
+        )
+        for each in getattr(reported, "content", None) or ()
+    )
 
 
 def _usage(counted: Any) -> Usage:

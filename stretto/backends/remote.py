@@ -159,7 +159,7 @@ class RemoteBackend(ABC):
                 chunk = self._read(event)
                 usage = _latest(usage, chunk.usage) if chunk.usage else usage
                 finish = finish if finish == "refusal" else chunk.finish_reason or finish
-                yield Chunk(text=chunk.text)  # without text, a sign of life
+                yield Chunk(text=chunk.text, logprobs=chunk.logprobs)  # without text, a sign of life
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
             failure = self._failure(error, started=True)
         if failure is None and finish is None:

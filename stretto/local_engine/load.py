@@ -56,6 +56,16 @@ class LoadedModel:
     sampling: dict[str, float] = field(default_factory=dict)
     threads: int | None = None
     folder: Path | None = None
+    _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def word(self, token: int) -> str:
+        """The text of one token, special ones too, with the space it may begin with."""
+        if (known := self._words.get(token)) is None:
+            # Many tokenizers drop a space at the beginning of what they decode; so it is decoded behind itself.
+            decode = self.tokenizer.decode
+            once, twice = (decode([token] * times, clean_up_tokenization_spaces=False) for times in (1, 2))
+            known = self._words[token] = twice[len(once) :]
+        return known
 
 
 def load_model(

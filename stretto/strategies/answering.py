@@ -6,7 +6,7 @@ import time
 
 from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
 from stretto.backends.base import Backend
-from stretto.errors import UnknownStrategyError
+from stretto.errors import InvalidRequestError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.prompts import Catalogue
 from stretto.request import Request
@@ -32,6 +32,11 @@ async def answer(
     word of an answer came about.
     """
     await emit(RouteChosen(route=route))
+    if request.options.logprobs is not None and not backend.capabilities.logprobs:
+        raise InvalidRequestError(
+            f"logprobs={request.options.logprobs} cannot be had from {backend.name}: it reports no log-probabilities. "
+            "Leave it out, or use a local: model or one of openai: that does not reason."
+        )
     unused = request.options.decoding if route.decoding is None else None
     options = request.options.model_copy(update={"decoding": route.decoding})
     request = request.model_copy(update={"options": options})
@@ -43,12 +48,12 @@ async def answer(
         await STRATEGIES[route.strategy].run(request, route, runner)
         for running in runner.branches:
             await running.ended()
-        result = _assemble(route, runner, time.perf_counter() - began)
+        result = _assemble(route, runner, time.perf_counter() - began, logprobs=request.options.logprobs)
     await emit(AnswerFinished(answer=result))
     return result
 
 
-def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
+def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | None) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
@@ -61,6 +66,9 @@ def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
         usage = usage + branch.usage
         if branch.decoding is not None:
             decoding = branch.decoding if decoding is None else decoding + branch.decoding
+    told = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
+    if logprobs is not None and not told:
+        runner.warn(f"logprobs={logprobs} was asked for, and {runner.model} told none.")
     ends = [
         span.needed_s + span.ended_s - span.started_s
         for span in (branch.span for branch in branches)
@@ -72,6 +80,7 @@ def _assemble(route: Route, runner: FanOut, total_s: float) -> Answer:
         branches=branches,
         usage=usage,
         decoding=decoding,
+        logprobs=told,
         timeline=Timeline(
             first_text_s=runner.merge.first_s,
             total_s=total_s,

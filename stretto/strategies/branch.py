@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from stretto.answer import Branch, BranchKind, Decoding, FinishReason, Span, Usage
+from stretto.answer import Branch, BranchKind, Decoding, FinishReason, Span, TokenLogprob, Usage
 from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
@@ -56,6 +56,7 @@ class Running:
     first_s: float | None = None
     usage: Usage = field(default_factory=Usage)
     decoding: Decoding | None = None
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: FinishReason = "stop"
     exception: StrettoError | None = None
     branch: Branch | None = None
@@ -145,6 +146,7 @@ class Running:
             span=Span(needed_s=self.needed_s, started_s=self.started_s, first_s=self.first_s, ended_s=now_s),
             usage=self.usage,
             decoding=self.decoding,
+            logprobs=tuple(self.logprobs),
         )
         self._news.set()
         self._end.set()

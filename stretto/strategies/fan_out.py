@@ -87,6 +87,11 @@ class FanOut:
         """Say something in ``Answer.warnings``."""
         self.warnings.append(text)
 
+    def warn_once(self, text: str) -> None:
+        """Say it, unless another branch has said the same."""
+        if text not in self.warnings:
+            self.warn(text)
+
     def start(self, spec: BranchSpec) -> Running:
         """Start a branch in the background."""
         running = Running(spec, needed_s=self.now_s())
@@ -161,6 +166,7 @@ class FanOut:
                 else:
                     return
             first = running.exception
+            self._estimate(running)
 
     async def _call(self, running: Running, prompt: Prompt) -> FinishReason:
         options = running.spec.options
@@ -168,6 +174,8 @@ class FanOut:
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
         # The deadline is that of the whole answer; it is kept here, not call by call.
         options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
+        if running.spec.kind in ("outline", "plan"):  # what they write is not the answer
+            options = options.model_copy(update={"logprobs": None})
         reason: FinishReason = "stop"
         running.unreported = tokens or estimate(prompt)
         try:
@@ -178,6 +186,9 @@ class FanOut:
                             self._count(running, chunk.usage, reservation)
                         if chunk.decoding:
                             running.decoding = (running.decoding or Decoding()) + chunk.decoding
+                        running.logprobs += chunk.logprobs
+                        for warning in chunk.warnings:
+                            self.warn_once(warning)
                         if chunk.text:
                             fits = running.write(chunk.text, self.now_s())
                             await self.announce(BranchDelta.model_construct(branch_id=running.spec.id, text=chunk.text))
@@ -194,11 +205,15 @@ class FanOut:
         running.usage += usage
         self.ledger.add(usage, reservation)
 
-    def _account(self, running: Running) -> None:
-        """Settle the account of an ended branch; a stream that was cut short never reported, so estimate."""
+    def _estimate(self, running: Running) -> None:
+        """Count a call that was cut short, and so never reported, by what was sent and received."""
         if running.unreported:
             written = max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
             self._count(running, Usage(prompt_tokens=running.unreported, completion_tokens=written, calls=1))
+
+    def _account(self, running: Running) -> None:
+        """Settle the account of an ended branch."""
+        self._estimate(running)
         if running.discarded:
             running.usage = all_discarded(running.usage)
 

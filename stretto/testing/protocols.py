@@ -70,6 +70,7 @@ class Turn:
     model: str
     number: int
     usage_wanted: bool
+    top_logprobs: int | None = None
 
     @property
     def text(self) -> str:
@@ -133,6 +134,7 @@ def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int) -> Turn:
         model=str(body.get("model", "")),
         number=number,
         usage_wanted=bool((body.get("stream_options") or {}).get("include_usage")),
+        top_logprobs=int(body.get("top_logprobs") or 0) if body.get("logprobs") else None,
     )
 
 
@@ -161,14 +163,15 @@ class OpenAIDialect:
 
     def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
         message = {"role": "assistant", "content": None, "refusal": None, self._field(turn): turn.text}
-        choice = {"index": 0, "message": message, "finish_reason": self._reason(turn), "logprobs": None}
+        logprobs = self._logprobs(turn, *turn.tokens)
+        choice = {"index": 0, "message": message, "finish_reason": self._reason(turn), "logprobs": logprobs}
         return self._frame(turn, "chat.completion") | {"choices": [choice], "usage": self._usage(turn)}
 
     def opening(self, turn: Turn) -> bytes:  # noqa: D102
         return self._delta(turn, {"role": "assistant", "content": ""})
 
     def token(self, turn: Turn, text: str) -> bytes:  # noqa: D102
-        return self._delta(turn, {self._field(turn): text})
+        return self._delta(turn, {self._field(turn): text}, logprobs=self._logprobs(turn, text))
 
     def closing(self, turn: Turn) -> bytes:  # noqa: D102
         end = self._delta(turn, {}, self._reason(turn))
@@ -198,8 +201,18 @@ class OpenAIDialect:
     def _frame(self, turn: Turn, kind: str) -> dict[str, Any]:
         return {"id": f"chatcmpl-{turn.number}", "object": kind, "created": 0, "model": turn.model}
 
-    def _delta(self, turn: Turn, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+    def _logprobs(self, turn: Turn, *tokens: str) -> dict[str, Any] | None:
+        if turn.top_logprobs is None:
+            return None
+        top = [(f"word{place}", -1.0 - place) for place in range(turn.top_logprobs)]
+        beside = [{"token": word, "logprob": value, "bytes": None} for word, value in top]
+        content = [{"token": token, "logprob": -0.5, "bytes": None, "top_logprobs": beside} for token in tokens]
+        return {"content": content, "refusal": None}
+
+    def _delta(
+        self, turn: Turn, delta: dict[str, Any], finish: str | None = None, logprobs: dict[str, Any] | None = None
+    ) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
         return _event(self._frame(turn, "chat.completion.chunk") | {"choices": [choice]})
 
     def _usage(self, turn: Turn) -> dict[str, Any]:

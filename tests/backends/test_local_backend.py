@@ -27,6 +27,8 @@ from stretto.errors import (
 )
 from stretto.local_engine import pad_file
 from stretto.local_engine.constraint import Grammars
+from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.suffix import Suffix
 from stretto.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.anyio
@@ -532,3 +534,16 @@ async def test_while_a_schema_is_compiled_the_event_loop_and_other_requests_go_o
     assert announced == [0], "the others would wait for what is announced"
     assert len(compiled) == 1
     assert threading.main_thread() not in {*compiled, *asked}
+
+
+class Faulty(Suffix):
+    def propose(self, context, rows):  # noqa: ARG002 - the protocol's arguments
+        raise RuntimeError("no more ideas")
+
+
+async def test_what_went_wrong_without_harm_to_the_answer_comes_with_its_last_chunk(folder, monkeypatch):
+    monkeypatch.setitem(DRAFTERS, "suffix", lambda _: Faulty(None))
+    async with opened(folder) as backend:
+        *before, last = await collect(backend, max_tokens=8, decoding="suffix")
+    assert not any(chunk.warnings for chunk in before)
+    assert last.warnings == (f"local:{folder}: suffix failed and drafts no more (RuntimeError: no more ideas).",)

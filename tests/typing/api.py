@@ -13,6 +13,7 @@ from stretto import (
     Route,
     Stretto,
     TextDelta,
+    TokenLogprob,
 )
 from stretto.testing import Reply, ScriptedBackend
 
@@ -23,6 +24,8 @@ async def asynchronous() -> str:
         local: Answer = await stretto.ask("Why?", decoding="suffix", max_tokens=20)
         decoded: Decoding | None = local.decoding
         expected: DecodingForecast | None = local.route.decoding_forecast
+        scored: list[TokenLogprob] = list((await stretto.ask("Why?", logprobs=2)).logprobs)
+        print([(each.token, each.logprob, each.top) for each in scored])
         print(decoded.tokens_per_step if decoded else 1.0, expected.said if expected else "")
         route: Route = await stretto.route(Request.of("Why?"))
         async with stretto.stream([{"role": "user", "content": "Why?"}]) as events:

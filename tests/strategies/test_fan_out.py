@@ -1,0 +1,66 @@
+"""What a call costs that failed before it could tell, and what a backend has to say beside its text."""
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from stretto import AsyncStretto
+from stretto.answer import Usage
+from stretto.backends.base import Capabilities, Chunk
+from stretto.errors import BackendError
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Broken:
+    """A backend of a caller's own: the first calls break off after some text, and report no usage."""
+
+    failures: int
+    error: Exception
+    name: str = "own:model"
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    calls: list = field(default_factory=list)
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):  # noqa: ARG002 - the protocol's arguments
+        self.calls.append(prompt)
+
+        async def chunks():
+            yield Chunk("Twelve chars" if len(self.calls) == 1 else " and more.")
+            if len(self.calls) <= self.failures:
+                raise self.error
+            usage = Usage(prompt_tokens=20, completion_tokens=3, calls=1)
+            yield Chunk(usage=usage, finish_reason="stop", warnings=("A drafter failed.",))
+
+        yield chunks()
+
+    async def count_tokens(self, prompt):  # noqa: ARG002 - as above
+        return 10
+
+    async def aclose(self):
+        pass
+
+
+@pytest.mark.parametrize("error", [BackendError("It broke.", backend="own:model"), ValueError("what?")])
+async def test_a_call_that_failed_without_a_word_of_its_usage_is_estimated_beside_that_of_the_second(error):
+    backend = Broken(1, error)
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct", budget={"max_tokens_total": 1000})
+    assert answer.text == "Twelve chars and more."
+    assert answer.usage == Usage(prompt_tokens=10 + 20, completion_tokens=3 + 3, calls=2)
+
+
+async def test_it_counts_towards_the_budget_before_the_second_is_sent():
+    backend = Broken(1, BackendError("It broke.", backend="own:model"))
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct", budget={"max_calls": 1})
+    assert (len(backend.calls), answer.usage.calls, answer.finish_reason) == (1, 1, "error")
+
+
+async def test_what_a_backend_has_to_say_is_a_warning_of_the_answer_once():
+    async with AsyncStretto(Broken(0, ValueError())) as stretto:
+        answer = await stretto.ask("Give the plural of each word: cat, child, mouse", strategy="items")
+    assert answer.usage.calls == 3
+    assert answer.warnings.count("A drafter failed.") == 1
