@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stretto.local_engine.segments import Segment
+
 __all__ = ["KeyValueCache", "Rows", "Source", "blocks"]
 
 _BLOCK = 64
@@ -28,8 +30,10 @@ class Rows:
         slots: of a tree's rows; without a tree they are the positions # [batch, rows]
         ancestry: which rows of a tree each row descends from, itself included # [batch, rows, rows]
         pads: which rows are [PAD]s, if any is; see `stretto.local_engine.pads` # [batch, rows]
-        real: where sequences have drafts of very different sizes, the rows that are no padding, as indices into batch
-            and rows as one axis; a forward may leave the others out # [real]
+        real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
+            as one axis; a forward may leave the others out # [real]
+        segments: where sequences are of different lengths, which of them may attend together, so that no row need see
+            slots in vain; all real rows are in one of them.
     """
 
     tokens: Tensor
@@ -39,6 +43,7 @@ class Rows:
     ancestry: Tensor | None = None
     pads: Tensor | None = None
     real: Tensor | None = None
+    segments: tuple[Segment, ...] | None = None
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """Say what each row sees, as numbers added to the attention scores: 0, or minus infinity.
@@ -190,15 +195,6 @@ class KeyValueCache:
                         new[row, : source.length] = held[source.sequence, : source.length]
                 getattr(copy, kind).append(new)
         return copy
-
-    def spread(self, batch: int) -> None:
-        """Give the one sequence held to each of ``batch`` sequences."""
-        for held in (self._keys, self._values):
-            for layer, old in enumerate(held):
-                new = old.new_zeros(batch, *old.shape[1:])
-                new[:, : self.extent] = old[:, : self.extent]
-                held[layer] = new
-        self.batch = batch
 
     def join(self, other: KeyValueCache) -> None:
         """Take over the sequences of another cache, behind those held; it must not be used any more."""

@@ -43,7 +43,7 @@ class Engine:
     Args:
         model: what to run; see `stretto.local_engine.load.load_model`.
         max_batch: requests in one batch at most.
-        prefill_rows: prompt tokens of each request read in one forward at most; a request can be cancelled
+        prefill_rows: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
             between two forwards.
         draft_rows: drafted tokens of all requests together evaluated in one forward at most.
         prefix_cache_bytes: of keys and values of finished requests, kept for later prompts that begin with the same
@@ -261,7 +261,7 @@ class Engine:
         return not self._closed
 
     def _gathered(self, wait_s: float) -> bool:
-        """Whether there are requests to admit, and no more seem to be coming; requests read together share a prefix.
+        """Whether there are requests to admit, and no more seem to be coming; those with little to read go first.
 
         ``wait_s`` is how long to wait for more; without requests, and unless it is 0, it waits for the first.
         """

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.cache import Rows
 from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.segments import Segment, segments
 
 __all__ = ["ancestries", "flatten"]
 
-_PACKED = 0.8  # share of real rows up to which leaving the padding out gains more than it takes
+_PACKED = 0.8  # share of real rows up to which, on a GPU, leaving the padding out gains more than it takes
 
 
 def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: torch.device) -> Rows:
@@ -36,6 +37,7 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
             torch.tensor([[text[-1]] for text in texts], device=device),
             torch.tensor([[start] for start in starts], device=device),
             extent,
+            segments=_divided(starts, [1] * len(texts), device),
         )
     lineages = [lineage(tree.parents, rows) for tree in trees]
     tokens = [[text[-1], *tree.tokens, *(0,) * (rows - 1 - len(tree))] for text, tree in zip(texts, trees, strict=True)]
@@ -43,10 +45,12 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
     positions = [
         [start + line.bit_count() - 1 for line in lines] for start, lines in zip(starts, lineages, strict=True)
     ]
-    real, units = None, any(min(row) < 0 for row in tokens)
-    if sum(map(len, trees)) + len(trees) <= _PACKED * rows * len(trees) and not units:
+    units = any(min(row) < 0 for row in tokens)
+    counts = [rows if units else 1 + len(tree) for tree in trees]
+    divided, real = _divided(starts, counts, device), None
+    if sum(counts) < rows * len(trees) and (divided is not None or sum(counts) <= _PACKED * rows * len(trees)):
         real = torch.tensor(
-            [number * rows + row for number, tree in enumerate(trees) for row in range(1 + len(tree))], device=device
+            [number * rows + row for number, own in enumerate(counts) for row in range(own)], device=device
         )
     first = torch.tensor(starts, device=device)[:, None]
     ids = torch.tensor(tokens, device=device)
@@ -58,7 +62,16 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
         ancestry=torch.from_numpy(ancestries(lineages, rows)).to(device),
         pads=ids < 0 if units else None,
         real=real,
+        segments=divided,
     )
+
+
+def _divided(starts: Sequence[int], counts: Sequence[int], device: torch.device) -> tuple[Segment, ...] | None:
+    """Divide a step of several sequences; on a GPU starting a kernel takes longer than what padding wastes."""
+    if len(starts) == 1 or device.type != "cpu":
+        return None
+    found = segments([slice(0, count) for count in counts], [sum(pair) for pair in zip(starts, counts, strict=True)])
+    return found if len(found) > 1 else None
 
 
 def lineage(parents: Sequence[int], rows: int) -> list[int]:

@@ -131,7 +131,7 @@ class Finished:
         reason: an end token or a stop text, the limit of tokens, ``cancelled``, or a failure.
         prompt_tokens: length of the prompt.
         cached_tokens: prompt tokens whose keys and values were computed for another request: one that ran when
-            this one came, an earlier one that was kept, or the first of those read together with this one.
+            this one was read, or an earlier one that was kept.
         completion_tokens: tokens generated, an end token included.
         error: what failed, where ``reason`` is ``error``.
         figures: how it went; ``None`` if it never ran.

@@ -12,6 +12,7 @@ Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,6 +121,8 @@ class LlamaForward:
         if rows.real is None:
             return self.read_out(states)
         batch, count = rows.tokens.shape
+        if len(keep) < count:
+            return self.read_out(_unpack(states, rows.real, batch * count).view(batch, count, -1).index_select(1, keep))
         return _unpack(self.read_out(states), rows.real, batch * count).view(batch, count, -1).index_select(1, keep)
 
     def read_in(self, tokens: Tensor) -> Tensor:
@@ -149,7 +152,7 @@ class LlamaForward:
             active = rows.pads[..., None].to(state.dtype)  # [batch, rows, 1]
         hidden = state.shape[-1:]
         cosine, sine = self._rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
-        masks = {window: self._mask(rows, state.dtype, window) for window in self._windows}
+        masks = {window: self._masks(rows, state.dtype, window) for window in self._windows}
         for number, layer in enumerate(self._layers):
             normed = rms_norm(state, hidden, layer.norm, epsilon)
             projected = _product(normed, layer.query_key_value, layer.query_key_value_bias)
@@ -176,22 +179,46 @@ class LlamaForward:
             state = state.index_select(1, keep)
         return rms_norm(state, hidden, self._norm, epsilon)
 
-    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, rows: Rows) -> Tensor:
-        """Mix the values for queries # [batch, rows, heads, head_dim] -> [batch, rows, heads * head_dim]."""
-        (batch, count), stored, group, width = rows.tokens.shape, self._stored, self._group, self._width
-        if rows.real is not None:
-            queries = _unpack(queries, rows.real, batch * count)
-        queries = queries.view(batch, count, stored, group, width)
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Sequence[Tensor], rows: Rows) -> Tensor:
+        """Mix the values for queries # [batch, rows, heads, head_dim] -> [batch, rows, heads * head_dim].
+
+        Where padding is left out, the queries are # [1, real, heads, head_dim].
+        """
+        batch, count = rows.tokens.shape
+        if rows.segments is not None:
+            flat, shape = queries.flatten(0, 1), queries.shape[:2]
+            parts = [
+                self._mix(flat[packed], keys[own, :extent], values[own, :extent], mask)
+                for (own, _, packed, extent), mask in zip(rows.segments, masks, strict=True)
+            ]
+            return torch.cat(parts).view(*shape, -1)
+        if rows.real is None:
+            return self._mix(queries.flatten(0, 1), keys, values, masks[0]).view(batch, count, -1)
+        mixed = self._mix(_unpack(queries, rows.real, batch * count), keys, values, masks[0])
+        return mixed.index_select(0, rows.real)[None]
+
+    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Mix the values # [sequences, slots, key_value_heads, head_dim] for as many rows of each sequence.
+
+        Args:
+            queries: # [sequences * rows, heads, head_dim]
+            keys: like the values.
+            values: see there.
+            mask: # [sequences, 1, group * rows, slots]
+
+        Returns:
+            # [sequences * rows, heads * head_dim]
+        """
+        sequences, stored, group, width = len(keys), self._stored, self._group, self._width
+        queries = queries.view(sequences, -1, stored, group, width).permute(0, 2, 3, 1, 4)
         mixed = scaled_dot_product_attention(
-            queries.permute(0, 2, 3, 1, 4).reshape(batch, stored, group * count, width),
-            keys.transpose(1, 2),  # [batch, key_value_heads, extent, head_dim]
+            queries.reshape(sequences, stored, -1, width),
+            keys.transpose(1, 2),  # [sequences, key_value_heads, slots, head_dim]
             values.transpose(1, 2),
             attn_mask=mask,
         )
-        mixed = mixed.view(batch, stored, group, count, width).permute(0, 3, 1, 2, 4)
-        if rows.real is None:
-            return mixed.reshape(batch, count, -1)
-        return mixed.reshape(batch * count, -1).index_select(0, rows.real)[None]
+        mixed = mixed.view(sequences, stored, group, -1, width).permute(0, 3, 1, 2, 4)
+        return mixed.reshape(-1, stored * group * width)
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosine and sine such that a head x turns as ``x * cosine + roll(x, head_dim / 2) * sine``."""
@@ -199,10 +226,17 @@ class LlamaForward:
         cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
 
-    def _mask(self, rows: Rows, dtype: torch.dtype, window: int | None) -> Tensor:
-        """Return the mask, repeated for each query head of a group # [batch, 1, group * rows, extent]."""
-        mask = rows.mask(dtype, window)
-        return mask if rows.tokens.shape[1] == 1 else mask.repeat(1, 1, self._group, 1)
+    def _masks(self, rows: Rows, dtype: torch.dtype, window: int | None) -> list[Tensor]:
+        """Return the mask of each segment, repeated for each query head of a group.
+
+        Returns:
+            # [segments][sequences, 1, group * rows, extent]
+        """
+        mask, group = rows.mask(dtype, window), self._group
+        masks = [mask]
+        if rows.segments is not None:
+            masks = [mask[own, :, lines, :extent] for own, lines, _, extent in rows.segments]
+        return [own if own.shape[2] == 1 else own.repeat(1, 1, group, 1) for own in masks]
 
 
 def _can_pack() -> bool:

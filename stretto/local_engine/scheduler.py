@@ -1,9 +1,10 @@
 """Which requests run in the next forward: continuous batching.
 
-Between two forwards, finished requests leave and waiting ones are admitted. Those admitted together are read
-together, a part of their prompts at a time, while the others go on by one step after each part; once read, they join
-the batch. What their prompts have in common with a running request's, or with that of an earlier one, is copied, not
-read. Yu et al., "Orca", OSDI 2022.
+Between two forwards, finished requests leave and waiting ones are admitted. Those admitted are read a few at a time
+(`waves.py`), while the others go on by one step after each forward; once read, they join the batch. What their prompts
+have in common with a running request's, or with that of an earlier one, is copied, not read.
+
+Yu et al., "Orca", OSDI 2022.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stretto.local_engine.load import LoadedModel
 from stretto.local_engine.loop import Batch
 from stretto.local_engine.prefill import Prefill
 from stretto.local_engine.prefixes import PrefixCache
+from stretto.local_engine.waves import next_wave
 
 __all__ = ["Occupancy", "Scheduler"]
 
@@ -53,7 +55,7 @@ class Scheduler:
     Args:
         model: what to run.
         drafter: makes the drafter of one request by the name of its method.
-        prefill_rows: prompt tokens of each request to read in one forward at most.
+        prefill_rows: prompt tokens of all requests together to read in one forward at most.
         draft_rows: drafted tokens of all requests together to evaluate in one forward at most.
         prefixes: where the keys and values of finished requests are kept.
         memory: of answers, for the drafters of later ones.
@@ -75,6 +77,7 @@ class Scheduler:
         self._memory = memory
         self._prefill_rows = prefill_rows
         self._draft_rows = draft_rows
+        self._admitted: list[Handle] = []  # and not being read yet
         self._prefill: Prefill | None = None
         self._reading: list[Handle] = []
         self._batch = self._new_batch()
@@ -84,12 +87,12 @@ class Scheduler:
     @property
     def handles(self) -> list[Handle]:
         """All requests that were admitted and have not finished."""
-        return [handle for handle in self._running + self._reading if not handle.finished]
+        return [handle for handle in self._running + self._reading + self._admitted if not handle.finished]
 
     @property
     def admits(self) -> bool:
         """Whether requests can be admitted now: those admitted before are read."""
-        return not self._reading
+        return not self._reading and not self._admitted
 
     def occupancy(self, waiting: int) -> Occupancy:
         """What is held now, ``waiting`` requests elsewhere."""
@@ -98,16 +101,8 @@ class Scheduler:
         return Occupancy(waiting, len(self.handles), self._batch.slots + reading, len(kept), kept.bytes)
 
     def admit(self, handles: Sequence[Handle]) -> None:
-        """Begin to read these requests' prompts."""
-        self._reading = list(handles)
-        try:
-            sequences = [handle.sequence for handle in handles]
-            known = [self._known(sequence.request.prompt) for sequence in sequences]
-            self._prefill = Prefill(
-                self._model.forward, sequences, self._model.device, rows=self._prefill_rows, known=known
-            )
-        except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
-            self._fail(self._reading, error)
+        """Let these requests in; they are read in the turns that follow."""
+        self._admitted += handles
 
     def turn(self) -> None:
         """Read a part of the prompts that are being read, and run one step of the others.
@@ -120,13 +115,15 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - for instance memory that ran out while a request left
             self._fail(self.handles, error)
             self._batch, self._prefill = self._new_batch(), None
-            self._running, self._reading = [], []
+            self._running, self._reading, self._admitted = [], [], []
         ended, self._ended = self._ended, []
         for handle, finished in ended:
             handle.tell(finished)
 
     def _work(self) -> None:
         self._leave()
+        if self._admitted and not self._reading:
+            self._begin()
         if self._prefill is not None and self._reading:
             try:
                 self._read(self._prefill)
@@ -143,6 +140,23 @@ class Scheduler:
             else:
                 self._hand_out(self._running, committed)
         self._leave()
+
+    def _begin(self) -> None:
+        """Choose those whose prompts are read next, and copy what is known of them."""
+        admitted, packed = self._admitted, bool(getattr(self._model.forward, "packs", False))
+        prompts = [handle.sequence.request.prompt for handle in admitted]
+        known = [self._known(prompt) for prompt in prompts]
+        lengths = [source.length if source else 0 for source in known]
+        wave = next_wave(prompts, lengths, self._prefill_rows, packed=packed)
+        self._reading = [admitted[row] for row in wave]
+        self._admitted = [handle for row, handle in enumerate(admitted) if row not in wave]
+        sequences, sources = [handle.sequence for handle in self._reading], [known[row] for row in wave]
+        try:
+            self._prefill = Prefill(
+                self._model.forward, sequences, self._model.device, rows=self._prefill_rows, known=sources
+            )
+        except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
+            self._fail(self._reading, error)
 
     def _read(self, prefill: Prefill) -> None:
         if not prefill.done:  # it may be, because those whose prompts were longer have left
@@ -191,8 +205,8 @@ class Scheduler:
 
     def _leave(self) -> None:
         """Let finished and cancelled requests go."""
-        for handle in self._running + self._reading:
-            if handle.cancelled and not handle.finished:
+        for handle in self.handles:
+            if handle.cancelled:
                 self._end(handle, handle.sequence.finish("cancelled"))
         staying = [row for row, handle in enumerate(self._running) if not handle.finished]
         if len(self._batch) == len(self._running):  # it is not after a failure
@@ -210,6 +224,7 @@ class Scheduler:
         elif self._prefill is not None:
             self._prefill.keep(staying)
         self._reading = [self._reading[row] for row in staying]
+        self._admitted = [handle for handle in self._admitted if not handle.finished]
 
     def _hand_out(self, handles: Sequence[Handle], committed: Sequence[list[int]]) -> None:
         for handle, tokens in zip(handles, committed, strict=True):

@@ -74,7 +74,7 @@ def test_memory_that_is_not_there_is_one_clear_error_each_and_the_engine_serves_
     expected = tokens(engine.submit(Generation(PROMPTS[0], 12)))
     for forwards in (1, 4):  # while the prompts are read, and later
         greedy[0] = forwards
-        for handle in submit_together(engine, [Generation(PROMPTS[0], 12), Generation(PROMPTS[1], 12)]):
+        for handle in submit_together(engine, [Generation(PROMPTS[0], 12), Generation(PROMPTS[0][::-1], 12)]):
             error = outcome(handle)[1].error
             assert isinstance(error, BackendError)
             assert error.transient

@@ -66,13 +66,14 @@ def test_leaving_padding_out_changes_neither_logits_nor_what_is_written(name):
     positions, results = torch.arange(29).expand(3, 29), []
     rows = flatten(texts, trees, torch.device("cpu"))
     assert rows.real.tolist() == [*range(10), 10, 20, 21, 22]
-    for step in (rows, replace(rows, real=None)):
+    for step in (rows, replace(rows, segments=None), replace(rows, real=None, segments=None)):
         cache = KeyValueCache(3)
         lean(Rows(torch.tensor([(text * 2)[:29] for text in texts]), positions, 29), cache, torch.tensor([0]))
         logits = lean(step, cache, torch.arange(10)).flatten(0, 1)[rows.real]
         slots = rows.slots.reshape(-1)[rows.real]
         results.append((logits, torch.stack([keys[rows.real // 10, slots] for keys in cache._keys])))
-    for packed, padded in zip(*results, strict=True):
+    for divided, packed, padded in zip(*results, strict=True):
+        assert torch.allclose(divided, padded, atol=1e-4)
         assert torch.allclose(packed, padded, atol=1e-4)
 
 
@@ -114,21 +115,20 @@ def test_a_model_that_is_not_plain_attention_is_refused_with_its_name(model, wor
 
 
 def test_a_cache_grows_without_losing_what_it_holds():
-    cache, width = KeyValueCache(1), 4
-    written = torch.randn(1, 300, 2, width)
+    cache, width = KeyValueCache(3), 4
+    written = torch.randn(3, 300, 2, width)
     for start in range(0, 300, 30):
-        positions = torch.arange(start, start + 30)[None]
+        positions = torch.arange(start, start + 30).expand(3, -1)
         cache.begin(Rows(positions, positions, start + 30))
         part = written[:, start : start + 30]
         keys, values = cache.write(0, part, -part)
     assert torch.equal(keys, written)
     assert torch.equal(values, -written)
-    cache.spread(3)
     cache.keep([2, 0])
     positions = torch.tensor([[300], [10]])
     cache.begin(Rows(positions, positions, 301))
     keys, _ = cache.write(0, torch.ones(2, 1, 2, width), torch.ones(2, 1, 2, width))
-    assert torch.equal(keys[0, :300], written[0])
+    assert torch.equal(keys[0, :300], written[2])
     assert torch.equal(keys[1, 11:300], written[0, 11:])
     assert (keys[0, 300] == 1).all()
     assert (keys[1, 10] == 1).all()

@@ -4,7 +4,7 @@ import torch
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.loop import Batch
-from stretto.local_engine.prefill import Prefill, common_prefix
+from stretto.local_engine.prefill import Prefill
 from stretto.local_engine.sequence import Sequence
 
 SHARED = tuple(range(10, 50))
@@ -44,35 +44,48 @@ class Run:
 @pytest.mark.parametrize("staying", [[0], [1], [0, 2], [1, 2]])
 def test_sequences_that_leave_at_any_moment_change_nothing_for_the_others(leaves_after, staying, loaded):
     model = loaded("llama")
-    run = Run(model.forward, model, PROMPTS, rows=16)
+    run = Run(model.forward, model, PROMPTS, rows=48)
     run.advance(leaves_after)
     run.keep(staying)
     got = run.advance(18 - leaves_after)
     for row, generated in zip(staying, got, strict=True):
         assert generated
-        assert Run(model.forward, model, [PROMPTS[row]], rows=16).advance(30)[0][: len(generated)] == generated
+        assert Run(model.forward, model, [PROMPTS[row]], rows=48).advance(30)[0][: len(generated)] == generated
 
 
-def test_the_shared_beginning_is_read_once(loaded):
-    model, read = loaded("llama"), []
+def counted(model, prompts, **options):
+    """Runs until all prompts are read; what each forward was given."""
+    read = []
 
     def counting(rows, cache, keep):
-        read.append(tuple(rows.tokens.shape))
+        read.append(rows)
         return model.forward(rows, cache, keep)
 
-    Run(counting, model, PROMPTS).advance(4)
-    assert read == [(1, 40), (3, 60), (3, 1), (3, 1)]
+    run = Run(counting, model, prompts, **options)
+    while not run.prefill.done:
+        run.advance(1)
+    return read
 
 
-@pytest.mark.parametrize(
-    ("prompts", "expected"),
-    [
-        ([(1, 2, 3), (1, 2, 4)], 2),
-        ([(1, 2), (1, 2)], 1),
-        ([(1,), (1, 2)], 0),
-        ([(1, 2), (3,)], 0),
-        ([(1, 2, 3, 4), (1, 2)], 1),
-    ],
-)
-def test_the_common_prefix_leaves_every_prompt_a_token(prompts, expected):
-    assert common_prefix(prompts) == expected
+def test_prompts_of_different_lengths_are_read_together_without_padding(loaded):
+    read = counted(loaded("llama"), PROMPTS)
+    assert [len(rows.real) for rows in read] == [sum(map(len, PROMPTS))]
+    assert [part.extent for part in read[0].segments] == [*map(len, PROMPTS)]
+
+
+def test_a_forward_reads_no_more_than_it_may(loaded):
+    read = counted(loaded("llama"), PROMPTS, rows=50)
+    assert [rows.tokens.numel() if rows.real is None else len(rows.real) for rows in read] == [50, 50, 50, 50, 12]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+@pytest.mark.parametrize("rows", [7, 64, 512])
+def test_prompts_read_together_are_read_as_each_alone(rows, architecture, loaded):
+    model = loaded(architecture)
+    together = Run(model.forward, model, PROMPTS, rows=rows)
+    while not together.prefill.done:
+        together.advance(1)
+    for row, prompt in enumerate(PROMPTS):
+        alone = Run(model.forward, model, [prompt])
+        alone.advance(1)
+        torch.testing.assert_close(together.prefill.logits[row], alone.prefill.logits[0], atol=1e-4, rtol=1e-4)
