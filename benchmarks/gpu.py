@@ -55,12 +55,17 @@ CODE_CHARACTERS = 1500
 console = Console(width=None if sys.stdout.isatty() else 130)
 
 
+def recorded(options: argparse.Namespace) -> bool:
+    """Whether steps are recorded as CUDA graphs."""
+    return bool(options.device.startswith("cuda"))
+
+
 def step_cost(options: argparse.Namespace) -> tuple[dict[str, Any], StepCost]:
     """Part 1: the figures, and the large model's costs by rows."""
     shape = SMALL if options.tiny else LLAMA_8B
     model, tokenizer = random_model(shape, torch.bfloat16, options.device)
     size = weight_bytes(model)
-    loaded = replace(prepare("local:random", model, tokenizer), end_ids=frozenset())
+    loaded = replace(prepare("local:random", model, tokenizer, cuda_graphs=recorded(options)), end_ids=frozenset())
     if not options.tiny and not isinstance(loaded.forward, GraphedForward):
         console.print("[yellow]the engine does not record CUDA graphs for this model[/]")
     bandwidth = max(read_bandwidth(max(size // 1_000_000, 1), device=options.device) for _ in range(3))
@@ -143,7 +148,7 @@ def acceptance(options: argparse.Namespace, large: StepCost, progress: Progress)
     """Part 2: tokens and rows a step of each method on the held-out files."""
     tokenizer: Any = AutoTokenizer.from_pretrained(MODEL_FOLDER)
     model, told = train(options, tokenizer, progress)
-    loaded = replace(prepare("local:trained", model, tokenizer), end_ids=frozenset())
+    loaded = replace(prepare("local:trained", model, tokenizer, cuda_graphs=recorded(options)), end_ids=frozenset())
     files = list(held_out_source().values())[: 1 if options.tiny else 8]
     prompts = [tuple(tokenizer(text[:CODE_CHARACTERS]).input_ids) for text in files]
     rows = []

@@ -51,6 +51,8 @@ class LocalBackend:
         dtype: ``float32``, ``bfloat16``, ...; by default bfloat16 where the machine computes in it, else float32.
         device: ``cpu``, ``cuda``, ...; by default the GPU where there is one.
         trust_remote_code: run Python code that came with the model.
+        cuda_graphs: on a GPU, record the steps of single sequences and repeat them as a whole. Not run on a GPU yet:
+            each recorded step is compared with the plain one first, and given up if it differs.
         decoding: how tokens are found, unless a request says otherwise; each method but ``lexical_lossy`` gives the
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.
@@ -71,6 +73,7 @@ class LocalBackend:
         dtype: str | None = None,
         device: str | None = None,
         trust_remote_code: bool = False,
+        cuda_graphs: bool = False,
         decoding: str | None = None,
         draft: str | None = None,
         lexical: LexicalOptions | None = None,
@@ -89,7 +92,12 @@ class LocalBackend:
         if decoding is not None and decoding not in usable:
             needs = _NEEDS[decoding].format(model=self._source.name) if decoding in _NEEDS else ""
             raise SettingsError(f"decoding={decoding!r} cannot be used.{needs} Use one of: {', '.join(decodings)}.")
-        self._options: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        self._options: dict[str, Any] = {
+            "dtype": dtype,
+            "device": device,
+            "trust_remote_code": trust_remote_code,
+            "cuda_graphs": cuda_graphs,
+        }
         self._prefix_cache_bytes = prefix_cache_bytes
         self._remember_answers = remember_answers
         self._capabilities = Capabilities(

@@ -241,6 +241,11 @@ class KeyValueCache:
                 held[layer] = place
         self.capacity = other.capacity
 
+    def equals(self, other: KeyValueCache, extent: int) -> bool:
+        """Whether both hold the very same in their first ``extent`` slots."""
+        pairs = zip((*self._keys, *self._values), (*other._keys, *other._values), strict=True)
+        return all(torch.equal(own[:, :extent], its[:, :extent]) for own, its in pairs)
+
     def shares(self, other: KeyValueCache) -> bool:
         """Whether both write to the same storage."""
         return self.allocated and other.allocated and self._keys[0] is other._keys[0]

@@ -5,8 +5,10 @@ longer than a GPU needs to read the weights of a small model, and much of what i
 step is started as a whole. It has fixed shapes and fixed memory: so rows are filled up to the next of a few numbers,
 and keys and values stand in storage of a few fixed lengths, with a graph for each pair.
 
-Only used on CUDA devices. What is around the recording, the filling up, the storage and who owns it, is tested on the
-CPU with a recorder that traces operations; `record_cuda` itself has not been run on a GPU yet.
+Only used on CUDA devices, and only where it is asked for: what is around the recording, the filling up, the storage
+and who owns it, is tested on the CPU with a recorder that traces operations, but `cuda_recorder` itself has not been
+run on a GPU yet. Therefore each recorded step is compared with the plain forward the first times it is repeated, and
+whatever goes wrong ends all recording with a warning, and no answer.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.cache import KeyValueCache, Rows, Source
 from stretto.local_engine.forward import Forward
 
-__all__ = ["GraphedForward", "Recorder", "record_cuda"]
+__all__ = ["GraphedForward", "Recorder", "cuda_recorder"]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
 _SHORTEST = 512
+_MOST_STEPS = 48
+_CHECKS = 2  # the first may be right because everything is as it was while recording; the second has other rows
 _FILLED = frozenset({"tokens", "positions", "extent", "slots", "ancestry"})
 _OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED)
 _log = logging.getLogger(__name__)
@@ -41,6 +45,7 @@ class _Step:
 
     rows: Rows
     replay: Callable[[], Tensor]
+    checks: int = _CHECKS  # still to be made
 
 
 @dataclass(slots=True)
@@ -51,36 +56,69 @@ class _Storage:
     owner: weakref.ref[KeyValueCache] | None = None
     steps: dict[int, _Step] = field(default_factory=dict)  # by rows
 
+    @property
+    def occupied(self) -> bool:
+        """Whether a running sequence is in it."""
+        owner = self.owner() if self.owner is not None else None
+        return owner is not None and self.cache.shares(owner)
+
 
 class GraphedForward:
     """Another forward, recorded; see `stretto.local_engine.forward.Forward`.
 
     Steps of one sequence are recorded when they first come. Prompts, batches, steps of more rows than the largest
-    number, and a sequence that comes while another one is in the storage run as they would without. So do all, once a
-    recording has failed.
+    number, a sequence that comes while another one is in the storage, and one for which there is no room run as they
+    would without. So do all, once a recording has failed, memory has run out, or a repeated step has given something
+    else than the plain forward.
 
     Args:
         forward: must start the same operations whenever its shapes are the same, and read no tensor on the host.
         record: how a step is recorded.
         rows: numbers that rows are filled up to.
         shortest: slots of the shortest storage; each further one is twice as long.
+        most_slots: of all storages together; where a new one would exceed them, those that no running sequence is in
+            are given up, the least recently used one first.
+        most_steps: recorded at a time; likewise.
+        tolerance: how far a repeated step's logits may be from those of the plain forward, in standard deviations of
+            these.
     """
 
     def __init__(
-        self, forward: Forward, record: Recorder, *, rows: tuple[int, ...] = _ROWS, shortest: int = _SHORTEST
+        self,
+        forward: Forward,
+        record: Recorder,
+        *,
+        rows: tuple[int, ...] = _ROWS,
+        shortest: int = _SHORTEST,
+        most_slots: int = 2**62,
+        most_steps: int = _MOST_STEPS,
+        tolerance: float = 0.5,
     ) -> None:
         self._forward = forward
         self.packs = bool(getattr(forward, "packs", False))  # batches are run by it
         self._record = record
         self._sizes = rows
         self._shortest = shortest
-        self._storages: dict[int, _Storage] = {}  # by slots
+        self._most_slots = most_slots
+        self._most_steps = most_steps
+        self._tolerance = tolerance
+        self._storages: dict[int, _Storage] = {}  # by slots, the least recently used first
         self._failed = False
 
     @property
     def plain(self) -> Forward:
         """What is recorded."""
         return self._forward
+
+    @property
+    def slots(self) -> int:
+        """Of keys and values, held by all storages."""
+        return sum(self._storages)
+
+    @property
+    def steps(self) -> int:
+        """Recorded now."""
+        return sum(len(storage.steps) for storage in self._storages.values())
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
@@ -90,23 +128,71 @@ class GraphedForward:
         if self._failed or not whole or any(getattr(rows, name) is not None for name in _OTHERS):
             return self._forward(rows, cache, keep)
         size = self._sizes[bisect_left(self._sizes, count)]
-        held = rows.extent - count
-        storage = self._settle(cache, held, held + size)
-        if storage is None:
+        try:
+            logits = self._repeat(rows, cache, keep, size)
+        except (RuntimeError, MemoryError) as error:  # torch's own, for memory that ran out, is a RuntimeError
+            # What is held of the sequence is where it was: only slots behind it were written to.
+            self._give_up(f"a step of {size} rows failed: {error}")
+            logits = None
+        if logits is None:
             return self._forward(rows, cache, keep)
-        step = storage.steps.get(size)
-        if step is None:
-            step = self._recorded(storage, rows, size)
-            if step is None:
-                return self._forward(rows, cache, keep)
-        else:
-            _fill(step.rows, rows)
-        logits = step.replay()[:, :count].clone()  # the next step writes over the original
         cache.extent = rows.extent
         return logits
 
+    def _repeat(self, rows: Rows, cache: KeyValueCache, keep: Tensor, size: int) -> Tensor | None:
+        """Run the rows as a recorded step of ``size`` rows; None where there is no room for one."""
+        count = rows.tokens.shape[1]
+        held = rows.extent - count
+        storage = self._settle(cache, held, held + size)
+        if storage is None:
+            return None
+        step = storage.steps.get(size)
+        if step is None and not self._room(storage, steps=1):
+            return None
+        beside = None
+        if step is None or step.checks:
+            beside = KeyValueCache.copied([Source(cache, 0, held)], rows.extent)
+        if step is None:
+            step = self._recorded(storage, rows, size)
+        else:
+            _fill(step.rows, rows)
+        logits = step.replay()[:, :count].clone()  # the next step writes over the original
+        if beside is None:
+            return logits
+        step.checks -= 1
+        expected = self._forward(rows, beside, keep)
+        if self._agree(logits, expected) and cache.equals(beside, held):
+            return logits
+        cache.settle(beside, 0)  # what stands in the storage is not to be trusted any more
+        self._give_up(f"a recorded step of {size} rows gave something else than the same step without recording")
+        return expected
+
+    def _agree(self, logits: Tensor, expected: Tensor) -> bool:
+        expected = expected.float()
+        gap = (logits.float() - expected).abs().max() / expected.std().clamp_min(1e-6)
+        return bool(gap < self._tolerance)  # NaN does not
+
+    def _give_up(self, reason: str) -> None:
+        _log.warning("CUDA graphs are not used from now on: %s", reason)
+        self._failed = True
+        self._storages.clear()
+
+    def _room(self, own: _Storage | None = None, *, slots: int = 0, steps: int = 0) -> bool:
+        """Whether so much more can be held; storages that nobody is in are given up for it, if need be."""
+        if slots > self._most_slots:
+            return False
+        for length, storage in list(self._storages.items()):
+            if self.slots + slots <= self._most_slots and self.steps + steps <= self._most_steps:
+                break
+            if storage is not own and not storage.occupied:
+                del self._storages[length]
+        return self.slots + slots <= self._most_slots and self.steps + steps <= self._most_steps
+
     def _settle(self, cache: KeyValueCache, held: int, extent: int) -> _Storage | None:
-        """Put the first ``held`` slots into storage with room for ``extent``; None while another cache is in it."""
+        """Put the first ``held`` slots into storage with room for ``extent``.
+
+        None while another cache is in it, and where there is no room for a new one.
+        """
         for slots, storage in self._storages.items():
             if slots >= extent and storage.cache.shares(cache):
                 storage.owner = weakref.ref(cache)  # it may have come there from another cache that it took over
@@ -115,27 +201,24 @@ class GraphedForward:
         while slots < extent:
             slots *= 2
         if slots not in self._storages:
+            if not self._room(slots=slots):
+                return None
             self._storages[slots] = _Storage(cache.like(slots))
         storage = self._storages[slots]
-        owner = storage.owner() if storage.owner is not None else None
-        if owner is not None and storage.cache.shares(owner):
+        if storage.occupied:
             return None
+        self._storages[slots] = self._storages.pop(slots)  # the last one used
         cache.settle(storage.cache, held)
         storage.owner = weakref.ref(cache)
         return storage
 
-    def _recorded(self, storage: _Storage, rows: Rows, size: int) -> _Step | None:
-        """Record a step; None where that fails, and from then on nothing is recorded or repeated."""
+    def _recorded(self, storage: _Storage, rows: Rows, size: int) -> _Step:
+        """Record a step."""
         device, slots = rows.tokens.device, storage.cache.capacity
         still = _blank(size, slots, device)
         _fill(still, rows)
         keep = torch.arange(size, device=device)
-        try:
-            step = _Step(still, self._record(lambda: self._forward(still, storage.cache, keep)))
-        except RuntimeError as error:
-            _log.warning("CUDA graphs are not used: recording a step of %s rows failed: %s", size, error)
-            self._failed = True
-            return None
+        step = _Step(still, self._record(lambda: self._forward(still, storage.cache, keep)))
         storage.steps[size] = step
         return step
 
@@ -173,24 +256,29 @@ def _fill(still: Rows, rows: Rows) -> None:
         still.ancestry[:, :count, :count].copy_(torch.ones_like(own[:count, :count]).tril_())
 
 
-def record_cuda(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """Record on a CUDA device.
+def cuda_recorder() -> Recorder:
+    """Make what records on a CUDA device; all it records shares the memory for what is computed on the way.
 
-    Two runs before it let the libraries choose their kernels and allocate their workspaces, on a stream of their own,
-    as torch asks for. They write the same keys and values to the same slots each time.
+    Two runs before each recording let the libraries choose their kernels and allocate their workspaces, on a stream of
+    their own, as torch asks for. They write the same keys and values to the same slots each time.
     """
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # not typed there
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may go on using the GPU
-        out = run()
+    pool = torch.cuda.graph_pool_handle()
 
-    def replay() -> Tensor:
-        graph.replay()
-        return out
+    def record(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # not typed there
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                run()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads may use the GPU
+            out = run()
 
-    return replay
+        def replay() -> Tensor:
+            graph.replay()
+            return out
+
+        return replay
+
+    return record

@@ -14,7 +14,7 @@ import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
 from stretto.local_engine.forward import Forward, TransformersForward, disagreement
-from stretto.local_engine.graphs import GraphedForward, record_cuda
+from stretto.local_engine.graphs import GraphedForward, cuda_recorder
 from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.source import Source
 
@@ -23,6 +23,7 @@ __all__ = ["LoadedModel", "load_model", "prepare"]
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
 _LONGEST_WINDOW = 2**20
 _BYTES_PER_THREAD = 2**24
+_GRAPHS_SHARE = 4  # recorded steps may hold one slot in so many of those that fit into memory
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def load_model(
     device: str | None = None,
     trust_remote_code: bool = False,
     packed: bool = True,
+    cuda_graphs: bool = False,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -85,6 +87,8 @@ def load_model(
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
         packed: lay the weights out as the processor reads them, where it can; not for training.
+        cuda_graphs: on a GPU, record the steps of single sequences; see `stretto.local_engine.graphs`. Not run on a GPU
+            yet.
 
     Raises `ModelNotFoundError`, `BackendError` and `SettingsError`.
     """
@@ -99,16 +103,30 @@ def load_model(
             )
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise _not_loaded(source, error) from error
-    return replace(prepare(source.name, model.to(place), tokenizer, packed=packed), folder=source.folder)
+    ready = prepare(source.name, model.to(place), tokenizer, packed=packed, cuda_graphs=cuda_graphs)
+    return replace(ready, folder=source.folder)
 
 
-def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True) -> LoadedModel:
-    """Make a transformers model and tokenizer ready for the engine. Raises `BackendError` if it cannot run it."""
+def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_graphs: bool = False) -> LoadedModel:
+    """Make a transformers model and tokenizer ready for the engine.
+
+    Raises `BackendError` if it cannot run it, `SettingsError` for CUDA graphs on another device.
+    """
+    if cuda_graphs and model.device.type != "cuda":
+        raise SettingsError(
+            f"cuda_graphs=True cannot be used on {model.device}. Leave it out, or choose device='cuda'."
+        )
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     forward = _forward(name, model)
     if packed and isinstance(forward, LlamaForward):
         forward.pack()
+    cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, model.dtype)
+    if cuda_graphs and isinstance(forward, LlamaForward):
+        held = cache_tokens // _GRAPHS_SHARE
+        cache_tokens -= held
+        limit = _TOLERANCE.get(model.dtype, 0.5)
+        forward = GraphedForward(forward, cuda_recorder(), most_slots=held, tolerance=limit)
     return LoadedModel(
         name=name,
         forward=forward,
@@ -118,7 +136,7 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True) -> Lo
         dtype=model.dtype,
         context_window=_context_window(config),
         end_ids=_end_ids(model, tokenizer),
-        cache_tokens=_free_bytes(model.device) // _bytes_per_token(config, model.dtype),
+        cache_tokens=cache_tokens,
         sampling=_sampling(model),
         threads=_threads(model),
     )
@@ -132,7 +150,7 @@ def _forward(name: str, model: Any) -> Forward:
     with torch.inference_mode():
         # The reason for the check: a model may look like the family and differ in something its configuration hides.
         if lean is not None and disagreement(model, lean) < limit:
-            return GraphedForward(lean, record_cuda) if model.device.type == "cuda" else lean
+            return lean
         try:
             general = TransformersForward(model)
             gap = disagreement(model, general)

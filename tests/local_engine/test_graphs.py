@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 from asking import PROMPTS, tokens
+from tiny_models import build
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from stretto.errors import SettingsError
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.graphs import GraphedForward
 from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.load import prepare
 
 
 class Recordings:
@@ -60,6 +63,7 @@ def test_a_step_is_recorded_once_for_each_number_of_rows_and_length(loaded, star
     for _ in range(3):
         tokens(engine.submit(request(PROMPTS[0])))
     assert recordings.made == 1
+    assert model.forward.slots == 128
 
 
 def test_a_batch_and_the_one_that_is_left_of_it_get_what_they_get_alone(loaded, start):
@@ -105,17 +109,128 @@ def test_a_second_sequence_does_not_write_over_one_that_is_still_running(loaded)
     assert recordings.repeated == before + 1, "the storage is free now"
 
 
-@torch.inference_mode()
-def test_where_recording_fails_everything_runs_as_without(loaded):
-    def fails(run):
-        raise RuntimeError("operation not permitted when stream is capturing")
+def no_recording(run):
+    raise RuntimeError("operation not permitted when stream is capturing")
 
+
+def no_memory(run):
+    raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def no_memory_later(run):
+    """Memory runs out when the step is repeated for the third time, after its checks."""
+    repeat, left = Recordings()(run), [2]
+
+    def replay():
+        left[0] -= 1
+        if left[0] < 0:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return repeat()
+
+    return replay
+
+
+def wrong_logits(run):
+    repeat = Recordings()(run)
+    return lambda: repeat().roll(1, -1)
+
+
+def nothing_but_nan(run):
+    repeat = Recordings()(run)
+    return lambda: repeat() * torch.nan
+
+
+def always_the_first(run):
+    """As a recording would that holds what it should read anew each time."""
+    out = run()
+    return lambda: out
+
+
+class Scribbler:
+    """Records well, but each repetition writes over what was there long before."""
+
+    cache = None
+
+    def __call__(self, run):
+        repeat = Recordings()(run)
+
+        def replay():
+            out = repeat()
+            self.cache._values[0][:, 0] += 1
+            return out
+
+        return replay
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (no_recording, "a step of 1 rows failed: operation not permitted"),
+        (no_memory, "a step of 1 rows failed: CUDA out of memory"),
+        (no_memory_later, "a step of 1 rows failed: CUDA out of memory"),
+        (wrong_logits, "gave something else than the same step without recording"),
+        (nothing_but_nan, "gave something else than the same step without recording"),
+        (always_the_first, "gave something else than the same step without recording"),
+        (Scribbler(), "gave something else than the same step without recording"),
+    ],
+    ids=lambda given: getattr(given, "__name__", type(given).__name__),
+)
+@torch.inference_mode()
+def test_whatever_goes_wrong_everything_runs_as_without_and_a_warning_says_so(record, words, loaded, caplog):
     plain = loaded("llama").forward
-    fast = GraphedForward(plain, fails)
+    fast = GraphedForward(plain, record)
+    cache, alone = KeyValueCache(1), KeyValueCache(1)
+    if isinstance(record, Scribbler):
+        record.cache = cache
+    read(fast, cache, [5, 6, 7])
+    read(plain, alone, [5, 6, 7])
+    ids = [8, 9, 10, 11, 12]
+    torch.testing.assert_close(steps_of(fast, cache, ids, 3), steps_of(plain, alone, ids, 3))
+    assert [record.message for record in caplog.records] == [caplog.records[0].message]
+    assert words in caplog.records[0].message
+    assert (fast.slots, fast.steps) == (0, 0), "nothing is held any more"
+
+
+@torch.inference_mode()
+def test_memory_that_runs_out_for_the_storage_itself_leaves_the_sequence_as_it_was(loaded, monkeypatch):
+    plain = loaded("llama").forward
+    fast = GraphedForward(plain, Recordings())
     cache, alone = KeyValueCache(1), KeyValueCache(1)
     read(fast, cache, [5, 6, 7])
     read(plain, alone, [5, 6, 7])
+    monkeypatch.setattr(KeyValueCache, "like", lambda *_: no_memory(None))
     torch.testing.assert_close(steps_of(fast, cache, [8, 9], 3), steps_of(plain, alone, [8, 9], 3))
+    assert fast.slots == 0
+
+
+@torch.inference_mode()
+def test_what_is_held_is_bounded_and_a_storage_nobody_is_in_makes_room(loaded):
+    plain, recordings = loaded("llama").forward, Recordings()
+    fast = GraphedForward(plain, recordings, shortest=32, most_slots=100, most_steps=1)
+    first, second, third = KeyValueCache(1), KeyValueCache(1), KeyValueCache(1)
+    long = list(range(5, 45))
+    read(fast, first, long)
+    steps_of(fast, first, [8, 9], 40)
+    assert (fast.slots, fast.steps) == (64, 1)
+    read(fast, second, [5, 6, 7])
+    made = recordings.made
+    steps_of(fast, second, [8, 9], 3)
+    assert recordings.made == made, "there is no room for another step while the first sequence is in its storage"
+    assert fast.slots == 96
+    del first
+    steps_of(fast, second, [10], 5)
+    assert (fast.slots, fast.steps, recordings.made) == (32, 1, made + 1)
+    read(fast, third, list(range(5, 105)))
+    alone = KeyValueCache(1)
+    read(plain, alone, list(range(5, 105)))
+    torch.testing.assert_close(steps_of(fast, third, [8], 105), steps_of(plain, alone, [8], 105))
+    assert fast.slots == 32, "a storage larger than all that may be held is not made"
+
+
+def test_they_are_asked_for_and_only_on_a_gpu(loaded, tokenizer):
+    assert isinstance(loaded("llama").forward, LlamaForward)
+    with pytest.raises(SettingsError, match=r"cuda_graphs=True cannot be used on cpu\. .* device='cuda'"):
+        prepare("local:llama", build("llama"), tokenizer, cuda_graphs=True)
 
 
 @torch.inference_mode()
