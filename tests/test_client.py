@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from stretto import AnswerFinished, AsyncStretto, Request, RouteChosen, Stretto, StrettoError
+from stretto.backends.base import Capabilities
 from stretto.errors import (
     BudgetExceededError,
     DeadlineExceededError,
@@ -190,6 +191,38 @@ async def test_several_backends_by_role_are_all_closed():
         await stretto.ask("Why?")
     assert main.closed
     assert local.closed
+
+
+HISTORY = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "How do I look after a bicycle?"},
+    {"role": "assistant", "content": "A bicycle asks for only a few minutes of care a week. " * 20},
+]
+
+
+@pytest.mark.parametrize("strategy", ["direct", "skeleton"])
+async def test_a_model_that_reads_no_history_is_shown_the_question_alone_and_the_answer_says_so(strategy):
+    backend = ScriptedBackend({"": "A plain answer."}, capabilities=Capabilities(reads_history=False))
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask([*HISTORY, {"role": "user", "content": "And a scooter?"}], strategy=strategy)
+        alone = await stretto.ask("And a scooter?", strategy="direct")
+    assert not any("bicycle" in message.content for prompt, _ in backend.calls for message in prompt.messages)
+    assert "Be kind." in backend.calls[0][0].messages[0].content
+    assert answer.warnings[0].startswith(
+        "The turns before the question were left out: scripted:model reads single questions"
+    )
+    assert not alone.warnings
+
+
+async def test_the_pocket_model_answers_the_second_question_of_a_chat_like_the_first():
+    pytest.importorskip("torch")
+    question = "How can I save on heating?"
+    async with AsyncStretto("local:pocket") as stretto:
+        first = await stretto.ask(question, strategy="direct", max_tokens=12)
+        second = await stretto.ask(
+            [*HISTORY[1:], {"role": "user", "content": question}], strategy="direct", max_tokens=12
+        )
+    assert second.text == first.text
 
 
 async def test_the_answer_of_a_stream_is_there_only_at_its_end():

@@ -100,11 +100,13 @@ class LocalBackend:
         }
         self._prefix_cache_bytes = prefix_cache_bytes
         self._remember_answers = remember_answers
+        pocket = self._source.name == "local:pocket"
         self._capabilities = Capabilities(
             context_window=self._source.context_window(),
             parallel_slots=_SLOTS,
             joins_running_batch=True,
-            prompt_family="pocket" if self._source.name == "local:pocket" else "general",
+            prompt_family="pocket" if pocket else "general",
+            reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
             decodings=decodings,
             decoding=decoding,
             logprobs=True,

@@ -9,7 +9,7 @@ from stretto.backends.base import Backend
 from stretto.errors import InvalidRequestError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.prompts import Catalogue
-from stretto.request import Request
+from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.strategies import STRATEGIES
 from stretto.strategies.branch import Running
@@ -39,18 +39,28 @@ async def answer(
         )
     unused = request.options.decoding if route.decoding is None else None
     options = request.options.model_copy(update={"decoding": route.decoding})
-    request = request.model_copy(update={"options": options})
+    unread = () if backend.capabilities.reads_history else request.history
+    messages = _alone(request) if unread else request.messages
+    request = request.model_copy(update={"options": options, "messages": messages})
     async with fan_out(
         backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.options.deadline_s
     ) as runner:
         if unused is not None:
             runner.warn(f"decoding={unused!r} was left out: {backend.name} has no decoding methods to choose from.")
+        if unread:
+            runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await STRATEGIES[route.strategy].run(request, route, runner)
         for running in runner.branches:
             await running.ended()
         result = _assemble(route, runner, time.perf_counter() - began, logprobs=request.options.logprobs)
     await emit(AnswerFinished(answer=result))
     return result
+
+
+def _alone(request: Request) -> tuple[Message, ...]:
+    """The question without the turns before it; what the system is told stays."""
+    system = (message for message in request.messages if message.role == "system")
+    return (*system, Message(role="user", content=request.question))
 
 
 def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | None) -> Answer:
