@@ -100,15 +100,17 @@ class AsyncStretto:
     ) -> None:
         self.settings = settings or Settings.load()
         chosen = model if model is not None else self.settings.model
-        if isinstance(chosen, str) and chosen.startswith("openai:"):  # what those two settings are for
-            base_url = base_url or self.settings.base_url
-            if api_key is None and base_url is not None and self.settings.api_key is not None:
-                api_key = self.settings.api_key.get_secret_value()
         self.chosen_because = ""
         if chosen is None:
             from stretto.backends.registry import default_model  # noqa: PLC0415 - keeps `import stretto` light
 
             chosen, self.chosen_because = default_model(os.environ)
+            if self.settings.base_url is not None and not chosen.startswith("openai:"):
+                self.chosen_because += " The setting base_url is not used: name a model of that server, openai:NAME."
+        if isinstance(chosen, str) and chosen.startswith("openai:"):  # what those two settings are for
+            base_url = base_url or self.settings.base_url
+            if api_key is None and base_url is not None and self.settings.api_key is not None:
+                api_key = self.settings.api_key.get_secret_value()
         named = {"main": chosen, **roles}
         self._endpoints: Endpoints | None = None
         self.backends: dict[str, Backend] = {

@@ -3,6 +3,7 @@ import pytest
 from stretto import AsyncStretto, Settings
 from stretto.errors import SettingsError
 from stretto.testing import ScriptedBackend
+from stretto.testing.server import ScriptedServer
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +47,21 @@ async def test_settings_apply_to_every_request(monkeypatch):
         request = stretto._request("Why?", {})
         assert (request.options.deadline_s, request.preference) == (30, "careful")
         assert stretto._request("Why?", {"preference": "fastest"}).preference == "fastest"
+
+
+@pytest.mark.anyio
+async def test_a_server_in_the_settings_is_asked_also_where_a_key_chooses_the_model(monkeypatch):
+    async with ScriptedServer("From the server.", key="sk-of-the-server-0123456789") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-for-somebody-else-0123456789")
+        monkeypatch.setenv("STRETTO_BASE_URL", server.openai_url)
+        monkeypatch.setenv("STRETTO_API_KEY", "sk-of-the-server-0123456789")
+        async with AsyncStretto() as stretto:
+            assert (await stretto.ask("Why?", strategy="direct")).text == "From the server."
+
+
+@pytest.mark.anyio
+async def test_a_server_in_the_settings_that_no_model_is_named_for_is_mentioned(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("STRETTO_BASE_URL", "http://127.0.0.1:9/v1")
+    async with AsyncStretto() as stretto:
+        assert "base_url is not used: name a model of that server, openai:NAME" in stretto.chosen_because

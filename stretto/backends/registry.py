@@ -44,9 +44,13 @@ def open_backend(
         raise UnknownModelError(f"Model {name!r} is not known. Use one of: {_FORMS}.")
     if provider == "local":
         if base_url is not None or api_key is not None:
-            raise SettingsError(f"{name} runs in this process: it takes neither base_url nor api_key.")
+            raise SettingsError(
+                f"{name} runs in this process: it takes neither base_url nor api_key. "
+                "Name a model of the server, such as openai:NAME, or leave them out."
+            )
         return make(model)
     if base_url is not None and not base_url.startswith(("http://", "https://")):
+        # The value is not repeated: it may hold a password, or be a key in the wrong place.
         raise SettingsError("base_url must begin with http:// or https://, for instance http://localhost:8000/v1.")
     return resilient(make(model, base_url=base_url, api_key=api_key), resilience, endpoints)
 

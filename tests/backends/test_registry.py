@@ -50,7 +50,7 @@ def test_a_policy_that_cannot_work_is_refused_by_name(wrong):
 
 
 def test_a_local_model_takes_no_key():
-    with pytest.raises(SettingsError, match="local:pocket"):
+    with pytest.raises(SettingsError, match=r"local:pocket.*openai:NAME"):
         open_backend("local:pocket", api_key="sk-something")
 
 
