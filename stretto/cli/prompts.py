@@ -8,6 +8,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import reporting
+from stretto.errors import UnknownPromptError
 
 if TYPE_CHECKING:
     from stretto.prompts import Catalogue
@@ -24,7 +25,9 @@ Version = Annotated[str | None, typer.Option("--version", metavar="V", help="Suc
 @reporting
 def list_(family: Family = None, version: Version = None, json: options.Json = False) -> None:
     """List all templates: those of the package, and those of the folder in the setting prompts."""
-    found = [each for each in _catalogue() if family in (None, each.family) and version in (None, each.version)]
+    catalogue = _catalogue()
+    _check(catalogue, family, version)
+    found = [each for each in catalogue if family in (None, each.family) and version in (None, each.version)]
     if json:
         from json import dumps  # noqa: PLC0415 - only here
 
@@ -68,9 +71,21 @@ def show(
     from stretto.cli.plain import plain  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.prompts.catalogue import GENERAL  # noqa: PLC0415
 
-    template = _catalogue().get(name, family or GENERAL, version)
+    catalogue = _catalogue()
+    _check(catalogue, family, version)
+    template = catalogue.get(name, family or GENERAL, version)
     typer.echo(f"{template.family}/{template.version}/{template.name} from {template.source}", err=True)
     typer.echo(plain(template.text), nl=not template.text.endswith("\n"))
+
+
+def _check(catalogue: Catalogue, family: str | None, version: str | None) -> None:
+    """Refuse a family or a version that no template has. Raises `UnknownPromptError`."""
+    families, versions = {each.family for each in catalogue}, {each.version for each in catalogue}
+    for what, given, there in (("family", family, families), ("version", version, versions)):
+        if given is not None and given not in there:
+            raise UnknownPromptError(
+                f"There is no {what} {given!r} of prompts. Choose one of: {', '.join(sorted(there))}."
+            )
 
 
 def _catalogue() -> Catalogue:

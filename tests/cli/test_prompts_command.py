@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from stretto.prompts import Catalogue
 
 
@@ -37,6 +39,14 @@ def test_an_unknown_prompt_is_one_line(stretto):
     result = stretto("prompts", "show", "nothing")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: There is no prompt 'nothing'")
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "point"]])
+@pytest.mark.parametrize(("option", "known"), [("--family", "general, pocket"), ("--version", "v1")])
+def test_an_unknown_family_or_version_is_named_with_those_there_are(stretto, command, option, known):
+    result = stretto("prompts", *command, option, "nope")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"error: There is no {option[2:]} 'nope' of prompts. Choose one of: {known}.\n"
 
 
 def test_templates_of_the_settings_folder_are_shown(stretto, tmp_path, monkeypatch):
