@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -84,6 +85,17 @@ def test_many_samples_of_a_kind_are_written_item_by_item():
 
 def test_items_that_cannot_be_counted_are_written_straight_through():
     assert fixed(0.1, prompt="Slogans for a bakery, please", shape="items").strategy == "direct"
+
+
+def test_items_that_are_not_sure_enough_are_written_straight_through_and_the_cause_says_what_is_missing():
+    model = Fixed(0.1)
+    model.judgement = replace(model.judgement, shapes=model.judgement.shapes | {"points": 0.4, "items": 0.48})
+    cause = Router(model=model).decide(Request.of(SLOGANS), {"main": backend()}).cause
+    assert cause == (
+        "Written straight through: that the answer is a set of separate items is not sure enough "
+        "(48% sure, 50% needed)."
+    )
+    assert "shows no items to count" in fixed(0.1, prompt="Describe them.", shape="items").cause
 
 
 def test_where_nothing_known_fires_the_router_abstains():

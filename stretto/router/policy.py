@@ -199,6 +199,13 @@ def _choose(case: Case) -> tuple[str, float, str]:
         return _unless_hindered(case, "skeleton", skeleton, cause, "points in parallel would serve")
     shape = judgement.shape
     reason = f"the answer most likely {PHRASES[shape]} ({judgement.shapes[shape]:.0%} sure)"
+    if shape == "items":
+        needed = ITEMS_THRESHOLD[request.preference]
+        reason = (
+            f"that the answer {PHRASES['items']} is not sure enough ({items:.0%} sure, {needed:.0%} needed)"
+            if items < needed
+            else f"the answer most likely {PHRASES['items']}, but the request shows no items to count"
+        )
     if shape == "points":
         reason = f"an outline first would probably not serve ({skeleton:.0%} sure, {case.threshold:.0%} needed)"
     return "direct", 1 - skeleton, f"Written straight through: {reason}."
