@@ -21,7 +21,7 @@ def encode_turns(name: str, tokenizer: Any, turns: Sequence[Turn]) -> tuple[int,
     """
     turns = list(turns)
     if getattr(tokenizer, "chat_template", None) is None:
-        return tuple(tokenizer("\n\n".join(turn["content"] for turn in turns) + "\n\n")["input_ids"])
+        return tuple(tokenizer("\n\n".join(turn["content"] for turn in turns) + "\n\n", verbose=False)["input_ids"])
     try:
         return _apply(tokenizer, turns)
     except Exception as error:
@@ -37,8 +37,14 @@ def encode_turns(name: str, tokenizer: Any, turns: Sequence[Turn]) -> tuple[int,
 
 def _apply(tokenizer: Any, turns: list[Turn]) -> tuple[int, ...]:
     # enable_thinking: models that can think before they answer are asked not to; other templates ignore it.
+    # verbose: a prompt that is too long is our error to report, once.
     ids = tokenizer.apply_chat_template(
-        turns, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False
+        turns,
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+        enable_thinking=False,
+        tokenizer_kwargs={"verbose": False},
     )
     return tuple(ids)
 

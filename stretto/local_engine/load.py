@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -96,7 +97,9 @@ def load_model(
     number = _dtype(dtype, place)
     options = {"trust_remote_code": trust_remote_code}
     try:
-        with _no_progress_bars():
+        with _quietly():
+            # First, because it says best what is wrong with a folder, and a hub is waited for in vain only once.
+            transformers.AutoConfig.from_pretrained(source.where, **options)
             tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
             model: Any = transformers.AutoModelForCausalLM.from_pretrained(
                 source.where, dtype=number, use_safetensors=True, **options
@@ -189,26 +192,32 @@ def _dtype(name: str | None, device: torch.device) -> torch.dtype:
 
 
 @contextmanager
-def _no_progress_bars() -> Iterator[None]:
+def _quietly() -> Iterator[None]:
+    """Without progress bars, and without a line for each attempt to reach the hub: the error says it once."""
     shown = transformers.utils.logging.is_progress_bar_enabled()
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
+    hub = logging.getLogger("huggingface_hub")
+    level = hub.level
+    hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
+        hub.setLevel(level)
         if shown:
             transformers.utils.logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
 
 
 def _not_loaded(source: Source, error: Exception) -> BackendError:
-    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__).strip()
+    said = str(error).strip() or type(error).__name__
     if source.folder is not None:
+        cause = " ".join(said.partition("\n\n")[0].split())
         return ModelNotFoundError(
             f"The folder {str(source.folder)!r} could not be loaded as a causal language model with safetensors "
-            f"weights and a tokenizer: {first}",
+            f"weights and a tokenizer: {cause} Give one that save_pretrained wrote, of the model and of its tokenizer.",
             backend=source.name,
         )
     return ModelNotFoundError(
-        f"{source.hub_name!r} could not be loaded from the hub: {first} Check the name and the connection, "
+        f"{source.hub_name!r} could not be loaded from the hub: {said.splitlines()[0]} Check the name and the connection, "
         "or give a folder: local:./folder.",
         backend=source.name,
     )

@@ -243,6 +243,19 @@ async def test_a_prompt_over_the_window_is_refused_and_the_next_call_works(folde
         assert text_of(await collect(backend, max_tokens=10))
 
 
+def test_a_prompt_over_the_window_is_said_once():
+    code = """
+from stretto import Stretto
+with Stretto("local:pocket") as stretto:
+    try:
+        stretto.ask("How do I look after a bicycle? " * 500, strategy="direct")
+    except Exception as error:
+        print(type(error).__name__)
+"""
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("ContextOverflowError\n", "")
+
+
 async def test_without_a_limit_an_answer_stays_inside_the_window(folder):
     async with opened(folder) as backend:
         chunks = await collect(backend, "x" * 480, temperature=0.0)
@@ -375,6 +388,24 @@ asyncio.run(main())
     run = subprocess.run([sys.executable, "-c", code], check=True, env=offline, capture_output=True, text=True)
     assert run.stdout.startswith("ModelNotFoundError 'nobody/no-such-model' could not be loaded from the hub")
     assert "local:./folder" in run.stdout
+    assert run.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("{}", "Should have a `model_type` key in its config.json. Give one"),
+        ('{"model_type": "nonsense"}', "`nonsense`"),
+    ],
+)
+async def test_a_folder_of_no_known_model_says_what_is_wrong_with_it(tmp_path, config, says):
+    (tmp_path / "config.json").write_text(config)
+    backend = LocalBackend(f"local:{tmp_path}")
+    with pytest.raises(ModelNotFoundError) as caught:
+        await collect(backend)
+    await backend.aclose()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 async def test_every_decoding_method_gives_the_same_answer(folder):
