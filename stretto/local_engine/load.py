@@ -217,8 +217,8 @@ def _not_loaded(source: Source, error: Exception) -> BackendError:
             backend=source.name,
         )
     return ModelNotFoundError(
-        f"{source.hub_name!r} could not be loaded from the hub: {said.splitlines()[0]} Check the name and the connection, "
-        "or give a folder: local:./folder.",
+        f"{source.hub_name!r} could not be loaded from the hub: {said.splitlines()[0]} "
+        "Check the name and the connection, or give a folder: local:./folder.",
         backend=source.name,
     )
 
