@@ -52,10 +52,18 @@ def test_open_text_is_left_to_the_method_that_cuts_its_drafts_to_what_pays(promp
         "Write 12 slogans for a shop that repairs umbrellas.",
     ],
 )
-def test_parts_that_are_written_side_by_side_get_the_cheapest_drafts(prompt):
-    route = decided(prompt)
-    assert route.decoding == "prompt_lookup"
-    assert "cheap drafts" in route.decoding_cause
+def test_parts_that_are_written_side_by_side_are_drafted_for_only_where_a_step_is_known_to_be_long(prompt):
+    unknown, short, long = (
+        decided(prompt, measured=measured)
+        for measured in (None, Measured(step_ms=STEPS), Measured(step_ms={1: 40.0, 64: 80.0}))
+    )
+    assert [unknown.decoding, short.decoding, long.decoding] == ["autoregressive", "autoregressive", "auto"]
+    assert "share a step, and it is not measured yet" in unknown.decoding_cause
+    assert "4.0 ms here, less than 10" in short.decoding_cause
+    assert "a step takes 40 ms here" in long.decoding_cause
+    assert decided(prompt, decodings=("suffix", "autoregressive"), measured=Measured({1: 40.0})).decoding == (
+        "autoregressive"
+    )
 
 
 def test_a_draft_model_drafts_open_text_and_leaves_code_to_auto():

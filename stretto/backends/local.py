@@ -222,6 +222,7 @@ class LocalBackend:
             lexical=self._lexical,
             prefix_cache_bytes=self._prefix_cache_bytes,
             remember_answers=self._remember_answers,
+            measure=self._capabilities.decoding in (None, "auto"),
         )
         try:
             engine.equip(self._decoding)

@@ -6,7 +6,7 @@ import atexit
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.handle import Handle, Listener
 from stretto.local_engine.load import LoadedModel
-from stretto.local_engine.measure import measure_step_cost
+from stretto.local_engine.measure import measuring
 from stretto.local_engine.prefixes import PrefixCache
 from stretto.local_engine.scheduler import Occupancy, Scheduler
 from stretto.local_engine.sequence import Sequence
@@ -55,6 +55,8 @@ class Engine:
         threads: of torch, inside the engine's thread; by default what the model's size is worth.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
         lexical: options of the decoding methods `lexical` and `lexical_lossy`.
+        measure: time steps by their number of rows, as ``auto`` needs to know, from the start on, while no request is
+            there; without it, and as far as it is not done yet, the first request with ``auto`` waits for it.
         drafters: the decoding methods by name.
     """
 
@@ -70,6 +72,7 @@ class Engine:
         threads: int | None = None,
         draft: LoadedModel | None = None,
         lexical: LexicalOptions | None = None,
+        measure: bool = False,
         drafters: Mapping[str, Callable[[Equipment], Drafter]] = DRAFTERS,
     ) -> None:
         self.model = model
@@ -84,7 +87,8 @@ class Engine:
         )
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
-        self._cost: StepCost | None = None  # measured when it is first needed
+        self._cost: StepCost | None = None
+        self._measuring: Generator[None, None, StepCost] | None = measuring(model) if measure else None
         self._max_batch = max_batch
         self._threads = threads or model.threads
         self._changed = threading.Condition()
@@ -106,7 +110,7 @@ class Engine:
 
     @property
     def step_ms(self) -> dict[int, float]:
-        """Milliseconds of a step by its rows, for one request alone; empty before a method first needed to know."""
+        """Milliseconds of a step by its rows, for one request alone; empty before they are measured."""
         cost = self._cost
         return {} if cost is None else {rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64)}
 
@@ -229,19 +233,42 @@ class Engine:
             torch.set_num_threads(self._threads)
         scheduler = self._scheduler
         with torch.inference_mode():
+            self._measure_while_idle(scheduler)
             while self._admit(scheduler):
                 if self._cost is not None:
                     self._cost.sequences = max(1, len(scheduler.handles))
                 scheduler.turn()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
+                self._measure_while_idle(scheduler)
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
         if decoding == "auto" and self._cost is None:
-            self._cost = measure_step_cost(self.model)
-            self._equipment = replace(self._equipment, cost=self._cost)
+            self._measuring = self._measuring or measuring(self.model)
+            while self._measuring is not None:
+                self._measure()
         return self._drafters[decoding](self._equipment)
+
+    def _measure(self) -> None:
+        """Time one forward more, if not all is known yet."""
+        steps, self._measuring = self._measuring, None
+        if steps is None:
+            return
+        try:
+            next(steps)
+        except StopIteration as done:
+            self._cost = done.value
+            self._equipment = replace(self._equipment, cost=done.value)
+        else:
+            self._measuring = steps
+
+    def _measure_while_idle(self, scheduler: Scheduler) -> None:
+        while self._measuring is not None and not (scheduler.handles or self._waiting or self._coming or self._closed):
+            try:
+                self._measure()
+            except Exception:  # noqa: BLE001 - for instance, memory ran out: whoever needs it will measure again
+                return
 
     def _admit(self, scheduler: Scheduler) -> bool:
         """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
 
 import torch
 
@@ -13,7 +14,7 @@ from stretto.local_engine.flatten import flatten
 from stretto.local_engine.load import LoadedModel
 from stretto.local_engine.sampling import most_probable
 
-__all__ = ["measure_step_cost"]
+__all__ = ["measure_step_cost", "measuring"]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
 _TEXT = 64
@@ -30,28 +31,43 @@ def measure_step_cost(model: LoadedModel) -> StepCost:
     It ends early where rows have become too dear to be drafted, and on slow machines after some seconds.
     """
     with torch.inference_mode():
-        longest = max(2, min(_TEXT, model.context_window // 2))
-        rows_fitting = [rows for rows in _ROWS if longest + rows <= model.context_window]
-        device = model.device
-        ids = torch.zeros(1, longest + _ROWS[-1], dtype=torch.long, device=device)
-        places = torch.arange(longest + _ROWS[-1], device=device)[None]
-        text = [0] * (longest + 1)
-        cache = KeyValueCache(1)
-        model.forward(Rows(ids[:, :longest], places[:, :longest], longest), cache, places[0, :1])
-        measured: dict[int, float] = {}
-        begun = time.perf_counter()
-        for rows in rows_fitting:
-            tree = DraftTree()
-            tree.add_path(range(rows - 1), [1.0] * (rows - 1))
-            times = []
-            for _ in range(_REPETITIONS + 1):  # the first of a shape may be slower
-                start = time.perf_counter()
-                logits = model.forward(flatten([text], [tree], device), cache, places[0, :rows])
-                most_probable(logits).tolist()
-                times.append((time.perf_counter() - start) * 1e3)
-                if len(times) > 1 and time.perf_counter() - begun > _LIMIT_S:
-                    break
-            measured[rows] = min(times[1:])
-            if measured[rows] > _DEAR * measured[1] or time.perf_counter() - begun > _LIMIT_S:
+        steps = measuring(model)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # what `measuring` returns
+
+
+def measuring(model: LoadedModel) -> Generator[None, None, StepCost]:
+    """`measure_step_cost`, one forward at a time: whoever measures may turn to something else between two of them.
+
+    Only inside `torch.inference_mode`.
+    """
+    longest = max(2, min(_TEXT, model.context_window // 2))
+    rows_fitting = [rows for rows in _ROWS if longest + rows <= model.context_window]
+    device = model.device
+    ids = torch.zeros(1, longest + _ROWS[-1], dtype=torch.long, device=device)
+    places = torch.arange(longest + _ROWS[-1], device=device)[None]
+    text = [0] * (longest + 1)
+    cache = KeyValueCache(1)
+    model.forward(Rows(ids[:, :longest], places[:, :longest], longest), cache, places[0, :1])
+    measured: dict[int, float] = {}
+    spent = 0.0
+    for rows in rows_fitting:
+        tree = DraftTree()
+        tree.add_path(range(rows - 1), [1.0] * (rows - 1))
+        times: list[float] = []
+        while len(times) <= _REPETITIONS:  # the first of a shape may be slower
+            yield
+            start = time.perf_counter()
+            logits = model.forward(flatten([text], [tree], device), cache, places[0, :rows])
+            most_probable(logits).tolist()
+            times.append(time.perf_counter() - start)
+            spent += times[-1]
+            if len(times) > 1 and spent > _LIMIT_S:
                 break
+        measured[rows] = min(times[1:]) * 1e3
+        if measured[rows] > _DEAR * measured[1] or spent > _LIMIT_S:
+            break
     return StepCost(measured)

@@ -3,8 +3,9 @@
 Every method named here gives the same answer; a wrong choice costs time, never a word. A draft is worth its rows where
 much of what comes next has stood in the text before: code, fields, a text to be changed. Where little has, drafts must
 cost little: ``auto`` cuts its own to the rows that pay by the measured cost of a step, and rests while none do. Parts
-written side by side share the rows of a step, and the time that drafting takes is spent once for each of them; so they
-get the cheapest, which looks one n-gram up. ``suffix`` is neither: it drafts many rows even where few are accepted.
+written side by side share the rows of a step, and the time that drafting takes is spent once for each of them: where a
+step is short, that alone is more than drafts of open text can win, so they get none unless a step is known to be long.
+Other methods draft many rows even where few are accepted.
 The hotter the sampling, the rarer the token that a draft can foresee: what is likeliest is then seldom what is drawn.
 """
 
@@ -21,7 +22,8 @@ from stretto.router.demands import wants_format
 HOT = 1.2  # temperature; above it a token is drawn from so many that drafts are seldom right
 DEEP = ("auto", "suffix", "prompt_lookup")
 OPEN = ("draft_model", "auto", "prompt_lookup")
-SIDE_BY_SIDE = ("prompt_lookup",)
+SIDE_BY_SIDE = ("auto",)
+LONG_STEP_MS = 10.0  # drafting for one part takes some 0.3 ms
 NONE = "autoregressive"
 _COPIES: dict[Shape, str] = {
     "code": "code repeats its own names and forms",
@@ -57,10 +59,11 @@ def choose_decoding(request: Request, backend: str, capabilities: Capabilities, 
         return Choice(wanted, f"Decoded with {wanted}: asked for by the caller.")
     if capabilities.decoding is not None:
         return Choice(capabilities.decoding, f"Decoded with {capabilities.decoding}: {backend} was made with it.")
-    return _suited(request, there, shape, text)
+    step_ms = capabilities.measured.step_ms.get(1) if capabilities.measured is not None else None
+    return _suited(request, there, shape, text, step_ms)
 
 
-def _suited(request: Request, there: tuple[str, ...], shape: Shape, text: str) -> Choice:
+def _suited(request: Request, there: tuple[str, ...], shape: Shape, text: str, step_ms: float | None) -> Choice:
     """What nobody has said: by sampling first, then by what can be foreseen of the answer."""
     temperature = request.options.temperature
     if temperature is not None and temperature > HOT:
@@ -70,12 +73,23 @@ def _suited(request: Request, there: tuple[str, ...], shape: Shape, text: str) -
         method = _first(DEEP, there)
         return Choice(method, f"Decoded with {method}, for deep drafts: {foreseen}.")
     if shape in ("points", "items"):
-        method = _first(SIDE_BY_SIDE, there)
-        return Choice(method, f"Decoded with {method}, for cheap drafts: parts side by side share the rows of a step.")
+        return _side_by_side(there, step_ms)
     method = _first(OPEN, there)
     if method == "draft_model":
         return Choice(method, f"Decoded with {method}: a smaller model guesses what stands nowhere yet.")
     return Choice(method, f"Decoded with {method}, for drafts of few rows: open text repeats little.")
+
+
+def _side_by_side(there: tuple[str, ...], step_ms: float | None) -> Choice:
+    """For parts that share a step, and each of which is drafted for."""
+    if step_ms is not None and step_ms >= LONG_STEP_MS:
+        method = _first(SIDE_BY_SIDE, there)
+        if method != NONE:
+            long = f"a step takes {step_ms:.0f} ms here, drafting for one part a fraction of one"
+            return Choice(method, f"Decoded with {method}, for parts side by side: {long}.")
+    known = "not measured yet" if step_ms is None else f"{step_ms:.1f} ms here, less than {LONG_STEP_MS:g}"
+    why = f"parts side by side share a step, and it is {known}: drafting for each would take longer than it saves"
+    return Choice(_first((NONE,), there), f"Decoded without drafts: {why}.")
 
 
 def _deep(request: Request, shape: Shape, text: str) -> str | None:

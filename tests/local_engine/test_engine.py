@@ -11,6 +11,7 @@ from tiny_models import WINDOW, build
 from transformers import LlamaForCausalLM
 
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
+from stretto.local_engine import measure
 from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.load import prepare
 
@@ -293,3 +294,53 @@ print(bool(next(iter(handle)).text))
     run = subprocess.run([sys.executable, "-c", code, here], check=True, capture_output=True, text=True)
     assert run.stdout == "True\n"
     assert run.stderr == ""
+
+
+@pytest.fixture
+def all_rows_are_timed(monkeypatch):
+    """On a busy machine many rows may seem too dear, and then no more are timed."""
+    monkeypatch.setattr(measure, "_DEAR", float("inf"))
+    monkeypatch.setattr(measure, "_LIMIT_S", float("inf"))
+
+
+@pytest.mark.usefixtures("all_rows_are_timed")
+def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, start):
+    model, left, timed = loaded("llama"), [1 + 7 * 6], threading.Event()  # the text, then six times each number of rows
+
+    def forward(rows, cache, keep):
+        left[0] -= 1
+        if left[0] == 0:
+            timed.set()
+        return model.forward(rows, cache, keep)
+
+    engine = start(replace(model, forward=forward), measure=True)
+    assert timed.wait(60)
+    tokens(engine.submit(Generation(PROMPTS[0], 2)))
+    assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
+    assert left[0] == -2
+    tokens(engine.submit(Generation(PROMPTS[0], 2, decoding="auto")))
+    assert left[0] == -4, "it is not measured again"
+
+
+@pytest.mark.usefixtures("all_rows_are_timed")
+def test_a_request_does_not_wait_until_all_steps_are_timed_and_one_with_auto_has_them_all(loaded, start):
+    model, seen, handles = loaded("llama"), [], []
+    ready, asked = threading.Event(), threading.Event()
+
+    def forward(rows, cache, keep):
+        seen.append(rows.tokens.shape[1])
+        assert ready.wait(60)
+        if len(seen) == 3:
+            handles.append(engine.submit(Generation(PROMPTS[0], 2)))
+            asked.set()
+        return model.forward(rows, cache, keep)
+
+    engine = start(replace(model, forward=forward), measure=True)
+    ready.set()
+    assert asked.wait(60)
+    tokens(handles[0])
+    assert seen[:5] == [64, 1, 1, len(PROMPTS[0]), 1]
+    tokens(engine.submit(Generation(PROMPTS[0], 2, decoding="auto")))
+    assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
+    assert seen.count(64) >= 7
+    assert engine._equipment.cost is not None
