@@ -32,8 +32,7 @@ class Rows:
         pads: which rows are [PAD]s, if any is; see `stretto.local_engine.pads` # [batch, rows]
         real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
             as one axis; a forward may leave the others out # [real]
-        segments: where sequences are of different lengths, which of them may attend together, so that no row need see
-            slots in vain; all real rows are in one of them.
+        segments: which rows may attend together, so that few see slots in vain; all real rows are in one of them.
     """
 
     tokens: Tensor

@@ -68,10 +68,10 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
 
 def _divided(starts: Sequence[int], counts: Sequence[int], device: torch.device) -> tuple[Segment, ...] | None:
     """Divide a step of several sequences; on a GPU starting a kernel takes longer than what padding wastes."""
-    if len(starts) == 1 or device.type != "cpu":
+    if device.type != "cpu":
         return None
     found = segments([slice(0, count) for count in counts], [sum(pair) for pair in zip(starts, counts, strict=True)])
-    return found if len(found) > 1 else None
+    return found if len(found) > 1 or found[0].lone else None
 
 
 def lineage(parents: Sequence[int], rows: int) -> list[int]:

@@ -32,7 +32,8 @@ _SHORTEST = 512
 _MOST_STEPS = 48
 _CHECKS = 2  # the first may be right because everything is as it was while recording; the second has other rows
 _FILLED = frozenset({"tokens", "positions", "extent", "slots", "ancestry"})
-_OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED)
+_HINTS = frozenset({"segments"})  # where it is set, the other fields say the same
+_OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS)
 _log = logging.getLogger(__name__)
 
 Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]

@@ -2,24 +2,23 @@
 
 A small model's step in transformers' own modelling code is spent between the operations as much as in them. This
 forward does what is needed and nothing else: query, key and value come from one product, the gate and the first
-feed-forward matrix from another; queries and keys are turned to their positions together; query heads that share a
-key head are rows of one attention, so that nothing is repeated. The weights are those of the transformers model, not
-copies.
+feed-forward matrix from another; queries and keys are turned to their positions together. The weights are those of the
+transformers model, not copies.
 
 Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (RMSNorm); Su et al., arXiv:2104.09864
-(rotary positions); Shazeer, arXiv:2002.05202 (SwiGLU); Ainslie et al., arXiv:2305.13245 (grouped queries).
+(rotary positions); Shazeer, arXiv:2002.05202 (SwiGLU).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import embedding, layer_norm, linear, rms_norm, silu
 
+from stretto.local_engine.attention import Attention, unpack
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.pads import PadAdapter
 
@@ -42,15 +41,33 @@ def is_llama_like(model: Any) -> bool:
     )
 
 
+class _Norm:
+    """The root-mean-square norm over the last axis, in as few operations as torch has for it.
+
+    On a CPU torch puts it together from a dozen. The layer norm is one, and of ``(x, -x)``, whose mean is nought, it
+    is the same.
+    """
+
+    def __init__(self, weight: Tensor, epsilon: float) -> None:
+        self._weight, self._epsilon = weight, epsilon  # [hidden]
+        self._twice = torch.cat((weight, weight)) if weight.device.type == "cpu" else None
+
+    def __call__(self, state: Tensor) -> Tensor:
+        if self._twice is None:
+            return rms_norm(state, self._weight.shape, self._weight, self._epsilon)
+        both = layer_norm(torch.cat((state, -state), -1), self._twice.shape, self._twice, None, self._epsilon)
+        return both[..., : len(self._weight)].contiguous()  # a product of strided rows rounds twice
+
+
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    norm: Tensor  # [hidden]
+    norm: _Norm
     query_key_value: Tensor  # [(heads + 2 * key_value_heads) * head_dim, hidden]
     query_key_value_bias: Tensor | None
     query_key_norm: Tensor | None  # [heads + key_value_heads, head_dim]
     output: Tensor  # [hidden, heads * head_dim]
     output_bias: Tensor | None
-    feed_forward_norm: Tensor  # [hidden]
+    feed_forward_norm: _Norm
     gate_up: Tensor  # [2 * intermediate, hidden]
     down: Tensor  # [hidden, intermediate]
     window: int | None
@@ -67,10 +84,9 @@ class LlamaForward:
         self._heads = config.num_attention_heads
         self._stored = config.num_key_value_heads
         self._width = inner.layers[0].self_attn.head_dim
-        self._group = self._heads // self._stored
-        self._epsilon = config.rms_norm_eps
+        self.epsilon: float = config.rms_norm_eps
         self._embedding: Tensor = inner.embed_tokens.weight.data
-        self._norm: Tensor = inner.norm.weight.data
+        self._norm = _Norm(inner.norm.weight.data, self.epsilon)
         self._vocabulary: Tensor = model.lm_head.weight.data
         self._frequencies: Tensor = inner.rotary_emb.inv_freq.float()  # [head_dim / 2]
         self._amplitude: float = inner.rotary_emb.attention_scaling
@@ -80,7 +96,8 @@ class LlamaForward:
             _take(layer, window if kinds is None or kinds[number] == "sliding_attention" else None, self)
             for number, layer in enumerate(inner.layers)
         ]
-        self._windows = {layer.window for layer in self._layers}
+        windows = {layer.window for layer in self._layers}
+        self._attention = Attention(self._stored, self._heads // self._stored, windows)
         self.pads: PadAdapter | None = None
 
     def pack(self) -> None:
@@ -122,8 +139,8 @@ class LlamaForward:
             return self.read_out(states)
         batch, count = rows.tokens.shape
         if len(keep) < count:
-            return self.read_out(_unpack(states, rows.real, batch * count).view(batch, count, -1).index_select(1, keep))
-        return _unpack(self.read_out(states), rows.real, batch * count).view(batch, count, -1).index_select(1, keep)
+            return self.read_out(unpack(states, rows.real, batch * count).view(batch, count, -1).index_select(1, keep))
+        return unpack(self.read_out(states), rows.real, batch * count).view(batch, count, -1).index_select(1, keep)
 
     def read_in(self, tokens: Tensor) -> Tensor:
         """Look up the input vectors of tokens # [...] -> [..., hidden]."""
@@ -142,7 +159,7 @@ class LlamaForward:
         real, tokens, positions = rows.real, rows.tokens, rows.positions
         if real is not None:  # all of them as one sequence, but for attention
             tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
-        width, epsilon, rotated = self._width, self._epsilon, self._heads + self._stored
+        width, rotated = self._width, self._heads + self._stored
         pads = self.pads if rows.pads is not None else None
         if pads is None or rows.pads is None:
             state = embedding(tokens, self._embedding)  # [batch, rows, hidden], or [1, real, hidden]
@@ -150,93 +167,39 @@ class LlamaForward:
         else:
             state = pads.embed(rows.tokens, self._embedding)
             active = rows.pads[..., None].to(state.dtype)  # [batch, rows, 1]
-        hidden = state.shape[-1:]
         cosine, sine = self._rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
-        masks = {window: self._masks(rows, state.dtype, window) for window in self._windows}
+        plan = self._attention.plan(rows, state.dtype)
         for number, layer in enumerate(self._layers):
-            normed = rms_norm(state, hidden, layer.norm, epsilon)
+            normed = layer.norm(state)
             projected = _product(normed, layer.query_key_value, layer.query_key_value_bias)
             if pads is not None:
                 projected = pads.layers[number].attention(projected, normed, active)
             heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
-                turning = rms_norm(turning, (width,), None, epsilon) * layer.query_key_norm
+                turning = rms_norm(turning, (width,), None, self.epsilon) * layer.query_key_norm
             turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
             keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
-            mixed = self._attend(turning[:, :, : self._heads], keys, values, masks[layer.window], rows)
+            mixed = self._attention.mix(turning[:, :, : self._heads], keys, values, plan, layer.window)
             state = state + _product(mixed, layer.output, layer.output_bias)
-            normed = rms_norm(state, hidden, layer.feed_forward_norm, epsilon)
+            normed = layer.feed_forward_norm(state)
             gate, up = _product(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
             state = state + _product(silu(gate) * up, layer.down)
             if pads is not None:
                 state = pads.layers[number].feed_forward(state, normed, active)
         if pads is not None:
-            state = rms_norm(state, hidden, self._norm, epsilon)
+            state = self._norm(state)
             state = pads.last(state, rows.anchored(state), active)
             return state.index_select(1, keep)
         if real is None and tokens.shape[1] > 1:
             state = state.index_select(1, keep)
-        return rms_norm(state, hidden, self._norm, epsilon)
-
-    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Sequence[Tensor], rows: Rows) -> Tensor:
-        """Mix the values for queries # [batch, rows, heads, head_dim] -> [batch, rows, heads * head_dim].
-
-        Where padding is left out, the queries are # [1, real, heads, head_dim].
-        """
-        batch, count = rows.tokens.shape
-        if rows.segments is not None:
-            flat, shape = queries.flatten(0, 1), queries.shape[:2]
-            parts = [
-                self._mix(flat[packed], keys[own, :extent], values[own, :extent], mask)
-                for (own, _, packed, extent), mask in zip(rows.segments, masks, strict=True)
-            ]
-            return torch.cat(parts).view(*shape, -1)
-        if rows.real is None:
-            return self._mix(queries.flatten(0, 1), keys, values, masks[0]).view(batch, count, -1)
-        mixed = self._mix(_unpack(queries, rows.real, batch * count), keys, values, masks[0])
-        return mixed.index_select(0, rows.real)[None]
-
-    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Mix the values # [sequences, slots, key_value_heads, head_dim] for as many rows of each sequence.
-
-        Args:
-            queries: # [sequences * rows, heads, head_dim]
-            keys: like the values.
-            values: see there.
-            mask: # [sequences, 1, group * rows, slots]
-
-        Returns:
-            # [sequences * rows, heads * head_dim]
-        """
-        sequences, stored, group, width = len(keys), self._stored, self._group, self._width
-        queries = queries.view(sequences, -1, stored, group, width).permute(0, 2, 3, 1, 4)
-        mixed = scaled_dot_product_attention(
-            queries.reshape(sequences, stored, -1, width),
-            keys.transpose(1, 2),  # [sequences, key_value_heads, slots, head_dim]
-            values.transpose(1, 2),
-            attn_mask=mask,
-        )
-        mixed = mixed.view(sequences, stored, group, -1, width).permute(0, 3, 1, 2, 4)
-        return mixed.reshape(-1, stored * group * width)
+        return self._norm(state)
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosine and sine such that a head x turns as ``x * cosine + roll(x, head_dim / 2) * sine``."""
         angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
         cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
-
-    def _masks(self, rows: Rows, dtype: torch.dtype, window: int | None) -> list[Tensor]:
-        """Return the mask of each segment, repeated for each query head of a group.
-
-        Returns:
-            # [segments][sequences, 1, group * rows, extent]
-        """
-        mask, group = rows.mask(dtype, window), self._group
-        masks = [mask]
-        if rows.segments is not None:
-            masks = [mask[own, :, lines, :extent] for own, lines, _, extent in rows.segments]
-        return [own if own.shape[2] == 1 else own.repeat(1, 1, group, 1) for own in masks]
 
 
 def _can_pack() -> bool:
@@ -255,11 +218,6 @@ def _product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return linear(rows, weight, bias)
 
 
-def _unpack(packed: Tensor, real: Tensor, rows: int) -> Tensor:
-    """Put real rows back among those of zeros # [1, real, ...] -> [rows, ...]."""
-    return packed.new_zeros(rows, *packed.shape[2:]).index_copy_(0, real, packed[0])
-
-
 def _take(layer: Any, window: int | None, forward: LlamaForward) -> _Layer:
     attention, feed_forward = layer.self_attn, layer.mlp
     norm = None
@@ -267,13 +225,13 @@ def _take(layer: Any, window: int | None, forward: LlamaForward) -> _Layer:
         heads, stored = forward.heads
         norm = torch.cat((attention.q_norm.weight.expand(heads, -1), attention.k_norm.weight.expand(stored, -1)))
     return _Layer(
-        norm=layer.input_layernorm.weight.data,
+        norm=_Norm(layer.input_layernorm.weight.data, forward.epsilon),
         query_key_value=_join("weight", attention.q_proj, attention.k_proj, attention.v_proj),
         query_key_value_bias=_join("bias", attention.q_proj, attention.k_proj, attention.v_proj),
         query_key_norm=norm,
         output=attention.o_proj.weight.data,
         output_bias=None if attention.o_proj.bias is None else attention.o_proj.bias.data,
-        feed_forward_norm=layer.post_attention_layernorm.weight.data,
+        feed_forward_norm=_Norm(layer.post_attention_layernorm.weight.data, forward.epsilon),
         gate_up=_join("weight", feed_forward.gate_proj, feed_forward.up_proj),
         down=feed_forward.down_proj.weight.data,
         window=window,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stretto.local_engine.cache import KeyValueCache, Rows, Source
 from stretto.local_engine.forward import Forward
-from stretto.local_engine.segments import segments
+from stretto.local_engine.segments import parts
 from stretto.local_engine.sequence import Sequence
 
 __all__ = ["Prefill"]
@@ -115,6 +115,6 @@ class Prefill:
             torch.tensor(positions, device=device),
             1 + max(map(max, positions)),
             real=torch.tensor(real, device=device) if padded else None,
-            segments=segments(lines, stops) if len(counts) > 1 else None,
+            segments=parts(lines, stops) if len(counts) > 1 or device.type == "cpu" else None,
         )
         return rows, self.cache, torch.tensor([most - 1], device=device)

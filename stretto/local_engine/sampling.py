@@ -16,6 +16,7 @@ from stretto.local_engine.noise import exponential
 __all__ = ["Sampler", "choose", "distribution", "most_probable", "scores", "widen"]
 
 _CANDIDATES = 256
+_UNLIMITED = (1.0, 0.0, 0.0)  # top_p, top_k, min_p
 
 
 def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, min_p: Tensor) -> Tensor:
@@ -189,10 +190,14 @@ def scores(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
     everywhere = len(sampled) == len(samplers)
     places = None if everywhere else torch.tensor(sampled, device=logits.device)
     rows = logits if places is None else logits[places]
-    columns = torch.tensor([samplers[row].settings for row in sampled], device=logits.device).unbind(1)
+    settings = [samplers[row].settings for row in sampled]
+    temperature, *limits = torch.tensor(settings, device=logits.device).unbind(1)
     keys = [samplers[row].key(len(paths[row])) for row in sampled]
     chances = exponential(torch.tensor(keys, dtype=torch.int32, device=logits.device), logits.shape[-1])
-    drawn = distribution(rows, *columns).div_(chances)
+    if all(setting[1:] == _UNLIMITED for setting in settings):  # the same, in a third of the time
+        drawn = torch.softmax(rows / temperature[:, None], dim=-1).div_(chances)
+    else:
+        drawn = distribution(rows, temperature, *limits).div_(chances)
     return drawn if places is None else logits.index_copy(0, places, drawn)
 
 

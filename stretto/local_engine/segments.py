@@ -1,29 +1,35 @@
-"""Which sequences of a batch attend together: neighbours with as many rows, and about as much to see."""
+"""Which rows of a batch attend together: those of neighbours with as many, and about as much to see."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Segment", "segments"]
+__all__ = ["Segment", "parts", "segments"]
 
 _CALL = 256  # keys that a row may see in vain rather than that attention is called once more, on a CPU
+_ROWS = 128  # of a prompt, that are attended to together
 
 
 class Segment(NamedTuple):
-    """Neighbours in a batch whose attention is one call.
+    """Rows of neighbours in a batch whose attention is one call.
 
     Attributes:
         sequences: which ones, in the batch.
-        rows: which of their rows are real, the same of each.
+        rows: which of their rows, the same of each.
         packed: where these rows stand where all real rows of the batch stand one behind the other.
-        extent: slots that the longest of them sees.
+        extent: slots that the row that sees most sees.
     """
 
     sequences: slice
     rows: slice
     packed: slice
     extent: int
+
+    @property
+    def lone(self) -> bool:
+        """Whether it is one row, which sees all slots of the extent."""
+        return bool(self.packed.stop - self.packed.start == 1)
 
 
 def segments(rows: Sequence[slice], extents: Sequence[int]) -> tuple[Segment, ...]:
@@ -39,7 +45,7 @@ def segments(rows: Sequence[slice], extents: Sequence[int]) -> tuple[Segment, ..
         count = own.stop - own.start
         if not count:
             continue
-        if found and found[-1].rows == own and found[-1].sequences.stop == number:
+        if found and count <= _ROWS and found[-1].rows == own and found[-1].sequences.stop == number:
             last = found[-1]
             longest, before = max(last.extent, extent), number - last.sequences.start
             wasted = (before + 1) * longest - before * last.extent - extent
@@ -51,3 +57,20 @@ def segments(rows: Sequence[slice], extents: Sequence[int]) -> tuple[Segment, ..
         found.append(Segment(slice(number, number + 1), own, slice(place, place + count), extent))
         place += count
     return tuple(found)
+
+
+def parts(rows: Sequence[slice], extents: Sequence[int]) -> tuple[Segment, ...]:
+    """Divide the rows of prompts too, which follow each other: early ones are not padded to what the last one sees."""
+    return tuple(part for segment in segments(rows, extents) for part in _parts(segment))
+
+
+def _parts(segment: Segment) -> list[Segment]:
+    sequences, rows, packed, extent = segment
+    if packed.stop - packed.start <= _ROWS or sequences.stop - sequences.start > 1:
+        return [segment]
+    found = []
+    for start in range(rows.start, rows.stop, _ROWS):
+        stop, shift = min(start + _ROWS, rows.stop), packed.start - rows.start
+        own = slice(start, stop)
+        found.append(Segment(sequences, own, slice(start + shift, stop + shift), extent - (rows.stop - stop)))
+    return found

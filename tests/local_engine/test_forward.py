@@ -12,6 +12,7 @@ from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import TransformersForward, disagreement
 from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.load import prepare
+from stretto.local_engine.segments import parts
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +54,20 @@ def test_the_lean_forward_gives_the_logits_of_transformers(name):
     for start, stop in ((0, 20), (20, 33), *((i, i + 1) for i in range(33, 40))):
         rows = Rows(ids[:, start:stop], positions[:, start:stop], stop)
         got.append(lean(rows, cache, torch.arange(stop - start)))
+    assert (torch.cat(got, 1) - expected).abs().max() < 1e-4 * expected.std()
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen3 sliding"])
+def test_a_long_prompt_read_in_parts_gives_the_logits_of_transformers(name):
+    model = family_member(name)
+    ids = torch.randint(0, VOCABULARY, (1, 300), generator=torch.Generator().manual_seed(2))
+    expected = model(ids).logits
+    lean, cache, positions, got = LlamaForward(model), KeyValueCache(1), torch.arange(300)[None], []
+    for start, stop in ((0, 20), (20, 299), (299, 300)):
+        divided = parts([slice(0, stop - start)], [stop])
+        rows = Rows(ids[:, start:stop], positions[:, start:stop], stop, segments=divided)
+        got.append(lean(rows, cache, torch.arange(stop - start)))
+    assert len(parts([slice(0, 279)], [299])) == 3
     assert (torch.cat(got, 1) - expected).abs().max() < 1e-4 * expected.std()
 
 
