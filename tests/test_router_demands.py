@@ -1,6 +1,6 @@
 import pytest
 
-from stretto.router.demands import items_wanted, wants_brevity, wants_format, words_wanted
+from stretto.router.demands import items_wanted, points_wanted, wants_brevity, wants_format, words_wanted
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,20 @@ def test_the_length_asked_for_is_read(text, words):
 )
 def test_items_are_counted(text, count):
     assert items_wanted(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Give me 15 tips for saving money", 15),
+        ("What are the top 20 causes of house fires?", 20),
+        ("What are twelve really good reasons to learn Latin?", 12),
+        ("Nenne 15 gute Gründe für Homeoffice", 15),
+        ("List 5 ways to save money", 5),
+        ("What are the benefits of a 15 minute walk?", 0),
+        ("What are the causes of the 30 years war?", 0),
+        ("What are the advantages of a bicycle?", 0),
+    ],
+)
+def test_the_number_of_points_asked_for_is_read(text, count):
+    assert points_wanted(text) == count

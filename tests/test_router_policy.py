@@ -9,7 +9,8 @@ from stretto.backends.base import Capabilities
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Route
-from stretto.router import Judgement, Router
+from stretto.router import Judgement, Router, obstacles
+from stretto.strategies import outline
 from stretto.testing import ScriptedBackend
 
 ADVICE = "What are the advantages and disadvantages of keeping bees in a city?"
@@ -151,6 +152,15 @@ def test_an_obstacle_makes_it_direct_and_is_named(options, named):
 )
 def test_a_demand_in_the_question_makes_it_direct(demand):
     assert fixed(0.95, prompt=f"{ADVICE} {demand}").strategy == "direct"
+
+
+def test_more_points_than_an_outline_has_are_written_straight_through():
+    assert obstacles.MOST_POINTS == outline.MOST_POINTS
+    route = fixed(0.95, prompt="Give me 15 tips for saving money.")
+    assert route.strategy == "direct"
+    assert "15 points are asked for, and an outline has at most 10" in route.cause
+    assert fixed(0.95, prompt="Give me 10 tips for saving money.").strategy == "skeleton"
+    assert fixed(0.95, prompt="Give me 15 tips for saving money.", strategy="skeleton").strategy == "skeleton"
 
 
 def test_a_backend_with_few_slots_writes_straight_through():

@@ -62,6 +62,16 @@ _NUMBERS = {
     for word in words.split()
 }  # fmt: skip
 _COUNT = re.compile(rf"\b(\d{{1,3}}|{'|'.join(_NUMBERS)})\b")
+_POINT_WORDS = (
+    "point", "tips", "ways", "reasons", "ideas", "things", "facts", "causes", "benefits", "advantages",
+    "disadvantages", "suggestions", "steps", "habits", "mistakes", "rules", "methods", "techniques", "strategies",
+    "examples", "arguments", "lessons", "risks", "signs", "punkte", "tipps", "gründe", "ideen", "vorteile",
+    "nachteile", "puntos", "consejos", "razones", "conseils", "raisons", "idées",
+)  # fmt: skip
+_POINTS = re.compile(
+    rf"\b(?:(?P<number>\d{{1,3}}|{'|'.join(_NUMBERS)}) (?:of (?:the|your) )?(?:[^\W\d]+ ){{0,2}}?"
+    rf"(?:{'|'.join(_POINT_WORDS)})s?\b|top[- ](?P<top>\d{{1,3}})\b)"
+)
 BRIEF_WORDS = 100
 BRIEF_SENTENCES = 3
 _MANY_ITEMS = 100
@@ -125,3 +135,15 @@ def items_wanted(text: str) -> int:
         return min(listed, _MANY_ITEMS)
     counts = [_NUMBERS.get(found) or int(found) for found in _COUNT.findall(text)]
     return next((count for count in counts if 2 <= count <= _MANY_ITEMS), 0)
+
+
+def points_wanted(text: str) -> int:
+    """Return how many points an answer is asked to have ("15 tips", "the top 20"); 0 if no number is named."""
+    text = _ends(text)
+    if "top" not in text and not any(word in text for word in _POINT_WORDS):
+        return 0
+    found = _POINTS.search(text)
+    if found is None:
+        return 0
+    number = found["number"] or found["top"]
+    return _NUMBERS.get(number) or int(number)

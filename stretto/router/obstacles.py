@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from stretto.backends.base import Backend
 from stretto.request import Request
 from stretto.route import Forecast
-from stretto.router.demands import wants_brevity, wants_format
+from stretto.router.demands import points_wanted, wants_brevity, wants_format
 
 MINIMUM_ANSWER_TOKENS = 120
 MINIMUM_SLOTS = 3
 MINIMUM_CALLS = 5
+MOST_POINTS = 10  # of an outline; strategies.outline, which is above this module, cuts there
 WORTH_FACTOR = {"fastest": 1.0, "balanced": 0.9, "careful": 0.8}
 
 
@@ -26,6 +27,12 @@ def to_any(request: Request, text: str) -> str | None:
 def to_parallel(request: Request, backend: Backend, direct: Forecast, parallel: Forecast) -> str | None:
     """What in backend, budget or forecast stands against running a parallel strategy."""
     return next(_in_means(request, backend, direct, parallel), None)
+
+
+def to_skeleton(text: str) -> str | None:
+    """What makes the question unsuitable for an outline."""
+    wanted = points_wanted(text)
+    return f"{wanted} points are asked for, and an outline has at most {MOST_POINTS}" if wanted > MOST_POINTS else None
 
 
 def _in_request(request: Request, text: str) -> Iterator[str]:

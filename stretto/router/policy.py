@@ -220,8 +220,10 @@ def _unless_hindered(case: Case, strategy: str, confidence: float, cause: str, a
 
 def _obstacle(case: Case, strategy: str) -> str | None:
     """Say what stands against a parallel strategy: first in the request, then in backend, budget and forecast."""
-    return obstacles.to_any(case.request, case.text) or obstacles.to_parallel(
-        case.request, case.backend, case.forecast["direct"], case.forecast[strategy]
+    return (
+        obstacles.to_any(case.request, case.text)
+        or (obstacles.to_skeleton(case.text) if strategy == "skeleton" else None)
+        or obstacles.to_parallel(case.request, case.backend, case.forecast["direct"], case.forecast[strategy])
     )
 
 
