@@ -76,7 +76,7 @@ class _Skeleton:
                 )
                 break
         if not self._lost(straight):
-            await self._know(self.parser.finish(), straight)
+            await self._know(self._last_points(outline), straight)
         if len(self.points) < FEWEST_POINTS:
             await self._go_on_straight(outline, straight)
             return
@@ -94,6 +94,12 @@ class _Skeleton:
         for point in self.points:
             if (failure := self.written[point.index].exception) is not None:
                 self.runner.warn(f"Point {point.index}, {point.title!r}, is incomplete: {failure}")
+
+    def _last_points(self, outline: Running) -> list[Point]:
+        """What the end of the outline completes; where it broke off, half a title is none."""
+        if outline.exception is not None:
+            self.parser.feed(CANCEL_LINE)
+        return self.parser.finish()
 
     def _lost(self, straight: Running | None) -> bool:
         """Whether the straight answer ended well before the outline had two points."""
