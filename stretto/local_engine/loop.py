@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Indices
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from stretto.local_engine.forward import Forward
 from stretto.local_engine.logprobs import score
 from stretto.local_engine.prefill import Prefill
 from stretto.local_engine.prefixes import PrefixCache, best_source
-from stretto.local_engine.sampling import Sampler, widen
+from stretto.local_engine.sampling import Sampler, first_rows, widen
 from stretto.local_engine.sequence import Sequence
 from stretto.local_engine.verify import Verdict, verify
 
@@ -149,7 +150,9 @@ class Batch:
                 if node != place
             ]
         )
-        tops = _tops(logits, [member.drafter.wants_top for member in members])
+        tops = _tops(
+            logits, [member.drafter.wants_top for member in members], [1 + len(member.draft) for member in members]
+        )
         for number, (member, verdict, (tokens, probabilities)) in enumerate(zip(members, verdicts, tops, strict=True)):
             wanted = member.sequence.request.logprobs
             if wanted is not None:
@@ -218,15 +221,16 @@ _Ids = Indices[Indices[int]]
 _Numbers = Indices[Indices[float]]
 
 
-def _tops(logits: Tensor, wants: Indices[int]) -> Indices[tuple[_Ids, _Numbers]]:
-    """Find each row's most probable tokens and their probabilities, as many as the drafters want."""
+def _tops(logits: Tensor, wants: Indices[int], counts: Indices[int]) -> list[tuple[_Ids, _Numbers]]:
+    """Find the most probable tokens of each sequence's first rows and their probabilities, as many as drafters want."""
     most = min(max(wants), logits.shape[-1])
     if most == 0:
         return [((), ())] * len(wants)
-    wide = widen(logits)
-    values, ids = wide.topk(most, dim=-1)  # [batch, rows, most]
-    probabilities = (values - wide.logsumexp(dim=-1, keepdim=True)).exp_()
-    if min(wants) == max(wants):
-        return list(zip(ids.tolist(), probabilities.tolist(), strict=True))
-    pairs = zip(ids, probabilities, wants, strict=True)
-    return [(own[:, :want].tolist(), chances[:, :want].tolist()) for own, chances, want in pairs]
+    counts = [count if want else 0 for want, count in zip(wants, counts, strict=True)]
+    wide = widen(first_rows(logits, counts))
+    found = wide.topk(most, dim=-1).indices  # [rows, most]
+    probabilities, ids = iter(wide.softmax(-1).gather(-1, found).tolist()), iter(found.tolist())
+    return [
+        ([row[:want] for row in islice(ids, count)], [row[:want] for row in islice(probabilities, count)])
+        for want, count in zip(wants, counts, strict=True)
+    ]

@@ -21,6 +21,7 @@ _LONGEST_REST = 32
 _WAKING_MATCH = 3
 _CLAIMS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75)
 _RECYCLING = 4  # beside the two that are merged, each with and without a window
+_SLEEPY = 5  # drafts that did not pay, as which a beginning counts: most sources have nothing to go by yet
 _NOTHING = DraftTree()
 
 
@@ -87,7 +88,7 @@ class Auto:
         self._experiences = experience or (Experience(), Experience())
         self._calibration, self._agreement = Calibration(), Calibration()  # until it is known how tokens are chosen
         self._draft: _Draft | None = None
-        self._idle, self._rested = 0, 0  # drafts in a row that did not pay, steps since the last one
+        self._idle, self._rested = _SLEEPY, 0  # drafts in a row that did not pay, steps since the last one
         self._chosen = 8
 
     def propose(self, context: Context, rows: int) -> DraftTree:
