@@ -27,6 +27,7 @@ import importlib.metadata
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from stretto.errors import SettingsError, StrettoError
-from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.load import LoadedModel, prepare
@@ -81,9 +82,12 @@ class Bench:
             small = prepare(options.draft or f"{source.name}, first layers", drafts[1], self.tokenizer)
         if small is not None and not options.draft:
             self.notes.append(f"The draft model is a copy of the model's own first {DRAFT_LAYERS} layers, not trained.")
-        self.model = prepare(source.name, ours, self.tokenizer)
+        # The folder, because an adapter for `lexical` stands in it.
+        self.model = replace(prepare(source.name, ours, self.tokenizer), folder=source.folder)
         self._engine = Engine(self.model, draft=small, prefix_cache_bytes=0)
-        methods: list[Method] = [Ours(self._engine, name) for name in DRAFTERS if self._runs(name)]
+        methods: list[Method] = [
+            Ours(self._engine, name) for name in DRAFTERS if name not in LOSSY and self._runs(name)
+        ]
         methods += self._peers(theirs, drafts[0])
         self.methods = [method for method in methods if not options.only or method.name in options.only]
         unknown = set(options.only or ()) - {method.name for method in methods}

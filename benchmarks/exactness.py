@@ -8,7 +8,8 @@
 
 Every prompt is answered one token at a time first, alone, then with every method in batches of 1, 3 and 8. One half of
 them is greedy; the other is sampled at 0.7 with a seed, and the same seed must give the same answer. The random models
-have a small vocabulary, so that they repeat themselves and drafts are accepted.
+have a small vocabulary, so that they repeat themselves and drafts are accepted. Those of the Llama family have a random
+adapter too, with which `lexical` drafts; a model of your own needs the one that was trained for it.
 
 In bfloat16 a forward of many rows rounds otherwise than one of one row, and where two tokens are as good as equal the
 answers part. So there every answer is greedy, and each of its tokens is held against a forward of one row after the
@@ -38,18 +39,23 @@ from rich.table import Table
 from tokenizers import Tokenizer, models
 
 from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY
+from stretto.local_engine.drafting.lexical import ADAPTER_FILE
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Figures, Finished, Generation
+from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.load import LoadedModel, load_model, prepare
+from stretto.local_engine.pads import PadAdapter
 from stretto.local_engine.source import find_source
+from stretto.local_engine.training.lexical import Plan, new_adapter
 
 ARCHITECTURES = ("llama", "qwen3", "mistral", "gemma3")
+ADAPTED = ("llama", "qwen3", "mistral")  # the engine's own forward runs them, so they can have an adapter
 BATCHES = (1, 3, 8)
 DTYPES = ("float32", "float64")
 GAP = 0.1
 VOCABULARY = 48
-METHODS = tuple(name for name in DRAFTERS if name not in EQUIPPED - {"draft_model"} | {"autoregressive"})
+METHODS = tuple(name for name in DRAFTERS if name not in LOSSY | {"autoregressive"})
 LISTED = 40
 console = Console()
 
@@ -94,7 +100,29 @@ def tiny(architecture: str, dtype: str, noise: float = 0.0) -> LoadedModel:
             weights.add_(noise * torch.randn_like(weights))
     letters = Tokenizer(models.BPE(vocab={chr(65 + token): token for token in range(VOCABULARY)}, merges=[]))
     wrap: Any = transformers.PreTrainedTokenizerFast
-    return prepare(f"local:{architecture}", model, wrap(tokenizer_object=letters))
+    ready = prepare(f"local:{architecture}", model, wrap(tokenizer_object=letters))
+    if architecture in ADAPTED:
+        assert isinstance(ready.forward, LlamaForward)
+        ready.forward.pads = random_adapter(ready.forward, ready.dtype)
+    return ready
+
+
+def random_adapter(forward: LlamaForward, dtype: torch.dtype) -> PadAdapter:
+    """An adapter whose every part acts; what it says is chance."""
+    generator = torch.Generator().manual_seed(13)
+    parts = new_adapter(forward, Plan(tokens=4, rank=4, width=8, units=16))
+    drawn = {name: 0.3 * torch.randn(part.shape, generator=generator).to(dtype) for name, part in parts.items()}
+    return PadAdapter.of(drawn)
+
+
+def equipped(name: str, method: str) -> bool:
+    """Whether a model has what a method needs: somebody who drafts for it, or an adapter."""
+    if method == "draft_model":
+        return ":" not in name
+    if method == "lexical":
+        folder = find_source(name).folder if ":" in name else None
+        return name in ADAPTED or (folder is not None and (folder / ADAPTER_FILE).is_file())
+    return True
 
 
 def made(name: str, dtype: str) -> tuple[LoadedModel, LoadedModel | None]:
@@ -161,7 +189,6 @@ class Run:
         self.model, draft = made(name, dtype)
         self.forced = dtype == "bfloat16"
         self._engine = Engine(self.model, draft=draft)
-        self.methods = [name for name in METHODS if name != "draft_model" or draft is not None]
         self._asked = questions(self.model, count, length, greedy=self.forced)
         self._expected: list[list[int]] = []
 
@@ -200,11 +227,11 @@ class Run:
 
 
 def wanted(names: Sequence[str], dtypes: Sequence[str], methods: Sequence[str]) -> Iterator[tuple[str, str, str, int]]:
-    """Every cell; a model of the user's own has nobody who drafts for it."""
+    """Every cell that can be filled."""
     for name in names:
         for dtype in dtypes:
             for method in methods:
-                if method != "draft_model" or ":" not in name:
+                if equipped(name, method):
                     yield from ((name, dtype, method, batch) for batch in BATCHES)
 
 

@@ -158,11 +158,12 @@ def test_a_small_run_compares_ours_with_a_peer_token_for_token(capsys):
 def test_the_results_of_a_small_run_are_json_and_ours_are_exact():
     options = decoding.arguments(
         ["--quick", "--dtype", "float32", "--workload", "code", "--tokens", "6", "--no-compile",
-         "--only", "autoregressive", "auto", "transformers"]
+         "--only", "autoregressive", "auto", "lexical", "transformers"]
     )  # fmt: skip
     found = json.loads(json.dumps(decoding.measure(options)))
     greedy = {row["method"]: row for row in found["rows"] if row["temperature"] == 0}
     assert greedy["auto"]["same"] == greedy["auto"]["answers"] == 1
+    assert greedy["lexical"]["same"] == 1  # with the adapter that stands beside the weights
     assert greedy["transformers"]["same"] == 1
     assert greedy["transformers"]["tokens_per_step"] == 1.0
     assert greedy["auto"]["over_greedy"]["median"] > 0
