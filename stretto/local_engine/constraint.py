@@ -138,7 +138,10 @@ class Grammars:
         self._matchers: OrderedDict[tuple[str, frozenset[int]], LLMatcher] = OrderedDict()
 
     def constraint(self, response_format: ResponseFormat, ends: frozenset[int]) -> Constraint:
-        """Make the constraint of one answer; it takes a second for the first one of a large vocabulary.
+        """Make the constraint of one answer.
+
+        The first one of a large vocabulary takes a second or more, in which llguidance holds the interpreter's lock:
+        so no other thread gets on either. Those after it, and compiling itself, let others run.
 
         ``ends``: the answer's end tokens. Raises `InvalidRequestError` for what is no JSON schema or regular
         expression, `MissingDependencyError` without llguidance.

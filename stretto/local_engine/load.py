@@ -39,6 +39,7 @@ class LoadedModel:
         device: where the weights are.
         dtype: of the weights.
         context_window: tokens that prompt and answer may fill together.
+        vocabulary: token ids are below this.
         end_ids: tokens that end an answer.
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
         sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
@@ -54,6 +55,7 @@ class LoadedModel:
     dtype: torch.dtype
     context_window: int
     end_ids: frozenset[int]
+    vocabulary: int = 2**62
     cache_tokens: int = 2**62
     sampling: dict[str, float] = field(default_factory=dict)
     threads: int | None = None
@@ -138,6 +140,7 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         device=model.device,
         dtype=model.dtype,
         context_window=_context_window(config),
+        vocabulary=config.vocab_size,
         end_ids=_end_ids(model, tokenizer),
         cache_tokens=cache_tokens,
         sampling=_sampling(model),

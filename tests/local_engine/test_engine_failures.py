@@ -7,7 +7,7 @@ import torch
 from asking import PROMPTS, outcome, submit_together, tokens
 from wild_drafters import RandomTrees
 
-from stretto.errors import BackendError, SettingsError
+from stretto.errors import BackendError, InvalidRequestError, SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.generation import Generation
@@ -126,3 +126,13 @@ def test_a_drafter_that_cannot_even_be_made_leaves_its_own_request_undrafted_and
         "unmakable could not begin and drafts nothing (RuntimeError: no room left)",
     )
     assert finished[1].figures.warnings == ()
+
+
+@pytest.mark.parametrize("token", [-1, 400])
+def test_a_token_id_the_model_does_not_have_is_refused_before_it_could_harm_the_others(token, loaded, start):
+    engine = start(loaded("llama"))
+    with pytest.raises(InvalidRequestError, match=rf"The prompt has the token id {token}, .* are 0 to 399"):
+        engine.submit(Generation((5, token, 6), 5))
+    with pytest.raises(InvalidRequestError, match=f"logit_bias has the token id {token}"):
+        engine.submit(Generation((5, 6), 5, logit_bias={7: 1.0, token: 1.0}))
+    assert len(tokens(engine.submit(Generation((5, 6), 5, logit_bias={399: 1.0})))) == 5
