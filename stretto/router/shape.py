@@ -1,8 +1,8 @@
 """The shape of the answer a prompt asks for, and whether a skeleton serves: a linear model over named cues.
 
 One softmax over nine classes (`rows.CLASSES`: a shape, and for lists whether a skeleton serves) reads a bag of cues
-(`features`): the two questions share what they learn. The weights are 8-bit integers; a judgement is a few dictionary
-look-ups and one sum over the rows that fired. The probabilities are calibrated on predictions made out of fold.
+(`features`): the two questions share what they learn. The weights are 8-bit integers; a judgement is a look-up a word
+(`cue_reader`) and one sum over the rows that fired. The probabilities are calibrated on predictions made out of fold.
 A learned router in front of a strategy: Skeleton-of-Thought with a router (arXiv 2307.15337), RouteLLM (2406.18665).
 """
 
@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from stretto.route import Shape
-from stretto.router.features import CueReader, cues
+from stretto.router.cue_reader import CueReader
+from stretto.router.features import cues
 from stretto.router.rows import CLASSES, SHAPES
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 MINIMUM_KNOWN = 3
+_BESIDE_SHAPES = CLASSES[len(SHAPES) :]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judgement:
     """What the model makes of a prompt.
 
@@ -42,7 +44,7 @@ class Judgement:
     skeleton: float
     known: int
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """The most probable shape."""
         return max(SHAPES, key=self.shapes.__getitem__)
@@ -64,16 +66,17 @@ class ShapeModel:
                 f"The router model has format {int(arrays['format'])}, this version reads {FORMAT}. "
                 "Train it again: python -m stretto.router.train"
             )
-        self._numpy = np
         names = arrays["cues"].tobytes().decode().split("\n")
         self._index: dict[str, int] = {name: row for row, name in enumerate(names)}
         self._reader = CueReader(self._index)
         self._structural = sum(name.startswith("=") for name in names)  # they stand first
-        weights = arrays["weights"] * arrays["scale"]
-        squares = arrays["idf"].astype("float32") ** 2
-        self._table: NDArray[np.float32] = np.column_stack([weights, squares]).astype("float32")  # [cues, classes + 1]
-        self._bias: list[float] = arrays["bias"].astype(float).tolist()  # [classes]
         self._temperature = float(arrays["temperature"])
+        self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [classes]
+        self._bias: list[float] = (arrays["bias"].astype(float) / self._temperature).tolist()  # [classes]
+        # Small whole numbers, whose sums are exact in any order, and beside them the squares for the norm.
+        squares = arrays["idf"].astype("float32") ** 2
+        self._table: NDArray[np.float32] = np.column_stack([arrays["weights"], squares])  # [cues, classes + 1]
+        self._ones = np.ones(len(names), "float32")
         self._slope, self._offset = arrays["platt"].astype(float).tolist()
         self.thresholds: dict[str, float] = dict(
             zip(("fastest", "balanced", "careful"), arrays["thresholds"].astype(float).tolist(), strict=True)
@@ -92,18 +95,18 @@ class ShapeModel:
         """Judge a prompt. Any text is accepted; the empty one gives the prior and ``known`` 0."""
         fired = self._reader.read(prompt)
         scores, known = self._bias, 0
-        if fired:
-            rows = self._numpy.fromiter(fired, "intp", len(fired))
-            *sums, square = self._table.take(rows, axis=0).sum(axis=0).tolist()
-            norm = math.sqrt(square)
-            known = int((rows >= self._structural).sum())
-            scores = [total / norm + bias for total, bias in zip(sums, scores, strict=True)]
-        classes = _softmax([score / self._temperature for score in scores])
-        shapes: dict[str, float] = dict(
-            zip(SHAPES, classes, strict=False)
-        )  # the classes without a skeleton stand first
+        if count := len(fired):
+            # A product with ones: what sum() does, at a fifth of its time for so few rows.
+            *sums, square = self._ones[:count].dot(self._table.take(fired, axis=0)).tolist()
+            unit = 1 / (math.sqrt(square) * self._temperature)
+            known = count - int(fired.searchsorted(fired.dtype.type(self._structural)))
+            scores = [
+                total * unit * scale + bias for total, scale, bias in zip(sums, self._scale, self._bias, strict=True)
+            ]
+        classes = _softmax(scores)
+        shapes: dict[str, float] = dict(zip(SHAPES, classes, strict=False))  # those without a skeleton stand first
         served = 0.0
-        for (shape, skeleton), probability in zip(CLASSES[len(SHAPES) :], classes[len(SHAPES) :], strict=True):
+        for (shape, skeleton), probability in zip(_BESIDE_SHAPES, classes[len(SHAPES) :], strict=True):
             shapes[shape] += probability
             served += probability if skeleton else 0.0
         return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), known)
@@ -118,8 +121,9 @@ class ShapeModel:
         points = CLASSES.index(("points", True))
         shares = []
         for cue, row in fired.items():
-            others = (sum(row[:-1]) - row[points]) / (len(CLASSES) - 1)
-            shares.append((cue, (row[points] - others) / norm))
+            weights = [weight * scale for weight, scale in zip(row[:-1], self._scale, strict=True)]
+            others = (sum(weights) - weights[points]) / (len(CLASSES) - 1)
+            shares.append((cue, (weights[points] - others) / norm))
         return sorted(shares, key=lambda share: -abs(share[1]))[:count]
 
 
