@@ -65,32 +65,45 @@ def chat(
 
 def _talk(conversation: Conversation, runner: asyncio.Runner) -> None:
     """Read lines and answer them until the end of input or ``/quit``."""
+    typing, goes_on = _prepare(), True
+    while goes_on:
+        try:
+            goes_on = _turn(conversation, runner, typing=typing)
+        except KeyboardInterrupt:
+            if not typing:
+                raise
+            # Ctrl-C once more, while the one before was being dealt with.
+
+
+def _turn(conversation: Conversation, runner: asyncio.Runner, *, typing: bool) -> bool:
+    """Read a line and answer it. False: there will be no more."""
     from stretto.cli.conversation import Ended  # noqa: PLC0415 - keeps `stretto --help` light
 
-    typing = _prepare()
-    while True:
-        try:
-            line = _read(prompting=typing)
-        except EOFError:
-            if typing:
-                typer.echo("", err=True)
-            return
-        except KeyboardInterrupt:
-            typer.echo("", err=True)  # a new prompt: the line is given up, not the program
-            continue
-        except UnicodeDecodeError:
-            complain("That line is not UTF-8 text.")
-            continue
-        try:
-            runner.run(conversation.take(line))
-        except Ended:
-            return
-        except KeyboardInterrupt:
-            typer.echo("cancelled", err=True)
-            if not typing:
-                raise typer.Exit(Exit.INTERRUPTED) from None
-        except StrettoError as error:
-            complain(error)
+    try:
+        line = _read(prompting=typing)
+    except EOFError:
+        if typing:
+            typer.echo("", err=True)
+        return False
+    except KeyboardInterrupt:
+        if not typing:
+            raise
+        typer.echo("", err=True)  # a new prompt: the line is given up, not the program
+        return True
+    except UnicodeDecodeError:
+        complain("That line is not UTF-8 text.")
+        return True
+    try:
+        runner.run(conversation.take(line))
+    except Ended:
+        return False
+    except KeyboardInterrupt:
+        typer.echo("cancelled", err=True)
+        if not typing:
+            raise typer.Exit(Exit.INTERRUPTED) from None
+    except StrettoError as error:
+        complain(error)
+    return True
 
 
 def _read(*, prompting: bool) -> str:

@@ -49,7 +49,9 @@ class Terminal:
         while not re.search(pattern, self.seen, re.DOTALL):
             assert time.monotonic() < until, f"{pattern!r} was not shown, only {self.seen!r}"
             self.interrupt()
-            self._read(time.monotonic() + 1)
+            second = time.monotonic() + 1
+            while self._read(second) and not re.search(pattern, self.seen, re.DOTALL):
+                pass
         return self.wait_for(pattern)
 
     def wait_for(self, pattern):

@@ -166,6 +166,21 @@ def test_in_a_chat_ctrl_c_at_the_prompt_gives_a_new_prompt(program):
     assert code == 0
 
 
+@needs_terminal
+def test_a_chat_that_waits_for_a_pipe_is_ended_by_ctrl_c(program):
+    command = program(PLAIN, "chat", "-s", "direct", "-q")
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as running:
+        running.stdin.write(b"Why?\n")
+        running.stdin.flush()
+        assert running.stdout.readline() == b"A plain answer.\n"
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=PATIENCE_S)
+    assert said in (b"interrupted\n", b"cancelled\n")
+    assert running.returncode == 130
+
+
 def test_the_version_is_that_of_the_package():
     assert run([*STRETTO, "--version"]).stdout == f"stretto {version('stretto')}\n"
 
