@@ -15,6 +15,7 @@ from wild_drafters import Oracle, RandomTrees
 from stretto.errors import InvalidRequestError, SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Finished, Generation
+from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.load import prepare
 from stretto.local_engine.measure import measure_step_cost
 
@@ -245,3 +246,5 @@ def test_the_cost_of_a_step_is_measured_by_rows(loaded):
     assert 0 < cost(1) <= cost(8)
     assert cost.nearly_free() >= 0
     assert measure_step_cost(replace(loaded("gpt2"), context_window=12))(1) > 0
+    few_tokens = LlamaForCausalLM(LlamaConfig(**{**SIZES, "vocab_size": 20})).eval()
+    assert measure_step_cost(replace(loaded("llama"), forward=LlamaForward(few_tokens)))(64) > 0
