@@ -5,6 +5,7 @@
 
 import json
 import os
+import signal
 import sys
 
 import anyio
@@ -42,5 +43,7 @@ def replies(fields):
 
 
 if __name__ == "__main__":
+    # Whoever runs the tests in the background has them ignore Ctrl-C, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     script = sys.argv.pop(1)
     run(opening(replies(json.loads(script))))
