@@ -98,11 +98,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def translate(error: Exception, backend: str, *secrets: str, started: bool = False) -> BackendError:
+def translate(error: Exception, backend: str, *secrets: str, endpoint: str = "", started: bool = False) -> BackendError:
     """Give our error for what an SDK raised.
 
-    ``started``: the stream had begun. Raise the result outside of the ``except`` block: the SDK's
-    exception holds the request, and with it the key, and must not become its context.
+    ``endpoint``: host and port that were called, where they are known; ``started``: the stream had begun.
+    Raise the result outside of the ``except`` block: the SDK's exception holds the request, and with it
+    the key, and must not become its context.
     """
     if isinstance(error, BackendError):
         return error
@@ -114,7 +115,7 @@ def translate(error: Exception, backend: str, *secrets: str, started: bool = Fal
             backend=backend,
         )
     if "APIConnectionError" in names or isinstance(error, (*transport_errors(), OSError)):
-        return _unconnected(error, backend, secrets, started)
+        return _unconnected(error, backend, secrets, endpoint, started)
     body = getattr(error, "body", None)
     status = _status(error, body)
     if status is None:
@@ -127,15 +128,18 @@ def translate(error: Exception, backend: str, *secrets: str, started: bool = Fal
     )
 
 
-def _unconnected(error: Exception, backend: str, secrets: tuple[str, ...], started: bool) -> BackendError:
+def _unconnected(
+    error: Exception, backend: str, secrets: tuple[str, ...], endpoint: str, started: bool
+) -> BackendError:
     cause = error.__cause__ or error
     why = f"{type(cause).__name__}: {redact(str(cause), *secrets)}".rstrip(": ")
     if started:
         return StreamBrokenError(
             f"{backend} broke off in the middle of the answer ({why}). Ask again.", backend=backend
         )
+    where = f" at {endpoint}" if endpoint else ""
     return ConnectionFailedError(
-        f"{backend} cannot be reached ({why}). Check base_url, the network and whether the server runs.",
+        f"{backend} cannot be reached{where} ({why}). Check base_url, the network and whether the server runs.",
         backend=backend,
     )
 

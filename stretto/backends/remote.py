@@ -175,7 +175,7 @@ class RemoteBackend(ABC):
     def _failure(self, error: Exception, *, started: bool) -> BackendError:
         if self._closed:
             return BackendError(f"{self.name} was closed while it was answering.", backend=self.name)
-        return translate(error, self.name, self._key.get_secret_value(), started=started)
+        return translate(error, self.name, self._key.get_secret_value(), endpoint=self.endpoint, started=started)
 
 
 def _latest(old: Usage, new: Usage) -> Usage:

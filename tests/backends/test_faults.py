@@ -229,6 +229,7 @@ async def test_a_server_that_is_not_there(model):
     backend = open_backend(model, base_url=base_url, api_key=KEY, resilience=QUICK)
     error = await failing(ConnectionFailedError, backend)
     await backend.aclose()
+    assert f"{model} cannot be reached at 127.0.0.1:{server.port}" in str(error)
     assert "base_url" in str(error)
     assert usage_of(error).retries == 2
 
