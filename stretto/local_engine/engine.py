@@ -103,6 +103,7 @@ class Engine:
             draft_rows=draft_rows,
             prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4),
             memory=memory,
+            cost=lambda: self._cost,
         )
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
@@ -242,8 +243,6 @@ class Engine:
         with torch.inference_mode():
             self._measure_while_idle(scheduler)
             while self._admit(scheduler):
-                if self._cost is not None:
-                    self._cost.sequences = max(1, len(scheduler.handles))
                 scheduler.turn()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from collections.abc import Sequence as Indices
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +18,7 @@ from stretto.local_engine.constraint import Constraint
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
+from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import Forward
 from stretto.local_engine.logprobs import score
@@ -53,9 +56,18 @@ class Batch:
         forward: runs the model.
         device: where the model is.
         draft_rows: nodes of all drafts together that one forward evaluates at most.
+        cost: of a step, once it is known; it is told how many sequences share the next, and what that took.
     """
 
-    def __init__(self, forward: Forward, device: torch.device, *, draft_rows: int = 64) -> None:
+    def __init__(
+        self,
+        forward: Forward,
+        device: torch.device,
+        *,
+        draft_rows: int = 64,
+        cost: Callable[[], StepCost | None] = lambda: None,
+    ) -> None:
+        self._cost = cost
         self._forward = forward
         self._packed = bool(getattr(forward, "packs", False))
         self._device = device
@@ -93,7 +105,9 @@ class Batch:
 
     def advance(self) -> list[list[int]]:
         """Run one step; the tokens it commits to each sequence, at least one."""
-        members = self._members
+        members, cost, began = self._members, self._cost(), time.perf_counter()
+        if cost is not None:
+            cost.sequences = len(members)
         self._draft(members)
         rows = flatten(
             [member.context.tokens for member in members], [member.draft for member in members], self._device
@@ -102,7 +116,11 @@ class Batch:
         if count > len(self._kept):
             self._kept = torch.arange(count, device=self._device)
         logits = self._forward(rows, self._cache, self._kept[:count])
-        return self._commit(members, logits, step=True)
+        committed = self._commit(members, logits, step=True)
+        if cost is not None:
+            read = [1 + len(member.draft) if self._packed else count for member in members]
+            cost.observe(sum(read), (time.perf_counter() - began) * 1e3)
+        return committed
 
     def keep(self, rows: Indices[int]) -> None:
         """Keep only these sequences, in this order; the others leave the batch and free their cache."""

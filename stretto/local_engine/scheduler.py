@@ -17,6 +17,7 @@ import numpy as np
 from stretto.local_engine.cache import Source
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.failures import explain, out_of_memory
 from stretto.local_engine.generation import Finished
@@ -59,6 +60,7 @@ class Scheduler:
         draft_rows: drafted tokens of all requests together to evaluate in one forward at most.
         prefixes: where the keys and values of finished requests are kept.
         memory: of answers, for the drafters of later ones.
+        cost: of a step, once it is known.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Scheduler:
         draft_rows: int,
         prefixes: PrefixCache,
         memory: AnswerMemory | None = None,
+        cost: Callable[[], StepCost | None] = lambda: None,
     ) -> None:
+        self._cost = cost
         self._model = model
         self._drafter = drafter
         self._prefixes = prefixes
@@ -201,7 +205,7 @@ class Scheduler:
             self._memory.remember(handle.sequence.generated)
 
     def _new_batch(self) -> Batch:
-        return Batch(self._model.forward, self._model.device, draft_rows=self._draft_rows)
+        return Batch(self._model.forward, self._model.device, draft_rows=self._draft_rows, cost=self._cost)
 
     def _leave(self) -> None:
         """Let finished and cancelled requests go."""

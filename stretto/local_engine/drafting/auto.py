@@ -56,7 +56,7 @@ class Auto:
 
     Drafting takes time too. When it has not paid for a few steps, it rests, each time for longer, up to 32 steps,
     unless a match turns up, longer than those that did not pay; so text that nothing can foresee costs what
-    `autoregressive` costs.
+    `autoregressive` costs. When no draft has paid for any request of a batch, all rest, and nothing is learned.
 
     The number of rows chosen by goodput: Liu et al., arXiv:2406.14066 (TurboSpec).
 
@@ -90,12 +90,16 @@ class Auto:
         self._draft: _Draft | None = None
         self._idle, self._rested = _SLEEPY, 0  # drafts in a row that did not pay, steps since the last one
         self._chosen = 8
+        self._silent = False
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
         if self._cost.sequences != self._sequences:
+            if self._cost.sequences < self._sequences:  # what did not pay may pay now
+                self._idle = min(self._idle, _SLEEPY)
             self._fit_window()
-        if self._rests():
+        self._silent = self._cost.silent()
+        if self._silent or self._rests():
             self._rested += 1
             self.wants_top = 0  # looking for the most probable tokens takes time too
             return _NOTHING
@@ -114,6 +118,8 @@ class Auto:
 
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`."""
+        if self._silent:
+            return  # it catches up when it is asked again
         self._suffix.learn(context, outcome)
         draft, self._draft = self._draft, None
         if draft is not None:

@@ -10,6 +10,8 @@ from stretto.local_engine.drafting.step_cost import StepCost
 
 __all__ = ["divide"]
 
+_PACE = 0.97
+
 
 def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int]:
     """Say how many nodes of each draft to evaluate, those most likely to survive first.
@@ -17,7 +19,8 @@ def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int
     A draft without a `DraftTree.step_cost` gets what it asks for within an equal share. The nodes of all others stand
     in one order, by survival, and as many are taken as give the most expected tokens per millisecond of the whole
     batch; its own token is every request's in any case. So rows go where they are worth most, and to nobody when the
-    batch alone fills the machine (Liu et al., arXiv:2406.14066).
+    batch alone fills the machine (Liu et al., arXiv:2406.14066). Nor may they slow those down that expect nothing of
+    theirs: each is to get its tokens at least 0.97 times as fast as without these nodes.
 
     Args:
         drafts: of the requests, at least one.
@@ -34,12 +37,28 @@ def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int
     loose = [_loose(tree, share) for tree in drafts]
     if not packed and requests > 1:
         return _by_column(loose, counts, cost, share)
-    fixed = sum(counts)
-    order = sorted(((survival, number) for number, own in enumerate(loose) for survival in own), reverse=True)
-    taken, _ = cost.best([survival for survival, _ in order], limit - fixed, fixed=requests - 1 + fixed, sure=requests)
-    for _, number in order[:taken]:
+    order = sorted(  # of equals, one of each request after the other
+        (-survival, place, number) for number, own in enumerate(loose) for place, survival in enumerate(own)
+    )
+    rows, tokens, gains = requests + sum(counts), float(requests), [0.0] * requests
+    base = cost.ahead(rows)
+    best, chosen = tokens / base, 0
+    for taken, (negative, _, number) in enumerate(order[: limit - sum(counts)], 1):
+        tokens -= negative
+        gains[number] -= negative
+        took = cost.ahead(rows + taken)
+        if tokens / took > best and _fair(gains, took, base):
+            best, chosen = tokens / took, taken
+    if order:
+        cost.offered(chosen > 0)
+    for _, _, number in order[:chosen]:
         counts[number] += 1
     return counts
+
+
+def _fair(gains: Sequence[float], took: float, base: float) -> bool:
+    """Whether each request gets its tokens about as fast as if no others drafted."""
+    return 1 + min(gains) >= _PACE * took / base
 
 
 def _by_column(loose: Sequence[Sequence[float]], counts: Sequence[int], cost: StepCost, share: int) -> list[int]:
@@ -47,12 +66,16 @@ def _by_column(loose: Sequence[Sequence[float]], counts: Sequence[int], cost: St
     requests, width = len(loose), max(counts)
     columns = [sum(column) for column in zip_longest(*loose, fillvalue=0.0)]
     tokens = requests + sum(columns[:width])
-    best, chosen = tokens / cost(requests * (1 + width)), width
+    base = cost.ahead(requests * (1 + width))
+    best, chosen, gains = tokens / base, width, [sum(own[:width]) for own in loose]
     for rows in range(width + 1, min(share, len(columns)) + 1):
         tokens += columns[rows - 1]
-        speed = tokens / cost(requests * (1 + rows))
-        if speed > best:
-            best, chosen = speed, rows
+        gains = [gain + sum(own[rows - 1 : rows]) for gain, own in zip(gains, loose, strict=True)]
+        took = cost.ahead(requests * (1 + rows))
+        if tokens / took > best and _fair(gains, took, base):
+            best, chosen = tokens / took, rows
+    if columns:
+        cost.offered(chosen > width)
     return [min(chosen, count + len(own)) for count, own in zip(counts, loose, strict=True)]
 
 

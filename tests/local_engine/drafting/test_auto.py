@@ -170,18 +170,57 @@ def test_costs_are_interpolated_and_never_fall():
     assert StepCost({1: 3.0})(50) == 3.0
 
 
-@given(
-    st.dictionaries(st.integers(2, 40), st.floats(0.1, 100), max_size=6),
-    st.lists(st.floats(0, 1), max_size=30),
-    st.integers(0, 40),
-    st.integers(0, 10),
-)
-def test_the_number_of_rows_is_the_one_with_the_most_tokens_per_millisecond(table, survival, limit, fixed):
-    cost, survival = StepCost({1: 1.0, **table}), sorted(survival, reverse=True)
-    chosen, speed = cost.best(survival, limit, fixed)
-    speeds = [(1 + sum(survival[:n])) / cost(1 + fixed + n) for n in range(min(limit, len(survival)) + 1)]
-    assert speed == pytest.approx(max(speeds))
-    assert speeds[chosen] == pytest.approx(max(speeds))
+def test_a_batch_goes_by_what_its_own_steps_took():
+    cost = StepCost({1: 10.0, 8: 12.0})
+    cost.sequences = 4
+    table = [cost(4), cost(6)]
+    assert [cost.ahead(4), cost.ahead(6)] == pytest.approx(table)  # before any step
+    for _ in range(30):
+        cost.observe(4, 20.0)
+        cost.observe(6, 27.0)
+    assert cost.ahead(4) == pytest.approx(20.0)
+    assert cost.ahead(6) == pytest.approx(27.0, abs=1)
+    assert cost.ahead(8) == pytest.approx(27.0 + cost(8) - cost(6), abs=1)
+    assert [cost(4), cost(6)] == table  # which stays as it is
+    cost.sequences = 1
+    assert cost.ahead(1) == 10.0
+
+
+def test_a_step_that_was_held_up_does_not_count_as_what_it_takes():
+    cost = StepCost({1: 10.0, 8: 12.0})
+    for _ in range(20):
+        cost.observe(1, 10.0)
+    cost.observe(1, 5000.0)
+    assert cost.ahead(1) < 15
+
+
+def test_what_was_dear_is_tried_again_some_day():
+    cost = StepCost({1: 10.0, 8: 12.0})
+    cost.observe(1, 10.0)
+    for _ in range(20):
+        cost.observe(4, 30.0)
+    assert cost.ahead(4) > 25
+    for _ in range(300):
+        cost.observe(1, 10.0)
+    assert cost.ahead(4) < cost(4) + 0.5
+
+
+def test_in_a_batch_where_drafts_never_pay_nobody_makes_any_most_of_the_time():
+    cost, made = StepCost({1: 10.0, 8: 12.0}), 0
+    cost.sequences = 2
+    for _ in range(500):
+        asked = [not cost.silent() for _ in range(2)]
+        if any(asked):
+            made += sum(asked)
+            cost.offered(chosen=False)
+    assert 6 <= made <= 50
+    cost.sequences = 1
+    assert not cost.silent()  # alone it is another matter
+    cost.sequences = 2
+    while cost.silent():
+        pass
+    cost.offered(chosen=True)
+    assert not cost.silent()
 
 
 def test_free_rows_are_counted_as_far_as_was_measured():
