@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from stretto.cli.completing import completions
+
 PROVIDERS = ("openai:", "anthropic:", "local:", "local:pocket")
 
 
@@ -35,7 +37,7 @@ def complete_decoding(incomplete: str) -> list[str]:
 
 def complete_model(incomplete: str) -> list[str]:
     """Providers, and the one model whose name is always the same."""
-    return [name for name in PROVIDERS if name.startswith(incomplete)]
+    return completions(PROVIDERS, incomplete)
 
 
 def complete_prompt(incomplete: str) -> list[str]:

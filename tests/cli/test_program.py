@@ -213,6 +213,9 @@ def test_an_unknown_option_is_a_usage_error():
         (["ask", "--strategy", "sk"], ["skeleton"]),
         (["ask", "--preference", "c"], ["careful"]),
         (["chat", "--model", "local"], ["local:", "local:pocket"]),
+        (["chat", "--model", "local", ":"], ["pocket"]),  # bash takes names apart at colons, and keeps what was typed
+        (["chat", "--model", "local", ":", "po"], ["pocket"]),
+        (["ask", "--model", "local", ":", "pocket", "--strategy", "sk"], ["skeleton"]),
         (["prompts", "show", "skeleton_"], ["skeleton_careful"]),
         (["do"], ["doctor"]),
     ],
@@ -221,7 +224,7 @@ def test_the_shell_completes(words, offered):
     environment = {
         **os.environ,
         "_STRETTO_COMPLETE": "complete_bash",
-        "COMP_WORDS": " ".join(["stretto", *words]),
+        "COMP_WORDS": "\n".join(["stretto", *words]),
         "COMP_CWORD": str(len(words)),
     }
     start = "import sys; sys.argv = ['stretto']; from stretto.cli import main; main()"
