@@ -38,15 +38,23 @@ class Spread:
 
 @contextmanager
 def scripted_server(
-    rules: Sequence[tuple[str, str]], *, time_to_first_token_s: float, tokens_per_second: float
+    rules: Sequence[tuple[str, str]],
+    *,
+    time_to_first_token_s: float,
+    tokens_per_second: float,
+    record: Path | None = None,
 ) -> Iterator[str]:
-    """A server in a process of its own, so that it does not share the client's event loop; gives its base URL."""
+    """A server in a process of its own, so that it does not share the client's event loop; gives its base URL.
+
+    ``record``: where it writes the times of each request.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "replies.json"
         file.write_text(json.dumps([{"pattern": pattern, "reply": reply} for pattern, reply in rules]))
         command = [
             *(sys.executable, "-m", "stretto.testing.server", "--replies", str(file)),
             *("--time-to-first-token", str(time_to_first_token_s), "--tokens-per-second", str(tokens_per_second)),
+            *("--exact", *(("--record", str(record)) if record else ())),
         ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from stretto.answer import Answer
 from stretto.backends.base import Backend
@@ -38,14 +39,14 @@ EVENTS_AHEAD = 1024  # events a slow reader may fall behind before the branches 
 class AnswerStream(AsyncIterator[Event]):
     """The events of one answer. After the last one, `answer` holds it."""
 
-    def __init__(self, events: anyio.abc.ObjectReceiveStream[Event], failure: list[Exception]) -> None:
+    def __init__(self, events: MemoryObjectReceiveStream[Event], failure: list[Exception]) -> None:
         self._events = events
         self._failure = failure
         self._answer: Answer | None = None
 
     async def __anext__(self) -> Event:
         try:
-            event = await self._events.receive()
+            event = await self._next()
         except anyio.EndOfStream:
             if self._failure:
                 raise self._failure[0] from None
@@ -53,6 +54,12 @@ class AnswerStream(AsyncIterator[Event]):
         if isinstance(event, AnswerFinished):
             self._answer = event.answer
         return event
+
+    async def _next(self) -> Event:
+        try:  # receive() lets all other tasks run first, before every event
+            return self._events.receive_nowait()
+        except anyio.WouldBlock:
+            return await self._events.receive()
 
     async def text(self) -> AsyncIterator[str]:
         """Only the merged text, piece by piece."""
@@ -164,14 +171,20 @@ class AsyncStretto:
             raise raised
 
     async def _produce(
-        self, request: Request, send: anyio.abc.ObjectSendStream[Event], failure: list[Exception], began: float
+        self, request: Request, send: MemoryObjectSendStream[Event], failure: list[Exception], began: float
     ) -> None:
         from stretto.strategies.answering import answer  # noqa: PLC0415 - keeps `import stretto` light
+
+        async def emit(event: Event) -> None:
+            try:  # send() lets all other tasks run first, which delays what the reader waits for
+                send.send_nowait(event)
+            except anyio.WouldBlock:
+                await send.send(event)
 
         async with send:
             try:
                 route = await self._decide(request)
-                await answer(request, route, self.backends[route.role], send.send, prompts=self.prompts, began=began)
+                await answer(request, route, self.backends[route.role], emit, prompts=self.prompts, began=began)
             except Exception as error:  # noqa: BLE001 - handed to the reader of the stream
                 failure.append(error)
 

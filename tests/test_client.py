@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import threading
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -27,6 +28,20 @@ SKELETON = {
 }
 
 
+class Noted(ScriptedBackend):
+    """Notes in a list which point is asked for."""
+
+    def __init__(self, replies, notes):
+        super().__init__(replies)
+        self.notes = notes
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):
+        self.notes.append("a point is asked for" if "point 1," in prompt.messages[-1].content else "a call")
+        async with super().stream(prompt, options) as chunks:
+            yield chunks
+
+
 class Stuck(ScriptedBackend):
     """Hangs for ever in calls whose prompt holds ``on``, after their first chunk."""
 
@@ -37,6 +52,17 @@ class Stuck(ScriptedBackend):
             yield chunk
             if self.on in prompt.messages[-1].content:
                 await anyio.sleep_forever()
+
+
+async def test_the_first_title_is_read_before_its_point_is_asked_for():
+    notes = []
+    async with (
+        AsyncStretto(Noted(SKELETON, notes)) as stretto,
+        stretto.stream("Why?", strategy="skeleton") as stream,
+    ):
+        async for text in stream.text():
+            notes.append(text)  # noqa: PERF401 - each when it comes
+    assert notes.index("1. **Tyres**: ") < notes.index("a point is asked for")
 
 
 async def test_the_first_event_is_the_route_and_the_last_the_answer():

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from stretto.answer import Decoding, FinishReason, Usage
 from stretto.backends.allowance import allowed
@@ -194,6 +195,7 @@ class FanOut:
                             await self.announce(BranchDelta.model_construct(branch_id=running.spec.id, text=chunk.text))
                             if not fits:
                                 return "length"
+                            await checkpoint()  # who reads this branch goes before the next chunk, if there is one
                         reason = chunk.finish_reason or reason
         finally:
             self.ledger.settle(reservation)

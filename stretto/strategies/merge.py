@@ -51,6 +51,7 @@ class Merge:
         # Holds one closure a segment, no text: strategies bound the number of segments.
         self._send, self._receive = anyio.create_memory_object_stream[Callable[[], Awaitable[None]]](math.inf)
         self._done = anyio.Event()
+        self._pending = 0  # segments not yet written to their end
         self._text: list[str] = []
 
     @property
@@ -64,7 +65,17 @@ class Merge:
         async def segment() -> None:
             await self._write(text)
 
-        self._send.send_nowait(segment)
+        self._queue(segment)
+
+    async def add_at_once(self, text: str) -> None:
+        """Add a fixed piece; if all before it is written, it is with the reader before anything else is begun.
+
+        For the one task that adds: nothing else may be added until this returns.
+        """
+        if self._pending:
+            self.add(text)
+        else:
+            await self._write(text)
 
     def add_branch(self, source: Source, *, filter_: Filter | None = None, ending: Ending | None = None) -> None:
         """Add a branch. ``ending`` gives the text to put behind it, once it is known how it ended."""
@@ -77,7 +88,7 @@ class Merge:
             if ending:
                 await self._write(ending(await source.ended()))
 
-        self._send.send_nowait(segment)
+        self._queue(segment)
 
     async def finish(self) -> None:
         """Nothing more will be added; wait until the reader has everything."""
@@ -89,7 +100,12 @@ class Merge:
         with self._receive:
             async for segment in self._receive:
                 await segment()
+                self._pending -= 1
         self._done.set()
+
+    def _queue(self, segment: Callable[[], Awaitable[None]]) -> None:
+        self._pending += 1
+        self._send.send_nowait(segment)
 
     def close(self) -> None:
         """Free the stream of segments, finished or not."""

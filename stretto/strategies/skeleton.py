@@ -84,7 +84,7 @@ class _Skeleton:
             straight.drop("the outline was there first")
         if self.waits:
             for point in self.points:
-                self._expand(point)
+                await self._expand(point)
         broken = outline.branch is not None and outline.exception is not None and not self.parser.cut
         if broken:
             self.runner.warn(f"The outline broke off after {len(self.points)} points: {outline.exception}")
@@ -116,12 +116,12 @@ class _Skeleton:
             if self.waits:
                 continue
             if straight is None:
-                self._expand(point)
+                await self._expand(point)
             elif len(self.points) >= FEWEST_POINTS:  # a race is decided by the second point
                 straight.cancel("the outline was there first")
                 for known in self.points:
                     if known.index not in self.written:
-                        self._expand(known)
+                        await self._expand(known)
 
     async def _go_on_straight(self, outline: Running, straight: Running | None) -> None:
         """The request is not one for an outline after all."""
@@ -142,13 +142,13 @@ class _Skeleton:
         self.runner.merge.add_branch(straight)
         await self.runner.merge.finish()
 
-    def _expand(self, point: Point) -> None:
-        """Start a point and give it its place in the answer."""
+    async def _expand(self, point: Point) -> None:
+        """Give a point its place in the answer and start it; its title does not wait for its call to be made ready."""
         if not self.written and self.parser.opening:
-            self.runner.merge.add(self.parser.opening + "\n\n")
+            await self.runner.merge.add_at_once(self.parser.opening + "\n\n")
+        await self.runner.merge.add_at_once(self.form.label(point))
         running = self.runner.start(self._point_spec(point))
         self.written[point.index] = running
-        self.runner.merge.add(self.form.label(point))
         self.runner.merge.add_branch(
             running,
             filter_=PointText(point, self.form.indent),

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import re
+import selectors
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +30,7 @@ from stretto.testing.wire import ClientLeft, Connection, ReceivedRequest
 
 __all__ = ["Fault", "HttpReply", "ReceivedRequest", "Rule", "ScriptedServer"]
 
+_LAST_WAIT_S = 0.005
 _DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": OpenAIDialect(), "/v1/messages": AnthropicDialect()}
 
 
@@ -245,9 +249,12 @@ class ScriptedServer:
         first_s = self._first_s if turn.reply.time_to_first_token_s is None else turn.reply.time_to_first_token_s
         loop = asyncio.get_running_loop()
         due = received.arrived_s + first_s + (index / self._rate if self._rate else 0.0)
+        # A kernel may be late by a thousandth of what it waits for: the end of a long wait is one by itself.
+        await connection.pause(due - loop.time() - _LAST_WAIT_S)
         await connection.pause(due - loop.time())
+        received.tokens_s.append(loop.time())
         if received.first_token_s is None:
-            received.first_token_s = loop.time()
+            received.first_token_s = received.tokens_s[0]
 
     def _reply(self, received: ReceivedRequest) -> HttpReply:
         if callable(self._replies):
@@ -274,6 +281,12 @@ def main() -> None:
     parser.add_argument("--tokens-per-second", type=float, default=60.0, metavar="RATE")
     parser.add_argument("--reply", default="OK.", help="what every request is answered")
     parser.add_argument("--replies", type=Path, metavar="FILE", help='JSON list of {"pattern": ..., "reply": ...}')
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write a line of JSON with the times of each request"
+    )
+    parser.add_argument(
+        "--exact", action="store_true", help="tokens on time to 0.1 ms instead of 1 ms; at most 1,000 connections"
+    )
     options = parser.parse_args()
     replies: str | list[Rule] = options.reply
     if options.replies:
@@ -286,16 +299,37 @@ def main() -> None:
         port=options.port,
     )
     try:
-        asyncio.run(_serve(server))
+        with asyncio.Runner(loop_factory=_exact_loop if options.exact else None) as runner:
+            runner.run(_serve(server, options.record))
     except KeyboardInterrupt:
         sys.exit(0)
 
 
-async def _serve(server: ScriptedServer) -> None:
+def _exact_loop() -> asyncio.AbstractEventLoop:
+    """An event loop that does not round its waits up to milliseconds, as one on epoll does."""
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
+async def _serve(server: ScriptedServer, record: Path | None) -> None:
     async with server:
         sys.stdout.write(f"{server.openai_url}\n")
         sys.stdout.flush()
-        await asyncio.Event().wait()
+        await (asyncio.Event().wait() if record is None else _record(server, record))
+
+
+def _has_ended(number: int, server: ScriptedServer) -> bool:
+    return len(server.requests) > number and server.requests[number].ended_s is not None
+
+
+async def _record(server: ScriptedServer, file: Path) -> None:
+    """Write the times of each request that has ended, in the order of their arrival."""
+    with file.open("w", encoding="utf-8") as lines:
+        for number in itertools.count():
+            await server.wait_until(partial(_has_ended, number))
+            ended = server.requests[number]
+            times = {"arrived_s": ended.arrived_s, "tokens_s": ended.tokens_s, "ended_s": ended.ended_s}
+            lines.write(json.dumps({"prompt": ended.prompt, **times}) + "\n")
+            lines.flush()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ _SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "cookie", 
 class ReceivedRequest:
     """What arrived, without its key, and what became of it.
 
-    Times are seconds of the event loop's clock. ``outcome`` is ``open`` while it is being answered,
+    Times are seconds of the event loop's clock; ``tokens_s`` are those at which each token was handed to the
+    connection. ``outcome`` is ``open`` while it is being answered,
     then ``finished``, ``left`` (the client went away first), or the kind of the fault.
     """
 
@@ -29,6 +30,7 @@ class ReceivedRequest:
     body: Mapping[str, Any]
     arrived_s: float
     first_token_s: float | None = None
+    tokens_s: list[float] = field(default_factory=list)
     ended_s: float | None = None
     outcome: str = "open"
 

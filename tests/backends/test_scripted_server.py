@@ -1,4 +1,5 @@
 import asyncio
+import json
 import subprocess
 import sys
 
@@ -94,17 +95,24 @@ async def test_the_key_is_not_recorded():
     assert KEY not in repr(server.requests)
 
 
-async def test_it_serves_in_a_process_of_its_own(tmp_path):
-    script = tmp_path / "replies.json"
+async def test_it_serves_in_a_process_of_its_own_and_writes_down_when(tmp_path):
+    script, record = tmp_path / "replies.json", tmp_path / "times.jsonl"
+    command = [sys.executable, "-m", "stretto.testing.server", "--time-to-first-token", "0", "--replies", str(script)]
     script.write_text('[{"pattern": "Hello", "reply": "one two"}]')
     process = subprocess.Popen(  # noqa: ASYNC220 - our own code, and it answers at once
-        [sys.executable, "-m", "stretto.testing.server", "--time-to-first-token", "0", "--replies", str(script)],
+        [*command, "--exact", "--record", str(record)],
         stdout=subprocess.PIPE,
         text=True,
     )
     with process:
         base_url = (await asyncio.to_thread(process.stdout.readline)).strip()
         async with openai.AsyncOpenAI(base_url=base_url, api_key="k") as client:
-            answer = await client.chat.completions.create(model="m", messages=HELLO)
+            answers = [
+                [event async for event in await client.chat.completions.create(model="m", messages=HELLO, stream=True)]
+                for _ in range(2)  # the second is asked for when the first has ended, and so is written down
+            ]
         process.terminate()
-    assert answer.choices[0].message.content == "one two"
+    assert "".join(event.choices[0].delta.content or "" for event in answers[0]) == "one two"
+    first = json.loads(record.read_text().splitlines()[0])
+    assert first["prompt"] == "Hello"
+    assert first["arrived_s"] <= first["tokens_s"][0] <= first["tokens_s"][1] <= first["ended_s"]

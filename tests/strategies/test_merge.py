@@ -48,3 +48,22 @@ def test_segments_come_in_the_order_they_were_added_and_deltas_concatenate_to_th
     assert text == "".join(segment if isinstance(segment, str) else "".join(segment) + ";" for segment in segments)
     assert "".join(deltas) == text
     assert all(deltas)
+
+
+async def test_a_piece_added_at_once_is_written_before_anything_else_unless_a_branch_stands_before_it():
+    deltas = []
+
+    async def emit(text):
+        deltas.append(text)
+
+    merge = Merge(emit, lambda: 0.0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(merge.run)
+        await merge.add_at_once("a title")
+        assert deltas == ["a title"]
+        merge.add_branch(Written([" its text"]))
+        await merge.add_at_once(" the next")
+        assert deltas == ["a title"]
+        await merge.finish()
+    merge.close()
+    assert deltas == ["a title", " its text", " the next"]
