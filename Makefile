@@ -29,6 +29,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/skeleton.py
 	$(BIN)/python benchmarks/router.py
 	$(BIN)/python benchmarks/decoding.py --update-docs
+	$(BIN)/python benchmarks/batching.py --update-docs
+	$(BIN)/python benchmarks/soak.py --update-docs
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,10 +1,13 @@
 """Several requests at once: throughput and latency, against transformers' continuous batching, on one model.
 
     python benchmarks/batching.py                          1, 2, 4, 8, 16 requests on ``local:pocket``
+    python benchmarks/batching.py --update-docs            and writes them and their plot into docs/batching.md
+    python benchmarks/batching.py --redraw --update-docs   the same from the kept figures
     python benchmarks/batching.py --quick                  a small run that shows that it works
 
 Same weights, prompts, dtype and number of new tokens, greedy, no end token; all requests come at once, and
-repetitions alternate between the methods. The peers are ``generate_batch``'s manager and, where that cannot run, or
+repetitions alternate between the methods. The engine uses as many threads as it chooses itself, each peer at each size
+one or all, whichever is faster in a trial. The peers are ``generate_batch``'s manager and, where that cannot run, or
 beside it, ``generate`` on a batch padded on the left. The manager's time counts from the first request it is given, so
 that what it takes to set up is left out. No keys and values are kept from one repetition to the next.
 Last, the points of one answer: all in one batch against one after the other.
@@ -13,6 +16,7 @@ Last, the points of one answer: all in one batch against one after the other.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import math
 import statistics
@@ -26,19 +30,21 @@ from typing import Any
 
 import torch
 import transformers
-from measuring import IMAGES, Spread, machine, save
+from batching_report import batching_markdown, draw_batching, print_ahead, print_rows
+from comparison.report import fill_block
+from measuring import IMAGES, RESULTS, ROOT, Spread, machine, save
 from prompts import mixed, points
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Finished, Generation, Piece
-from stretto.local_engine.load import LoadedModel, load_model
+from stretto.local_engine.load import load_model
 from stretto.local_engine.source import find_source
 
 SIZES = (1, 2, 4, 8, 16)
 OURS = ("autoregressive", "auto")
+ALL_THREADS = torch.get_num_threads()
 Prompts = Sequence[tuple[int, ...]]
 console = Console(width=110)
 hugging_face: Any = transformers  # untyped in part
@@ -60,6 +66,8 @@ class Row:
 
     method: str
     requests: int
+    peer: bool
+    threads: int
     tokens_per_s: Spread
     end_median_s: Spread
     end_p95_s: Spread
@@ -67,12 +75,14 @@ class Row:
     same_answers: float
 
     @classmethod
-    def of(cls, method: str, runs: Sequence[Run], expected: Sequence[list[int]]) -> Row:
+    def of(cls, method: str, runs: Sequence[Run], expected: Sequence[list[int]], *, threads: int = 1) -> Row:
         """Medians over repetitions, with their spread."""
         same = statistics.mean(own == other for run in runs for own, other in zip(run.answers, expected, strict=True))
         return cls(
             method,
             len(expected),
+            method not in OURS,
+            threads,
             Spread.of([run.tokens / max(run.ends) for run in runs]),
             Spread.of([statistics.median(run.ends) for run in runs]),
             Spread.of([percentile(run.ends, 0.95) for run in runs]),
@@ -181,81 +191,76 @@ def methods(engine: Engine, peer: Any, tokens: int) -> dict[str, Callable[[Promp
     return found
 
 
-def show(rows: Sequence[Row]) -> None:
-    """Print one table."""
-    table = Table(title="medians (least-most) over repetitions", title_justify="left")
-    for column in ("requests", "method", "tokens/s", "end s", "end s, p95", "first token s", "same"):
-        table.add_column(column, justify="left" if column == "method" else "right")
-    for row in rows:
-        last = row is rows[-1] or rows[rows.index(row) + 1].requests != row.requests
-        table.add_row(
-            *(str(row.requests), row.method, f"{row.tokens_per_s.median:.0f}", str(row.end_median_s)),
-            *(str(row.end_p95_s), str(row.first_median_s), f"{row.same_answers:.2f}"),
-            end_section=last,
-        )
-    console.print(table)
+def faster(run: Callable[[Prompts], Run], prompts: Prompts) -> int:
+    """Threads with which a peer is faster: one, or all."""
+    paces = {}
+    for threads in sorted({1, ALL_THREADS}):
+        torch.set_num_threads(threads)
+        run(prompts)  # the first of a shape may be slower
+        paces[threads] = max(run(prompts).ends)
+    return min(paces, key=lambda threads: paces[threads])
 
 
-def draw(rows: Sequence[Row], title: str) -> None:
-    """Draw throughput and the median time to the end by the number of requests."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
-
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.4))
-    names = dict.fromkeys(row.method for row in rows)
-    colours = dict(zip(names, ("#2f6f9f", "#123a57", "#c98b3a", "#b04a3a"), strict=False))
-    shown = (("tokens_per_s", "tokens per second"), ("end_median_s", "seconds to the end, median"))
-    for axes, (name, label) in zip(panels, shown, strict=True):
-        for method, colour in colours.items():
-            own = [row for row in rows if row.method == method]
-            sizes, spreads = [row.requests for row in own], [getattr(row, name) for row in own]
-            axes.plot(sizes, [spread.median for spread in spreads], "o-", color=colour, label=method, ms=4)
-            low, high = [spread.least for spread in spreads], [spread.most for spread in spreads]
-            axes.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.set_xlabel("requests at once")
-        axes.set_ylabel(label)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(fontsize=7, frameon=False)
-    figure.suptitle(title, fontsize=10)
-    figure.tight_layout()
-    IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / "batching.png", dpi=110)
-
-
-def measure(model: LoadedModel, peer: Any, options: argparse.Namespace) -> tuple[list[Row], dict[str, Spread]]:
-    """All methods at all sizes, and the points of one answer."""
-    engine = Engine(model, max_batch=max(*options.sizes, 8), prefix_cache_bytes=0)
-    torch.set_num_threads(model.threads or torch.get_num_threads())  # the peer has what our engine has
-    family = "pocket" if options.model == "local:pocket" else "general"
-    prompts = mixed(model, family, min(400, model.context_window - options.tokens - 1))
+def compare(engine: Engine, peer: Any, prompts: Prompts, options: argparse.Namespace, progress: Progress) -> list[Row]:
+    """All methods at all sizes."""
     compared, rows = methods(engine, peer, options.tokens), []
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("requests at once", total=len(options.sizes) * len(compared) * (options.repeats + 1))
-        for size in options.sizes:
-            chosen = (prompts * (size // len(prompts) + 1))[:size]
-            runs: dict[str, list[Run]] = {name: [] for name in compared}
-            for repetition in range(options.repeats + 1):  # the first is not counted
-                for name, run in compared.items():
-                    done = run(chosen)
-                    runs[name] += [done] if repetition else []
-                    progress.advance(task)
-            rows += [Row.of(name, done, runs["autoregressive"][0].answers) for name, done in runs.items()]
-        own = points(model, family)
-        task = progress.add_task("the points of one answer", total=2 * len(OURS) * options.repeats)
-        walls: dict[str, list[float]] = {}
+    task = progress.add_task("requests at once", total=len(options.sizes) * len(compared) * (options.repeats + 1))
+    for size in options.sizes:
+        chosen = (prompts * (size // len(prompts) + 1))[:size]
+        runs: dict[str, list[Run]] = {name: [] for name in compared}
+        threads = dict.fromkeys(compared, engine.model.threads or ALL_THREADS)
+        for name, run in compared.items():
+            if name in OURS:
+                run(chosen)
+            else:
+                threads[name] = faster(run, chosen)
+            progress.advance(task)
         for _ in range(options.repeats):
-            for decoding in OURS:
-                for together in (True, False):
-                    done = ours(engine, own, options.tokens, decoding, together=together)
-                    name = f"{decoding}, {'one batch' if together else 'one after another'}"
-                    walls.setdefault(name, []).append(max(done.ends))
-                    progress.advance(task)
+            for name, run in compared.items():
+                torch.set_num_threads(threads[name])
+                runs[name].append(run(chosen))
+                progress.advance(task)
+        expected = runs["autoregressive"][0].answers
+        rows += [Row.of(name, done, expected, threads=threads[name]) for name, done in runs.items()]
+    return rows
+
+
+def compare_points(engine: Engine, own: Prompts, options: argparse.Namespace, progress: Progress) -> dict[str, Spread]:
+    """The points of one answer in one batch, and one after another."""
+    task = progress.add_task("the points of one answer", total=2 * len(OURS) * (options.repeats + 1))
+    walls: dict[str, list[float]] = {}
+    for repetition in range(options.repeats + 1):  # the first is not counted
+        for decoding in OURS:
+            for together in (True, False):
+                done = ours(engine, own, options.tokens, decoding, together=together)
+                name = f"{decoding}, {'one batch' if together else 'one after another'}"
+                walls.setdefault(name, []).extend([max(done.ends)] if repetition else [])
+                progress.advance(task)
+    return {name: Spread.of(times) for name, times in walls.items()}
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Run everything; the results as they are kept."""
+    source = find_source(options.model)
+    model = load_model(source, dtype=options.dtype)
+    peer = hugging_face.AutoModelForCausalLM.from_pretrained(source.where, dtype=model.dtype).to(model.device).eval()
+    engine = Engine(model, max_batch=max(*options.sizes, 8), prefix_cache_bytes=0)
+    family = "pocket" if options.model == "local:pocket" else "general"
+    prompts, own = mixed(model, family, min(400, model.context_window - options.tokens - 1)), points(model, family)
+    with Progress(console=console, transient=True) as progress:
+        rows = compare(engine, peer, prompts, options, progress)
+        walls = compare_points(engine, own, options, progress)
     engine.close()
-    return rows, {name: Spread.of(times) for name, times in walls.items()}
+    return {
+        "machine": machine(),
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "model": model.name,
+        "dtype": str(model.dtype),
+        "options": vars(options),
+        "rows": [asdict(row) for row in rows],
+        "points_of_an_answer": len(own),
+        "points": {name: asdict(wall) for name, wall in walls.items()},
+    }
 
 
 def main() -> None:
@@ -264,20 +269,20 @@ def main() -> None:
     hugging_face.utils.logging.set_verbosity_error()
     hugging_face.utils.logging.disable_progress_bar()
     logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # on a CPU it misses psutil, each time
-    source = find_source(options.model)
-    model = load_model(source, dtype=options.dtype)
-    peer = hugging_face.AutoModelForCausalLM.from_pretrained(source.where, dtype=model.dtype).to(model.device).eval()
-    rows, walls = measure(model, peer, options)
-    show(rows)
-    console.print(f"the {len(points(model, 'pocket'))} points of one answer, seconds:")
-    for name, wall in walls.items():
-        console.print(f"  {name}: {wall}")
-    title = f"{model.name}, {model.dtype}, {machine()}"
-    console.print(title)
-    if not options.quick:
-        draw(rows, title)
-        saved = {"machine": machine(), "dtype": str(model.dtype), "options": vars(options)}
-        save("batching", saved | {"rows": [asdict(row) for row in rows], "points": walls})
+    results = json.loads((RESULTS / "batching.json").read_text()) if options.redraw else measure(options)
+    print_rows(console, results["rows"])
+    print_ahead(console, results["rows"])
+    console.print(f"the {results['points_of_an_answer']} points of one answer, seconds:")
+    for name, wall in results["points"].items():
+        console.print(f"  {name}: {Spread(**wall)}")
+    console.print(f"{results['model']}, {results['dtype']}, {results['machine']}")
+    if options.quick:
+        return
+    if not options.redraw:
+        save("batching", results)
+    draw_batching(results, IMAGES / "batching.png")
+    if options.update_docs:
+        fill_block(ROOT / "docs" / "batching.md", batching_markdown(results), "batching")
 
 
 def arguments() -> argparse.Namespace:
@@ -288,6 +293,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--redraw", action="store_true", help="measure nothing; use the kept figures")
+    parser.add_argument("--update-docs", action="store_true", help="write the figures into docs/batching.md")
     parser.add_argument("--quick", action="store_true", help="few requests, few tokens; neither plot nor file")
     options = parser.parse_args()
     if options.quick:

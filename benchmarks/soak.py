@@ -1,6 +1,7 @@
 """A thousand mixed requests against one engine, to see whether anything grows, leaks, hangs or comes out differently.
 
     python benchmarks/soak.py                              1,000 requests on ``local:pocket``
+    python benchmarks/soak.py --update-docs                and writes what came of it and its plot into docs/batching.md
     python benchmarks/soak.py --requests 30                a slice, as in the tests
 
 The requests are the strategies' own prompts and Python files, greedy and sampled, under several decodings, some with
@@ -25,7 +26,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from measuring import machine, save
+from batching_report import draw_soak, soak_markdown
+from comparison.report import fill_block
+from measuring import IMAGES, ROOT, machine, save
 from prompts import mixed
 from rich.console import Console
 from rich.progress import Progress
@@ -66,6 +69,7 @@ class Report:
         bytes_per_request: slope of the process's memory over the second half of the run.
         peak_mib: the most memory seen.
         seconds: for all requests.
+        memory: of the process in bytes, by requests sent; some 200 samples.
     """
 
     reasons: dict[str, int]
@@ -77,6 +81,7 @@ class Report:
     bytes_per_request: float
     peak_mib: float
     seconds: float
+    memory: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -149,6 +154,7 @@ def run(
         bytes_per_request=_slope(memory[len(memory) // 2 :]),
         peak_mib=max(memory) / 2**20,
         seconds=seconds,
+        memory=[*enumerate(memory)][:: max(1, count // 200)],
     )
 
 
@@ -208,6 +214,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=120, help="of an answer at most")
     parser.add_argument("--sample", type=int, default=50, help="greedy answers that are compared")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--update-docs", action="store_true", help="write what came of it into docs/batching.md")
     options = parser.parse_args()
     model = load_model(find_source(options.model), dtype=options.dtype)
     family = "pocket" if options.model == "local:pocket" else "general"
@@ -215,10 +222,16 @@ def main() -> int:
     gc.collect()
     report = run(model, prompts, options.requests, tokens=options.tokens, seed=options.seed, sample=options.sample)
     for name, value in asdict(report).items():
+        if name == "memory":
+            continue
         console.print(f"{name.replace('_', ' ')}: {round(value, 1) if isinstance(value, float) else value}")
     console.print(f"{'clean' if report.clean else 'NOT CLEAN'}; {model.name}, {model.dtype}, {machine()}")
     if options.requests >= 1000:
-        save("soak", {"machine": machine(), "torch": torch.__version__, "options": vars(options), **asdict(report)})
+        results = {"machine": machine(), "torch": torch.__version__, "options": vars(options), **asdict(report)}
+        save("soak", results)
+        draw_soak(results, IMAGES / "soak.png")
+        if options.update_docs:
+            fill_block(ROOT / "docs" / "batching.md", soak_markdown(results), "soak")
     return 0 if report.clean else 1
 
 

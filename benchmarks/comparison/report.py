@@ -57,13 +57,13 @@ def markdown(results: Row) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def fill_block(document: Path, text: str) -> None:
-    """Write ``text`` between the marks in a document. Raises ValueError where it has none."""
-    whole = document.read_text(encoding="utf-8")
-    pattern = re.compile(re.escape(_BEGIN) + ".*?" + re.escape(_END), re.DOTALL)
+def fill_block(document: Path, text: str, program: str = "decoding") -> None:
+    """Write ``text`` between a benchmark's marks in a document. Raises ValueError where it has none."""
+    whole, begin = document.read_text(encoding="utf-8"), _BEGIN.replace("decoding", program)
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(_END), re.DOTALL)
     if not pattern.search(whole):
-        raise ValueError(f"{document} has no place for figures. Put the lines {_BEGIN!r} and {_END!r} into it.")
-    block = f"{_BEGIN}\n\n{text}\n{_END}"
+        raise ValueError(f"{document} has no place for figures. Put the lines {begin!r} and {_END!r} into it.")
+    block = f"{begin}\n\n{text}\n{_END}"
     document.write_text(pattern.sub(lambda _: block, whole, count=1), encoding="utf-8")
 
 

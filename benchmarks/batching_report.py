@@ -1,0 +1,184 @@
+"""What the batching benchmark and the soak show to people: tables, the generated blocks of ``docs/batching.md``, plots.
+
+Drawn and written from the kept results alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["ahead", "batching_markdown", "draw_batching", "draw_soak", "print_ahead", "print_rows", "soak_markdown"]
+
+_COLUMNS = ("requests", "method", "threads", "tokens/s", "end, s", "end of 95%, s", "first token, s", "same")
+_COLOURS = {"autoregressive": "#2f6f9f", "auto": "#123a57"}
+_OTHERS = ("#c98b3a", "#b04a3a", "#777777")
+_MEASURES = {
+    "tokens_per_s": "tokens per second",
+    "end_median_s": "time to the end",
+    "first_median_s": "time to the first",
+}
+
+Row = Mapping[str, Any]
+
+
+def print_rows(console: Console, rows: Sequence[Row]) -> None:
+    """All methods at all sizes."""
+    table = Table(title="medians (least-most) over repetitions", title_justify="left")
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        last = following is None or following["requests"] != row["requests"]
+        table.add_row(*_cells(row), end_section=last)
+    console.print(table)
+
+
+def ahead(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """How many times better each of our methods is than the best peer, by requests; above 1 it is ahead.
+
+    The best peer is the best in each measure on its own, so it may be one in throughput and another in latency.
+    """
+    found = []
+    for size in dict.fromkeys(row["requests"] for row in rows):
+        own = [row for row in rows if row["requests"] == size and not row["peer"]]
+        peers = [row for row in rows if row["requests"] == size and row["peer"]]
+        plain = next((row for row in own if row["method"] == "autoregressive"), None)
+        for row in own:
+            entry: dict[str, Any] = {"requests": size, "method": row["method"]}
+            if peers:
+                entry |= {name: min(_times(name, row, peer) for peer in peers) for name in _MEASURES}
+            if plain is not None:
+                entry["over_autoregressive"] = _times("tokens_per_s", row, plain)
+            found.append(entry)
+    return found
+
+
+def print_ahead(console: Console, rows: Sequence[Row]) -> None:
+    """Where we are ahead of every peer, and where not."""
+    for entry in ahead(rows):
+        least = min((entry[name] for name in _MEASURES if name in entry), default=0.0)
+        mark = "[green]ahead [/]" if least > 1 else "[red]behind[/]"
+        measures = ", ".join(f"{label} {entry[name]:.2f}" for name, label in _MEASURES.items() if name in entry)
+        console.print(f"{mark} {entry['requests']:3} {entry['method']}: {measures}")
+
+
+def batching_markdown(results: Row) -> str:
+    """The generated block about throughput and latency."""
+    lines = [_about(results), ""]
+    lines += _markdown(_COLUMNS, [_cells(row) for row in results["rows"]])
+    lines += ["", "How many times better than the best peer in each measure; above 1 is ahead:", ""]
+    columns = ("requests", "method", *_MEASURES.values(), "tokens per second over autoregressive")
+    names = (*_MEASURES, "over_autoregressive")
+    cells = [
+        (str(entry["requests"]), entry["method"], *(f"{entry[name]:.2f}" if name in entry else "" for name in names))
+        for entry in ahead(results["rows"])
+    ]
+    lines += _markdown(columns, cells)
+    lines += ["", f"The {results['points_of_an_answer']} points of one answer, seconds until the last one ends:", ""]
+    lines += _markdown(("", "seconds"), [(name, _spread(wall, 3)) for name, wall in results["points"].items()])
+    return "\n".join(lines) + "\n"
+
+
+def soak_markdown(results: Row) -> str:
+    """The generated block about the soak."""
+    ends = ", ".join(f"{count} {reason}" for reason, count in sorted(results["reasons"].items()))
+    kept = (
+        ("requests, by how they ended", ends),
+        ("not told of their end exactly once", str(results["ends_missing"])),
+        ("slots of keys and values left", str(results["slots_left"])),
+        ("threads left", str(results["threads_left"])),
+        ("greedy answers compared with those given alone", str(results["compared"])),
+        ("of these different", str(results["different"])),
+        ("memory, bytes more per request in the second half", f"{results['bytes_per_request']:.0f}"),
+        ("peak memory, MiB", f"{results['peak_mib']:.0f}"),
+        ("seconds", f"{results['seconds']:.0f}"),
+    )
+    return "\n".join([f"{results['machine']}; {results['options']['dtype']}.", "", *_markdown(("", ""), kept)]) + "\n"
+
+
+def draw_batching(results: Row, file: Path) -> None:
+    """Throughput, and the median times to the first token and to the end, by the number of requests."""
+    plt = _canvas()
+    rows = results["rows"]
+    figure, panels = plt.subplots(1, 3, figsize=(10, 3.4))
+    others = iter(_OTHERS)
+    methods = dict.fromkeys(row["method"] for row in rows)
+    colours = {method: _COLOURS.get(method) or next(others) for method in methods}
+    labels = ("tokens per second", "seconds to the end, median", "seconds to the first token, median")
+    for axes, name, label in zip(panels, _MEASURES, labels, strict=True):
+        for method, colour in colours.items():
+            own = [row for row in rows if row["method"] == method]
+            sizes, spreads = [row["requests"] for row in own], [row[name] for row in own]
+            axes.plot(sizes, [spread["median"] for spread in spreads], "o-", color=colour, label=method, ms=4)
+            low, high = [spread["least"] for spread in spreads], [spread["most"] for spread in spreads]
+            axes.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
+        sizes = sorted({row["requests"] for row in rows})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.set_xlabel("requests at once")
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].legend(fontsize=7, frameon=False)
+    figure.suptitle(_about(results), fontsize=9)
+    _save(figure, file)
+
+
+def draw_soak(results: Row, file: Path) -> None:
+    """Memory of the process over the requests of the soak."""
+    figure, axes = _canvas().subplots(figsize=(7, 2.8))
+    memory = results["memory"]
+    axes.plot([at for at, _ in memory], [size / 2**20 for _, size in memory], color="#2f6f9f", linewidth=1)
+    axes.set_xlabel("requests sent")
+    axes.set_ylabel("memory of the process, MiB")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{results['machine']}, {results['options']['dtype']}", fontsize=9)
+    _save(figure, file)
+
+
+def _times(name: str, own: Row, other: Row) -> float:
+    better = own[name]["median"] / other[name]["median"]
+    return float(better if name == "tokens_per_s" else 1 / better)
+
+
+def _about(results: Row) -> str:
+    options = results["options"]
+    return f"{results['machine']}; {results['model']}, {results['dtype']}; {options['tokens']} new tokens each"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        str(row["requests"]), row["method"], str(row["threads"]), _spread(row["tokens_per_s"], 0),
+        *(_spread(row[name], 3) for name in ("end_median_s", "end_p95_s", "first_median_s")),
+        f"{row['same_answers']:.2f}",
+    )  # fmt: skip
+
+
+def _spread(value: Row, digits: int) -> str:
+    median, least, most = (f"{value[name]:.{digits}f}" for name in ("median", "least", "most"))
+    return median if least == most else f"{median} ({least}-{most})"
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = "|" + "|".join("---" if column in ("", "method") else "---:" for column in columns) + "|"
+    return [f"| {' | '.join(columns)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _canvas() -> Any:
+    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+
+    mpl.use("Agg")
+    from matplotlib import pyplot  # noqa: PLC0415 - after the choice of canvas
+
+    return pyplot
+
+
+def _save(figure: Any, file: Path) -> None:
+    figure.tight_layout()
+    file.parent.mkdir(exist_ok=True)
+    figure.savefig(file, dpi=110)
