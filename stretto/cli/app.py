@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated
@@ -57,4 +58,7 @@ def run(open_client: Opener | None = None) -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not end the answer
     join_at_colons(os.environ)
-    app(obj=open_client, prog_name="stretto")
+    try:
+        app(obj=open_client, prog_name="stretto")
+    finally:
+        gc.freeze()  # or the interpreter, on its way out, would search all of torch for garbage: a second
