@@ -33,6 +33,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from stretto import Answer, AsyncStretto
+from stretto.backends.http_clients import async_client
 from stretto.backends.registry import open_backend
 
 QUESTION = "How do I look after a bicycle?"
@@ -119,7 +120,8 @@ async def over_http(options: argparse.Namespace, progress: Progress) -> dict[str
         ) as url,
     ):
         backend = way.Watched(open_backend("openai:scripted", base_url=url, api_key=KEY))
-        async with AsyncStretto(backend) as stretto, AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0) as sdk:
+        sdk = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0, http_client=async_client())  # kept for as long
+        async with AsyncStretto(backend) as stretto, sdk:
             await run(stretto, "skeleton")  # imports and connections
             await way.read_bare(sdk)
             for _ in range(options.repeats):

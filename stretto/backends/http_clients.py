@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 512
 """Connections of one client; the limit of calls under way must stay below it."""
 
+_KEPT_S = 55.0  # a reader's pause between two questions; servers drop idle connections after 60 s or more
 _CONNECT_S = 10.0
 _READ_S = 900.0
 
@@ -22,14 +23,18 @@ def async_client() -> httpx2.AsyncClient:
     """Open a connection pool for one SDK client.
 
     The read limit is only a last resort: silence is noticed earlier, by ``StallGuard``. Redirects
-    are not followed, because a key must not travel to a host the user did not name.
+    are not followed, because a key must not travel to a host the user did not name. Connections are
+    kept for longer than the usual 5 s: those of one answer's points then serve the next answer's,
+    instead of being closed and opened anew while the reader waits.
     """
     import httpx2  # noqa: PLC0415 - imported on first use
 
     return httpx2.AsyncClient(
         verify=_certificates(),
         timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S, pool=_READ_S),
-        limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
+        limits=httpx2.Limits(
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS, keepalive_expiry=_KEPT_S
+        ),
         follow_redirects=False,
     )
 
