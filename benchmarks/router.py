@@ -7,7 +7,7 @@ Every text is another one: labelled prompts in random order, joined and cut to t
 the first decision about a text in a process that has decided about others, as a caller meets it: nothing about this
 text is in the processor's caches, and no branch of the code is foreseen. "Fastest of five" is the fastest of five
 decisions about a text in a row. The texts are made of prompts that the model was trained on, so most of their words are
-known to it; a word that is not costs as much.
+known to it.
 """
 
 from __future__ import annotations
