@@ -19,8 +19,8 @@ from stretto.route import Route
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import Direct, asked, shared_by_all, straight_spec
 from stretto.strategies.fan_out import FanOut
-from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
-from stretto.strategies.outline import CANCEL_LINE, OutlineParser, Point
+from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, points_asked, words_for
+from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
 
 FEWEST_POINTS = 2
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
@@ -51,7 +51,8 @@ class _Skeleton:
         self.waits = self.careful or not runner.capabilities.joins_running_batch
         self.effort: Literal["low"] | None = None if self.careful else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
-        self.parser = OutlineParser()
+        self.wanted = points_asked(request.question)
+        self.parser = OutlineParser(self.wanted or MOST_POINTS)
         self.points: list[Point] = []
         self.written: dict[int, Running] = {}
 
@@ -70,7 +71,7 @@ class _Skeleton:
         while (piece := await outline.read()) and not self._lost(straight):
             await self._know(self.parser.feed(piece), straight)
             if self.parser.cut:
-                outline.cancel("it has more points than an answer can hold")
+                outline.cancel(f"it has more points than {'are asked for' if self.wanted else 'an answer can hold'}")
                 self.runner.warn(
                     f"The outline had more than {self.parser.most} points; the first {self.parser.most} are written."
                 )
@@ -85,15 +86,21 @@ class _Skeleton:
         if self.waits:
             for point in self.points:
                 await self._expand(point)
-        broken = outline.branch is not None and outline.exception is not None and not self.parser.cut
-        if broken:
-            self.runner.warn(f"The outline broke off after {len(self.points)} points: {outline.exception}")
+        self._warn_of_missing(outline)
         if self.parser.closing:
             self.runner.merge.add("\n\n" + self.parser.closing)
         await self.runner.merge.finish()
         for point in self.points:
             if (failure := self.written[point.index].exception) is not None:
                 self.runner.warn(f"Point {point.index}, {point.title!r}, is incomplete: {failure}")
+
+    def _warn_of_missing(self, outline: Running) -> None:
+        """Points that the outline owes: it broke off, or has fewer than are asked for."""
+        broken = outline.branch is not None and outline.exception is not None and not self.parser.cut
+        if broken:
+            self.runner.warn(f"The outline broke off after {len(self.points)} points: {outline.exception}")
+        elif self.wanted and len(self.points) < self.wanted:
+            self.runner.warn(f"{self.wanted} points are asked for, and the outline had {len(self.points)}.")
 
     def _last_points(self, outline: Running) -> list[Point]:
         """What the end of the outline completes; where it broke off, half a title is none."""
@@ -161,13 +168,17 @@ class _Skeleton:
 
     def _outline_spec(self) -> BranchSpec:
         template = "skeleton_careful" if self.careful else "skeleton"
-        prompt = self._shared_prompt(asked(self.request, self.runner, template))
+        number = "3 to 10 points, fewer if fewer say it all"
+        if self.wanted:
+            number = f"exactly {self.wanted} points, as the question asks for"
+        prompt = self._shared_prompt(asked(self.request, self.runner, template, number=number))
         options = self.request.options.model_copy(update={"max_tokens": OUTLINE_TOKENS + self.thinking, "stop": ()})
 
         def another_way(received: str) -> Prompt:
             if not (lines := received[: received.rfind("\n") + 1].strip()):
                 return prompt
-            return self._shared_prompt(asked(self.request, self.runner, "continue_outline", received=lines))
+            messages = asked(self.request, self.runner, "continue_outline", received=lines, number=number)
+            return self._shared_prompt(messages)
 
         return BranchSpec(
             id="outline",
@@ -181,7 +192,7 @@ class _Skeleton:
 
     def _point_spec(self, point: Point) -> BranchSpec:
         known = tuple(self.points)
-        words = point.words or words_for(self.request, len(known) if self.waits else None)
+        words = point.words or words_for(self.request, len(known) if self.waits else self.wanted)
         parents = [self.written[index] for index in point.needs if index in self.written]
 
         def prompt() -> Prompt:

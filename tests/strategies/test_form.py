@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stretto.answer import Branch
 from stretto.request import Request
-from stretto.strategies.form import Form, PointText, form_of, words_for
+from stretto.strategies.form import Form, PointText, form_of, points_asked, words_for
 from stretto.strategies.outline import Point
 
 OIL = Point(2, "Oil the chain")
@@ -91,3 +91,45 @@ def test_the_length_of_a_point_follows_question_preference_and_limit():
     assert words_for(Request.of("Why? In 600 words."), 6) == 100
     assert words_for(Request.of("Why? In detail."), 6) == 2 * words_for(Request.of("Why?"), 6)
     assert words_for(Request.of("Why?", max_tokens=240), 6) == 20
+
+
+@pytest.mark.parametrize(
+    ("question", "number"),
+    [
+        ("Give me exactly 5 points on remote work", 5),
+        ("Explain the benefits of cycling in exactly four points.", 4),
+        ("What are the benefits of yoga? Exactly 5 points please.", 5),
+        ("10 tips for better sleep", 10),
+        ("What are the top 3 reasons to move to Lisbon?", 3),
+        ("In 6 bullet points, describe the causes of the French Revolution.", 6),
+        ("Give me 5 tips, each with an example.", 5),
+        ("Nenne mir genau fünf Punkte zum Thema Homeoffice.", 5),
+        ("Donne-moi exactement 5 points sur le télétravail.", 5),
+        ("Dame exactamente 5 puntos sobre el teletrabajo.", 5),
+    ],
+)
+def test_a_number_of_points_that_is_plainly_asked_for_is_read(question, number):
+    assert points_asked(question) == number
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How do I look after a bicycle?",
+        "Give me 5 to 7 tips for sleeping.",
+        "Give me five or six tips.",
+        "Give me 3-5 tips.",
+        "Give me at least 5 tips.",
+        "Give me 3 points for each of these cities: Rome, Oslo",
+        "Give me 3 tips each for cats and dogs.",
+        "List 3 advantages and 3 disadvantages of solar power.",
+        "Compare these three methods: drip, spray, flood.",
+        "I have 5 ideas for a shop. Which problems should I expect?",
+        "What are the benefits of a 5 minute walk?",
+        "15 tips for saving money",
+        "In 5 years, what things will change?",
+        "Tell me 4 out of 5 reasons.",
+    ],
+)
+def test_a_number_that_does_not_hold_for_the_whole_answer_is_not(question):
+    assert points_asked(question) is None
