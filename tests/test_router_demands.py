@@ -1,6 +1,6 @@
 import pytest
 
-from stretto.router.demands import items_wanted, points_wanted, wants_brevity, wants_format, words_wanted
+from stretto.router.demands import items_wanted, may_be_list, points_wanted, wants_brevity, wants_format, words_wanted
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,7 @@ def test_a_wish_for_brevity_is_heard(text):
         "Explain gravity.",
         "Suggest a warm-up routine and explain each move briefly.",
         "Write about five composers, 50 words each.",
+        "Describe each city in one sentence.\n\nLisbon\nOslo\nPrague",
         "Write an essay of 500 words.",
         "Which words come from Arabic?",
         "A short history of Rome",
@@ -77,6 +78,8 @@ def test_the_length_asked_for_is_read(text, words):
         ("Classify each:\n- a cat\n- a dog", 2),
         ("Give the capital of each: Peru, Kenya, Laos, Fiji", 4),
         ("Is it a) red b) green c) blue", 3),
+        ("Translate into French\n\napple\nbread\ncheese\nmilk", 4),
+        ("Translate these into French:\n\napple\nbread\ncheese", 3),
         ("Write ten slogans", 10),
         ("a dozen names for a boat", 12),
         ("Write 8 haikus", 8),
@@ -105,3 +108,23 @@ def test_items_are_counted(text, count):
 )
 def test_the_number_of_points_asked_for_is_read(text, count):
     assert points_wanted(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "may_be"),
+    [
+        ("Translate into French\n- apple\n- bread\n- cheese", True),
+        ("Translate into French\n\napple\nbread\ncheese", True),
+        ("Translate these into French:\nThe shop is closed on Mondays.\nWhere is it?\nI lost it.", True),
+        ("Translate into French\napple\nbread\ncheese", True),
+        ("Translate into French\n- apple\n- bread", False),
+        ("What do I do on a rainy day?\nMy children are bored of all games.\nThey are six.\nWe have no car.", False),
+        (
+            "Summarise this:\n\n" + "A long line of a text that somebody wants to have summarised. " * 3 + "\na\nb",
+            False,
+        ),
+        ("", False),
+    ],
+)
+def test_lines_that_stand_like_items_are_seen(text, may_be):
+    assert may_be_list(text) is may_be

@@ -84,6 +84,44 @@ def test_many_samples_of_a_kind_are_written_item_by_item():
     assert route.forecast["items"].calls == 12
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Translate into French\n\n- apple\n- bread\n- cheese\n- milk",
+        "Translate into French\n\napple\nbread\ncheese\nmilk",
+        "Translate these into French:\napple\nbread\ncheese\nmilk",
+        "Describe each city in one sentence\n\n1. Lisbon\n2. Oslo\n3. Prague\n4. Riga",
+        "Traduis en anglais\n\n- la pomme\n- le pain\n- le fromage\n- le lait",
+    ],
+)
+def test_a_list_by_lines_under_a_task_for_each_is_written_item_by_item(prompt):
+    route = decide(prompt)
+    assert route.strategy == "items"
+    assert route.forecast["items"].calls in (3, 4)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Sort these by size\n\n- whale\n- ant\n- dog",
+        "Write a story with these words\n\n- lantern\n- river\n- key",
+        "Translate this poem into French:\n\nThe road is long\nThe night is cold\nThe stars are bright",
+    ],
+)
+def test_a_list_whose_items_belong_together_is_written_straight_through(prompt):
+    assert decide(prompt).strategy == "direct"
+
+
+def test_the_form_of_a_list_decides_where_the_words_leave_doubt():
+    model = Fixed(0.1, shape="transform")
+    model.judgement = replace(model.judgement, shapes=model.judgement.shapes | {"transform": 0.8, "items": 0.2})
+    words = "apple\nbread\ncheese\nmilk"
+    route = Router(model=model).decide(Request.of(f"Translate into French\n\n{words}"), {"main": backend()})
+    assert (route.strategy, route.confidence) == ("items", 0.95)
+    assert "a list of 4, with one task for each" in route.cause
+    assert Router(model=model).decide(Request.of(f"Sort\n\n{words}"), {"main": backend()}).strategy == "direct"
+
+
 def test_items_that_cannot_be_counted_are_written_straight_through():
     assert fixed(0.1, prompt="Slogans for a bakery, please", shape="items").strategy == "direct"
 

@@ -73,6 +73,9 @@ _POINTS = re.compile(
     rf"\b(?:(?P<number>\d{{1,3}}|{'|'.join(_NUMBERS)}) (?:of (?:the|your) )?(?:[^\W\d]+ ){{0,2}}?"
     rf"(?:{'|'.join(_POINT_WORDS)})s?\b|top[- ](?P<top>\d{{1,3}})\b)"
 )
+LONGEST_LINE = 80  # characters; a longer line without a mark is text, not an item
+SHORT_LINE = 4  # words; lines as short as this are items even where nothing sets them apart from the first
+FEWEST_LINES = 3
 BRIEF_WORDS = 100
 BRIEF_SENTENCES = 3
 _MANY_ITEMS = 100
@@ -94,7 +97,8 @@ def wants_brevity(text: str) -> str | None:
     text = _ends(text)
     if not _hinted(text, _BRIEF_HINTS):
         return None
-    if found := _BRIEF.search(text):
+    found = _BRIEF.search(text)
+    if found and not (found[0].startswith("in ") and _per_part(text, found)):  # "describe each in one sentence"
         return found[0].strip()
     for found in _BRIEFLY.finditer(text):
         if not _per_part(text, found):
@@ -136,13 +140,35 @@ def items_wanted(text: str) -> int:
     if listed < 2:
         listed = len(_INLINE_NUMBERS.findall(text))
     if listed < 2 and ":" in text:
-        tail = text.split(":", 1)[1].split("\n\n")[0]
+        tail = text.split(":", 1)[1].strip().split("\n\n")[0]
         pieces = max((tail.split(mark) for mark in (";", " / ", ",", "、", "\n")), key=len)
         listed = len([piece for piece in pieces if piece.strip()])
+    if listed < 2:
+        listed = _lines_below(text)
     if listed >= 2:
         return min(listed, _MANY_ITEMS)
     counts = [_NUMBERS.get(found) or int(found) for found in _COUNT.findall(text)]
     return next((count for count in counts if 2 <= count <= _MANY_ITEMS), 0)
+
+
+def _lines_below(text: str) -> int:
+    """Short lines below the first one; 0 where there are fewer than three, or a long one among them."""
+    lines = [line for line in text.split("\n")[1:] if line.strip()]
+    return len(lines) if len(lines) >= FEWEST_LINES and max(map(len, lines)) <= LONGEST_LINE else 0
+
+
+def may_be_list(text: str) -> bool:
+    """Whether the lines of a text are marked as items, or stand like items under a task: worth a closer look."""
+    if text.count("\n") < FEWEST_LINES:
+        return False
+    first, *lines = [line for line in text.split("\n") if line.strip()]
+    marked = sum(_BULLET.match(line) is not None for line in lines)
+    if marked >= FEWEST_LINES:
+        return 2 * marked > len(lines)
+    if len(lines) < FEWEST_LINES or max(map(len, lines)) > LONGEST_LINE:
+        return False
+    apart = text.lstrip()[len(first) :].startswith("\n\n") or first.rstrip().endswith((":", "："))
+    return apart or max(len(line.split()) for line in lines) <= SHORT_LINE
 
 
 def points_wanted(text: str) -> int:

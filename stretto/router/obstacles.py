@@ -15,7 +15,7 @@ from stretto.router.demands import points_wanted, wants_brevity, wants_format
 MINIMUM_ANSWER_TOKENS = 120
 MINIMUM_SLOTS = 3
 MINIMUM_CALLS = 5
-MOST_POINTS = 10  # of an outline; strategies.outline, which is above this module, cuts there
+MOST_POINTS = 10  # of an outline; strategies.outline, which no decision loads, cuts there
 WORTH_FACTOR = {"fastest": 1.0, "balanced": 0.9, "careful": 0.8}
 
 

@@ -13,7 +13,7 @@ from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast, Route
 from stretto.router import obstacles
 from stretto.router.decoding import Choice, choose_decoding
-from stretto.router.demands import items_wanted, words_wanted
+from stretto.router.demands import items_wanted, may_be_list, words_wanted
 from stretto.router.forecast import decoding_forecast, forecast, speed_of
 from stretto.router.reading import question_in_context
 from stretto.router.second_opinion import SecondOpinion
@@ -21,6 +21,9 @@ from stretto.router.shape import Judgement, ShapeModel
 
 ITEMS_THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
 ITEMS_WORTH_COUNTING = 0.1
+ITEMS_WORTH_SPLITTING = 0.03
+LISTED_CONFIDENCE = 0.95  # all 15 labelled prompts that code takes apart by their lines are labelled as items
+LISTED_MARKS = frozenset({"bulleted", "numbered", "lettered", "labelled", "lines"})
 PHRASES = {
     "short": "fits in a line or two",
     "points": "is a list of points",
@@ -48,9 +51,21 @@ class Case:
         """Items that the prompt supplies or asks for."""
         return items_wanted(self.text)
 
+    @cached_property
+    def listed(self) -> int:
+        """Items of a list by lines under a task that code can take apart; 0 where the form shows none."""
+        question, judged = self.request.question, self.judgement.shapes["items"]
+        if self.request.strategy != "auto" or judged < ITEMS_WORTH_SPLITTING or not may_be_list(question):
+            return 0
+        from stretto.strategies.items.splitting import Split, split  # noqa: PLC0415 - its patterns are slow to compile
+
+        taken = split(question)
+        return len(taken.items) if isinstance(taken, Split) and taken.marks in LISTED_MARKS else 0
+
     @property
     def _may_be_items(self) -> bool:
-        return self.request.strategy == "items" or self.judgement.shapes["items"] >= ITEMS_WORTH_COUNTING
+        judged = self.judgement.shapes["items"] >= ITEMS_WORTH_COUNTING
+        return judged or self.request.strategy == "items" or self.listed > 0
 
     @cached_property
     def decoding(self) -> Choice:
@@ -194,6 +209,9 @@ def _choose(case: Case) -> tuple[str, float, str]:
         return _unless_hindered(
             case, "items", items, f"Written item by item in parallel: {sure} ({items:.0%} sure).", sure
         )
+    if case.listed:
+        cause = f"Written item by item in parallel: the request is a list of {case.listed}, with one task for each."
+        return _unless_hindered(case, "items", LISTED_CONFIDENCE, cause, "the request is a list with one task for each")
     if skeleton >= case.threshold:
         cause = f"Outline first, then its points in parallel: they stand on their own ({skeleton:.0%} sure)."
         return _unless_hindered(case, "skeleton", skeleton, cause, "points in parallel would serve")
