@@ -1,11 +1,14 @@
 """Requests that share an engine: nobody starves, nothing is left behind, drafts stop where they do not pay."""
 
+import gc
+
 import pytest
 from asking import PROMPTS, outcome, submit_together, tokens
 from wild_drafters import Oracle
 
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
@@ -73,6 +76,28 @@ def test_when_a_request_is_told_of_its_end_nothing_of_it_is_held(loaded, start):
     for handle in submit_together(engine, [Generation(prompt, 20) for prompt in PROMPTS]):
         tokens(handle)
     assert (engine.occupancy.running, engine.occupancy.slots, engine.occupancy.waiting) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("decoding", sorted(DRAFTERS.keys() - EQUIPPED))
+def test_what_a_request_held_is_free_without_a_garbage_collection(decoding, loaded, start):
+    """In a large program, one that looks at everything is minutes away; a circle would stay until then."""
+    engine = start(loaded("llama"), remember_answers=20)
+    tokens(engine.submit(Generation(PROMPTS[0], 4, decoding=decoding)))
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for number, prompt in enumerate(PROMPTS):
+            form = "[a-f]{5}" if number % 2 else None
+            request = Generation(prompt, 12, end_ids=frozenset({2}), decoding=decoding, response_format=form)
+            tokens(engine.submit(request))
+        gc.collect()
+        circles = [type(thing).__name__ for thing in gc.garbage if type(thing).__module__.startswith("stretto.")]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert circles == []
 
 
 def steps(engine, seed, decoding):

@@ -95,27 +95,29 @@ class Cursor:
     The automaton may grow meanwhile.
     """
 
+    # It refers to the automaton's lists, not to the automaton, which has a cursor of its own: a circle would keep its
+    # memory until a full garbage collection, which beside a large program is minutes away.
+
     def __init__(self, automaton: SuffixAutomaton) -> None:
-        self.automaton = automaton
+        self._length, self._link, self._following = automaton.length, automaton.link, automaton.following
         self.state = 0
         self.length = 0
 
     def advance(self, token: int) -> None:
         """Follow the text by one token: O(1) amortised."""
-        automaton = self.automaton
+        following, link = self._following, self._link
         self.shorten(self.length)
         state, length = self.state, self.length
-        while state > 0 and token not in automaton.following[state]:
-            state = automaton.link[state]
-            length = automaton.length[state]
-        if token in automaton.following[state]:
-            self.state, self.length = automaton.following[state][token], length + 1
+        while state > 0 and token not in following[state]:
+            state = link[state]
+            length = self._length[state]
+        if token in following[state]:
+            self.state, self.length = following[state][token], length + 1
         else:
             self.state, self.length = 0, 0
 
     def shorten(self, length: int) -> None:
         """Keep at most this many of the tokens matched; also finds their state again after it was split."""
-        automaton = self.automaton
         self.length = min(self.length, length)
-        while self.state > 0 and automaton.length[automaton.link[self.state]] >= self.length:
-            self.state = automaton.link[self.state]
+        while self.state > 0 and self._length[self._link[self.state]] >= self.length:
+            self.state = self._link[self.state]

@@ -56,7 +56,8 @@ class Suffix:
 
     def __init__(self, memory: AnswerMemory | None = None, *, shortest: int = 1) -> None:
         self._text = SuffixAutomaton()
-        self._earlier = None if memory is None else Cursor(memory.automaton)
+        self._answers = None if memory is None else memory.automaton  # it is replaced when it is full
+        self._earlier = None if self._answers is None else Cursor(self._answers)
         self._shortest = shortest
         self._read = 0
 
@@ -70,9 +71,9 @@ class Suffix:
         self._read_on(context)
         growth = _Growth(rows)
         growth.begin(self._text, *self._text.match, self._shortest)
-        if self._earlier is not None:
+        if self._earlier is not None and self._answers is not None:
             self._earlier.shorten(self._earlier.length)
-            growth.begin(self._earlier.automaton, self._earlier.state, self._earlier.length, self._shortest)
+            growth.begin(self._answers, self._earlier.state, self._earlier.length, self._shortest)
         return growth.finish()
 
     def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
