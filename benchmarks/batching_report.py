@@ -93,11 +93,23 @@ def soak_markdown(results: Row) -> str:
         ("threads left", str(results["threads_left"])),
         ("greedy answers compared with those given alone", str(results["compared"])),
         ("of these different", str(results["different"])),
-        ("memory, bytes more per request in the second half", f"{results['bytes_per_request']:.0f}"),
-        ("peak memory, MiB", f"{results['peak_mib']:.0f}"),
+        ("process, MiB, median of the first and of the last quarter", _pair(results["quarters_mib"], 0)),
+        ("process, bytes more per request", _slope(results["resident"])),
+        ("given out by malloc while nothing ran, MiB, before and after", _pair(results["at_rest_mib"], 1)),
+        ("given out by Python, blocks more per request", _slope(results["blocks"])),
+        ("process, MiB, most", f"{results['peak_mib']:.0f}"),
         ("seconds", f"{results['seconds']:.0f}"),
     )
     return "\n".join([f"{results['machine']}; {results['options']['dtype']}.", "", *_markdown(("", ""), kept)]) + "\n"
+
+
+def _pair(values: Sequence[float], digits: int) -> str:
+    return ", ".join(f"{value:.{digits}f}" for value in values) or "not told"
+
+
+def _slope(slope: Row) -> str:
+    """What each request adds, with the standard error."""
+    return f"{slope['each']:.0f} ± {slope['error']:.0f}"
 
 
 def draw_batching(results: Row, file: Path) -> None:
@@ -133,7 +145,8 @@ def draw_soak(results: Row, file: Path) -> None:
     figure, axes = _canvas().subplots(figsize=(7, 2.8))
     memory = results["memory"]
     axes.plot([at for at, _ in memory], [size / 2**20 for _, size in memory], color="#2f6f9f", linewidth=1)
-    axes.set_xlabel("requests sent")
+    axes.axvline(0, color="#999999", linewidth=0.8)  # the warm-up is before it
+    axes.set_xlabel("requests sent after the warm-up")
     axes.set_ylabel("memory of the process, MiB")
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)

@@ -7,28 +7,32 @@
 The requests are the strategies' own prompts and Python files, greedy and sampled, under several decodings, some with
 stop texts, some of them chats that go on with their own answer. A part of them is cancelled, before the first token
 or after a random number of pieces. Afterwards: every request has ended once, no thread and no slot of keys and values
-is left, the memory of the process over the second half of the run has a slope, which is told, and the answers of
-uncancelled greedy requests, a sample of them, are those that each gets alone.
+is left, and the answers of uncancelled greedy requests, a sample of them, are those that each gets alone.
+
+What memory does is told of the thousand only. Before them go 500 of the same kind, in which caches fill and the
+allocator's heaps come to their size. This program itself keeps nothing of a request that has ended, but for the sample
+and for the last few, which others go on from.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import os
 import random
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from statistics import median
+from typing import Any
 
-import numpy as np
 import torch
 from batching_report import draw_soak, soak_markdown
 from comparison.report import fill_block
 from measuring import IMAGES, ROOT, machine, save
+from memory import Slope, given_out, resident_bytes
 from prompts import mixed
 from rich.console import Console
 from rich.progress import Progress
@@ -38,6 +42,7 @@ from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.load import LoadedModel, load_model
 from stretto.local_engine.source import find_source
 
+AT_ONCE = 24
 DECODINGS = ("autoregressive", "auto", "suffix", "prompt_lookup", "lookahead", "token_recycling", "jacobi")
 STOPS = ((), (), (), (". ",), ("\n\n", "def "))
 console = Console()
@@ -66,10 +71,14 @@ class Report:
         threads_left: beyond those before the engine was made, after it was closed.
         compared: greedy requests that were asked again alone.
         different: those that got another answer.
-        bytes_per_request: slope of the process's memory over the second half of the run.
+        resident: bytes of the process, what each request adds.
+        blocks: of memory that Python has given out, what each request adds.
+        quarters_mib: of the process, the medians of the first and of the last quarter.
+        at_rest_mib: given out by malloc while nothing ran, before and after, without the keys and values that are
+            kept for later prompts; empty where malloc does not tell.
         peak_mib: the most memory seen.
-        seconds: for all requests.
-        memory: of the process in bytes, by requests sent; some 200 samples.
+        seconds: for all requests, without the warm-up.
+        memory: of the process in bytes, by requests sent, those of the warm-up below 0; some 300 samples.
     """
 
     reasons: dict[str, int]
@@ -78,7 +87,10 @@ class Report:
     threads_left: int
     compared: int
     different: int
-    bytes_per_request: float
+    resident: Slope
+    blocks: Slope
+    quarters_mib: tuple[float, float]
+    at_rest_mib: list[float]
     peak_mib: float
     seconds: float
     memory: list[tuple[int, int]] = field(default_factory=list)
@@ -90,9 +102,94 @@ class Report:
         return not broken and "error" not in self.reasons
 
 
-def requests(prompts: list[tuple[int, ...]], count: int, tokens: int, seed: int) -> list[Asked]:
+@dataclass
+class Watch:
+    """What memory did, request by request, and while nothing ran."""
+
+    resident: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+    at_rest: list[int] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Note it once more."""
+        self.resident.append(resident_bytes())
+        self.blocks.append(sys.getallocatedblocks())
+
+    def rest(self, kept: int) -> None:
+        """Note what malloc has given out, but for ``kept`` bytes."""
+        if (given := given_out()) is not None:
+            self.at_rest.append(given - kept)
+
+
+class Ledger:
+    """Which requests run, and what is kept of those that have ended: how they did, and a sample to compare.
+
+    Args:
+        count: of all requests.
+        sample: to keep, of those that can be compared; each is as likely to be in it as any other.
+        seed: of the choice.
+
+    Attributes:
+        told: how often each request, by number, was told of its end.
+        reasons: how they ended.
+        recent: the last that ended.
+    """
+
+    def __init__(self, count: int, sample: int, seed: int) -> None:
+        self.told = bytearray(count)
+        self.reasons: Counter[str] = Counter()
+        self.sample: list[Asked] = []
+        self.recent: deque[Asked] = deque(maxlen=AT_ONCE)
+        self._size, self._comparable = sample, 0
+        self._chance = random.Random(seed)  # noqa: S311 - chance, not secrets
+        self._running: list[Asked] = []
+        self._free = threading.Semaphore(AT_ONCE)
+
+    def send(self, engine: Engine, asked: Asked, number: int) -> None:
+        """Send a request."""
+
+        def listen(event: Piece | Finished) -> None:
+            if isinstance(event, Finished):
+                asked.ends.append(event)
+                self.told[number] += 1
+                self._free.release()
+                return
+            asked.pieces += 1
+            if asked.cancel_after == asked.pieces and asked.handle is not None:
+                asked.handle.cancel()
+
+        asked.handle = engine.submit(asked.request, listen)
+        if asked.cancel_after == 0:
+            asked.handle.cancel()
+        self._running.append(asked)
+
+    def wait(self, *, until_all: bool = False) -> None:
+        """Wait until one more can be sent, or until all have ended; note those that have."""
+        for _ in range(AT_ONCE if until_all else 1):
+            self._free.acquire()
+        if until_all:
+            self._free.release(AT_ONCE)
+        for asked in [each for each in self._running if each.ends]:
+            self._running.remove(asked)
+            self._note(asked)
+
+    def _note(self, asked: Asked) -> None:
+        self.reasons.update(end.reason for end in asked.ends)
+        if asked.handle is not None:
+            asked.answer, asked.handle = asked.handle.sequence.generated, None
+        self.recent.append(asked)
+        if not _comparable(asked):
+            return
+        self._comparable += 1
+        if len(self.sample) < self._size:
+            self.sample.append(asked)
+        elif (place := self._chance.randrange(self._comparable)) < self._size:
+            self.sample[place] = asked
+
+
+def requests(prompts: list[tuple[int, ...]], count: int, tokens: int, seed: int) -> Iterator[Asked]:
     """Draw the requests."""
-    chance, drawn = random.Random(seed), []  # noqa: S311 - chance, not secrets
+    chance = random.Random(seed)  # noqa: S311 - chance, not secrets
     for number in range(count):
         heat = chance.choice((0.0, 0.0, 0.7, 1.2))
         request = Generation(
@@ -105,78 +202,64 @@ def requests(prompts: list[tuple[int, ...]], count: int, tokens: int, seed: int)
             repetition_penalty=chance.choice((1.0, 1.0, 1.1)),
             decoding=chance.choice(DECODINGS),
         )
-        drawn.append(Asked(request, chance.randint(0, 12) if chance.random() < 0.3 else None))
-    return drawn
+        yield Asked(request, chance.randint(0, 12) if chance.random() < 0.3 else None)
 
 
 def run(
-    model: LoadedModel, prompts: list[tuple[int, ...]], count: int, *, tokens: int, seed: int, sample: int
+    model: LoadedModel,
+    prompts: list[tuple[int, ...]],
+    count: int,
+    *,
+    tokens: int,
+    seed: int,
+    sample: int,
+    warm_up: int = 0,
 ) -> Report:
-    """Send ``count`` requests, up to 24 at once, and look at what is left."""
+    """Send ``warm_up`` requests and then ``count``, up to 24 at once, and look at what is left of all of them."""
     threads = threading.active_count()
     engine = Engine(model, max_batch=8, prefix_cache_bytes=2**24, remember_answers=5000)
-    drawn, chance = requests(prompts, count, tokens, seed), random.Random(seed + 1)  # noqa: S311 - chance
-    memory, finished = [], threading.Semaphore(24)
-    began = time.perf_counter()
+    chance, began = random.Random(seed + 1), time.perf_counter()  # noqa: S311 - chance, not secrets
+    ledger, watch = Ledger(warm_up + count, sample, seed + 2), Watch()
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("requests", total=count)
-        for number, asked in enumerate(drawn):
-            finished.acquire()
-            earlier = drawn[number - 24] if number >= 24 else None
-            if earlier is not None and earlier.ends:
-                _let_go(earlier)
-                if chance.random() < 0.3:
-                    _go_on(asked, earlier, model.context_window)
-            _send(engine, asked, finished)
-            memory.append(_resident_bytes())
+        task = progress.add_task("requests", total=warm_up + count)
+        for number, asked in enumerate(requests(prompts, warm_up + count, tokens, seed)):
+            if number == warm_up:
+                ledger.wait(until_all=True)
+                watch.rest(engine.occupancy.prefix_bytes)
+                began = time.perf_counter()
+            ledger.wait()
+            if ledger.recent and chance.random() < 0.3:
+                _go_on(asked, ledger.recent[0], model.context_window)
+            ledger.send(engine, asked, number)
+            watch.look()
             progress.advance(task)
-        for _ in range(24):
-            finished.acquire()
+        ledger.wait(until_all=True)
     seconds = time.perf_counter() - began
-    for asked in drawn:
-        _let_go(asked)
-    slots, different, greedy = engine.occupancy.slots, 0, [asked for asked in drawn if _comparable(asked)]
-    chosen = chance.sample(greedy, min(sample, len(greedy)))
+    watch.rest(engine.occupancy.prefix_bytes)
+    slots, different = engine.occupancy.slots, 0
     engine.close()
     alone = Engine(model, max_batch=1, prefix_cache_bytes=0)
-    for asked in chosen:
+    for asked in ledger.sample:
         handle = alone.submit(replace(asked.request, decoding="autoregressive"))
         list(handle)
         different += handle.sequence.generated != asked.answer
     alone.close()
+    resident, quarter = watch.resident[warm_up:], max(1, count // 4)
     return Report(
-        reasons=dict(Counter(end.reason for asked in drawn for end in asked.ends)),
-        ends_missing=sum(len(asked.ends) != 1 for asked in drawn),
+        reasons=dict(ledger.reasons),
+        ends_missing=sum(times != 1 for times in ledger.told),
         slots_left=slots,
         threads_left=threading.active_count() - threads,
-        compared=len(chosen),
+        compared=len(ledger.sample),
         different=different,
-        bytes_per_request=_slope(memory[len(memory) // 2 :]),
-        peak_mib=max(memory) / 2**20,
+        resident=Slope.of(resident),
+        blocks=Slope.of(watch.blocks[warm_up:]),
+        quarters_mib=(median(resident[:quarter]) / 2**20, median(resident[-quarter:]) / 2**20),
+        at_rest_mib=[given / 2**20 for given in watch.at_rest],
+        peak_mib=max(watch.resident) / 2**20,
         seconds=seconds,
-        memory=[*enumerate(memory)][:: max(1, count // 200)],
+        memory=[*enumerate(watch.resident, -warm_up)][:: max(1, (warm_up + count) // 300)],
     )
-
-
-def _send(engine: Engine, asked: Asked, finished: threading.Semaphore) -> None:
-    def listen(event: Piece | Finished) -> None:
-        if isinstance(event, Finished):
-            asked.ends.append(event)
-            finished.release()
-            return
-        asked.pieces += 1
-        if asked.cancel_after == asked.pieces and asked.handle is not None:
-            asked.handle.cancel()
-
-    asked.handle = engine.submit(asked.request, listen)
-    if asked.cancel_after == 0:
-        asked.handle.cancel()
-
-
-def _let_go(asked: Asked) -> None:
-    """Keep the answer of a request that has ended and nothing else: what grows is then the engine's."""
-    if asked.handle is not None and asked.ends:
-        asked.answer, asked.handle = asked.handle.sequence.generated, None
 
 
 def _go_on(asked: Asked, earlier: Asked, window: int) -> None:
@@ -190,19 +273,12 @@ def _comparable(asked: Asked) -> bool:
     return asked.request.temperature == 0 and all(end.reason in ("stop", "length") for end in asked.ends)
 
 
-def _resident_bytes() -> int:
-    """Memory of this process; where the system does not tell, the most it ever had."""
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    import resource  # noqa: PLC0415 - not on every system
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _slope(values: list[int]) -> float:
-    """Bytes that each request adds, by least squares."""
-    return float(np.polyfit(np.arange(len(values)), np.array(values, dtype=float), 1)[0]) if len(values) > 1 else 0.0
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return round(value, 1) if isinstance(value, float) else value
 
 
 def main() -> int:
@@ -211,6 +287,7 @@ def main() -> int:
     parser.add_argument("--model", default="local:pocket")
     parser.add_argument("--dtype", default="float32", help="in bfloat16, sums of other lengths round otherwise")
     parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--warm-up", type=int, default=500, help="requests before those whose memory is told")
     parser.add_argument("--tokens", type=int, default=120, help="of an answer at most")
     parser.add_argument("--sample", type=int, default=50, help="greedy answers that are compared")
     parser.add_argument("--seed", type=int, default=0)
@@ -220,11 +297,11 @@ def main() -> int:
     family = "pocket" if options.model == "local:pocket" else "general"
     prompts = mixed(model, family, min(300, model.context_window // 2))
     gc.collect()
-    report = run(model, prompts, options.requests, tokens=options.tokens, seed=options.seed, sample=options.sample)
+    how = {"tokens": options.tokens, "seed": options.seed, "sample": options.sample, "warm_up": options.warm_up}
+    report = run(model, prompts, options.requests, **how)
     for name, value in asdict(report).items():
-        if name == "memory":
-            continue
-        console.print(f"{name.replace('_', ' ')}: {round(value, 1) if isinstance(value, float) else value}")
+        if name != "memory":
+            console.print(f"{name.replace('_', ' ')}: {_rounded(value)}")
     console.print(f"{'clean' if report.clean else 'NOT CLEAN'}; {model.name}, {model.dtype}, {machine()}")
     if options.requests >= 1000:
         results = {"machine": machine(), "torch": torch.__version__, "options": vars(options), **asdict(report)}

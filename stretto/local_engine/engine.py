@@ -247,6 +247,7 @@ class Engine:
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
                 self._measure_while_idle(scheduler)
+        scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""

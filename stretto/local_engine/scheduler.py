@@ -118,11 +118,19 @@ class Scheduler:
             self._work()
         except Exception as error:  # noqa: BLE001 - for instance memory that ran out while a request left
             self._fail(self.handles, error)
-            self._batch, self._prefill = self._new_batch(), None
-            self._running, self._reading, self._admitted = [], [], []
+            self._drop()
         ended, self._ended = self._ended, []
         for handle, finished in ended:
             handle.tell(finished)
+
+    def clear(self) -> None:
+        """Drop the requests, which are told elsewhere, and what is kept of earlier ones."""
+        self._drop()
+        self._prefixes.clear()
+
+    def _drop(self) -> None:
+        self._batch, self._prefill = self._new_batch(), None
+        self._running, self._reading, self._admitted = [], [], []
 
     def _work(self) -> None:
         self._leave()

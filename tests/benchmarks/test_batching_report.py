@@ -7,6 +7,7 @@ from batching import OURS, Row, Run
 from batching_report import ahead, batching_markdown, draw_batching, draw_soak, soak_markdown
 from comparison.report import fill_block
 from measuring import ROOT
+from memory import Slope
 from soak import Report
 
 
@@ -25,7 +26,8 @@ def results():
 
 @pytest.fixture
 def soaked():
-    report = Report({"length": 9, "cancelled": 1}, 0, 0, 0, 5, 0, 12.0, 300.0, 60.0, [(0, 2**20), (5, 2**21)])
+    slopes, at_rest, memory = (Slope(12.4, 3.0), Slope(0.4, 0.3)), [99.0, 99.25], [(-5, 2**20), (0, 2**21)]
+    report = Report({"length": 9, "cancelled": 1}, 0, 0, 0, 5, 0, *slopes, (200.4, 201.0), at_rest, 300.0, 60.0, memory)
     return {"machine": "a box", "options": {"dtype": "float32"}, **asdict(report)}
 
 
@@ -52,6 +54,12 @@ def test_the_page_gets_both_blocks_each_in_its_place(results, soaked, tmp_path):
     assert "| 2 | other peer | 1 | 4 | 1.500 | 1.500 | 0.050 | 1.00 |" in first
     assert "| 2 | autoregressive | 1.50 | 1.50 | 0.50 | 1.00 |" in first
     assert "| requests, by how they ended | 1 cancelled, 9 length |" in second
+    assert "| process, bytes more per request | 12 ± 3 |" in second
+    assert "| given out by malloc while nothing ran, MiB, before and after | 99.0, 99.2 |" in second
+
+
+def test_where_malloc_does_not_tell_the_page_says_so(soaked):
+    assert "before and after | not told |" in soak_markdown({**soaked, "at_rest_mib": []})
 
 
 def test_the_plots_are_drawn(results, soaked, tmp_path):

@@ -136,6 +136,16 @@ def test_without_a_limit_of_bytes_nothing_is_kept(loaded, start):
     assert engine.occupancy.prefixes == engine.occupancy.prefix_bytes == 0
 
 
+def test_a_closed_engine_holds_no_keys_and_values(loaded, start):
+    engine = start(replace(loaded("llama"), context_window=10**7), **KEEP)
+    tokens(engine.submit(Generation(PROMPTS[0], 8)))
+    assert engine.occupancy.prefixes == 1
+    next(iter(engine.submit(Generation(PROMPTS[1], 10**6))))
+    engine.close()
+    held = engine.occupancy
+    assert (held.running, held.slots, held.prefixes, held.prefix_bytes) == (0, 0, 0, 0)
+
+
 def test_what_is_kept_is_bounded_by_the_memory_of_the_model_too(loaded, start):
     engine = start(replace(loaded("llama"), cache_tokens=200), **KEEP)
     for first in range(5):

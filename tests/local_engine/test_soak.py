@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import batching
+import memory
+import numpy as np
 import pytest
 import soak
+import torch
 import transformers
 from asking import PROMPTS
 from tiny_models import build
@@ -13,15 +16,18 @@ from stretto.local_engine.generation import Finished, Generation
 
 
 def test_thirty_mixed_requests_leave_nothing_behind(loaded):
-    report = soak.run(replace(loaded("llama"), context_window=256), PROMPTS, 30, tokens=40, seed=3, sample=8)
+    model = replace(loaded("llama"), context_window=256)
+    report = soak.run(model, PROMPTS, 24, tokens=40, seed=3, sample=8, warm_up=6)
     assert report.clean
     assert sum(report.reasons.values()) == 30
+    assert [number for number, _ in report.memory] == [*range(-6, 24)]
     assert report.reasons["cancelled"] >= 3
     assert report.compared == 8
 
 
 def test_what_the_soak_reports_can_be_bad():
-    report = soak.Report({"length": 2}, 0, 0, 0, 2, 0, 10.0, 100.0, 1.0)
+    flat = memory.Slope(0.0, 0.0)
+    report = soak.Report({"length": 2}, 0, 0, 0, 2, 0, flat, flat, (99.0, 99.0), [], 100.0, 1.0)
     assert report.clean
     for fault in ("ends_missing", "slots_left", "threads_left", "different"):
         assert not replace(report, **{fault: 1}).clean
@@ -33,6 +39,38 @@ def test_a_soak_compares_only_what_ended_by_itself():
     assert soak._comparable(asked)
     assert not soak._comparable(replace(asked, ends=[Finished("cancelled")]))
     assert not soak._comparable(replace(asked, request=Generation((1,), 3, temperature=0.7)))
+
+
+def test_what_is_kept_of_a_soak_does_not_grow_with_it(loaded, start):
+    engine, ledger = start(loaded("llama")), soak.Ledger(40, 5, 0)
+    for number in range(40):
+        ledger.wait()
+        ledger.send(engine, soak.Asked(Generation(PROMPTS[number % 5], 2), None), number)
+    ledger.wait(until_all=True)
+    assert ledger.told == bytes([1] * 40)
+    assert ledger.reasons == {"length": 40}
+    assert (len(ledger.sample), len(ledger.recent), ledger._running) == (5, soak.AT_ONCE, [])
+    assert all(asked.handle is None and len(asked.answer) == 2 for asked in ledger.sample)
+
+
+def test_a_slope_is_found_in_noise_with_its_error():
+    chance = np.random.default_rng(0)
+    noise = chance.normal(0, 1000, 1000)
+    growing = memory.Slope.of([int(10 * number + each) for number, each in enumerate(noise)])
+    assert abs(growing.each - 10) < 3 * growing.error < 2
+    flat = memory.Slope.of([int(each) for each in noise])
+    assert abs(flat.each) < 3 * flat.error
+    assert memory.Slope.of([1, 2, 3]) == memory.Slope(0.0, 0.0)
+
+
+def test_what_malloc_gave_out_is_counted():
+    before = memory.given_out()
+    if before is None:
+        pytest.skip("malloc does not tell here")
+    held = torch.ones(2**22)  # 16 MiB
+    assert 2**24 <= memory.given_out() - before < 2**24 + 2**20
+    del held
+    assert memory.given_out() - before < 2**20
 
 
 @pytest.mark.parametrize("together", [True, False])
