@@ -63,6 +63,37 @@ def test_independent_points_are_written_from_an_outline(prompt):
 
 
 @pytest.mark.parametrize(
+    "prompt",
+    [
+        "hey, how are you feeling today?",
+        "Hello there!",
+        "thanks mate",
+        "Who built you?",
+        "Good evening",
+        "Wie geht's dir so?",
+        "Ça va ?",
+        "¿Cómo te va?",
+    ],
+)
+def test_small_talk_is_answered_in_a_line(prompt):
+    route = decide(prompt)
+    assert (route.strategy, route.shape) == ("direct", "short")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Hi! What are the pros and cons of a standing desk?",
+        "Give me exactly 5 points on why cities plant trees.",
+        "What is quantum computing? In exactly 5 points.",
+        "Nenne mir genau fünf Punkte zum Thema Homeoffice.",
+    ],
+)
+def test_a_greeting_or_an_exact_number_does_not_hide_points(prompt):
+    assert decide(prompt).strategy == "skeleton"
+
+
+@pytest.mark.parametrize(
     ("prompt", "shape"),
     [
         (POEM, "prose"),
@@ -110,6 +141,12 @@ def test_a_list_by_lines_under_a_task_for_each_is_written_item_by_item(prompt):
 )
 def test_a_list_whose_items_belong_together_is_written_straight_through(prompt):
     assert decide(prompt).strategy == "direct"
+
+
+def test_a_list_that_belongs_together_is_not_taken_apart_however_sure_the_words_are_and_the_cause_says_why():
+    route = fixed(0.1, prompt="Compare these\n\n- Oslo\n- Riga\n- Turin", shape="items")
+    assert route.strategy == "direct"
+    assert 'needs all items together ("Compare")' in route.cause
 
 
 def test_the_form_of_a_list_decides_where_the_words_leave_doubt():

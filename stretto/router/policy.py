@@ -52,15 +52,27 @@ class Case:
         return items_wanted(self.text)
 
     @cached_property
-    def listed(self) -> int:
-        """Items of a list by lines under a task that code can take apart; 0 where the form shows none."""
+    def _form(self) -> tuple[int, str | None]:
+        """How many lines of a list code can take apart, and as half a sentence why it must not; 0 and None: no list."""
         question, judged = self.request.question, self.judgement.shapes["items"]
         if self.request.strategy != "auto" or judged < ITEMS_WORTH_SPLITTING or not may_be_list(question):
-            return 0
+            return 0, None
         from stretto.strategies.items.splitting import Split, split  # noqa: PLC0415 - its patterns are slow to compile
 
         taken = split(question)
-        return len(taken.items) if isinstance(taken, Split) and taken.marks in LISTED_MARKS else 0
+        if isinstance(taken, Split):
+            return len(taken.items) if taken.marks in LISTED_MARKS else 0, None
+        return 0, taken.cause if taken.final else None
+
+    @property
+    def listed(self) -> int:
+        """Items of a list by lines under a task that holds for each; 0 where the form shows none."""
+        return self._form[0]
+
+    @property
+    def together(self) -> str | None:
+        """Why the lines of a list must not be taken apart; ``None`` where nothing says so."""
+        return self._form[1]
 
     @property
     def _may_be_items(self) -> bool:
@@ -204,7 +216,8 @@ def _choose(case: Case) -> tuple[str, float, str]:
     if judgement.unsure:
         cause = "Written straight through: nothing in the request tells what shape the answer has."
         return "direct", 1 - skeleton, cause
-    if judgement.shape == "items" and items >= ITEMS_THRESHOLD[request.preference] and case.items > 1:
+    sure_enough = judgement.shape == "items" and items >= ITEMS_THRESHOLD[request.preference]
+    if sure_enough and case.items > 1 and case.together is None:
         sure = f"the answer {PHRASES['items']}"
         return _unless_hindered(
             case, "items", items, f"Written item by item in parallel: {sure} ({items:.0%} sure).", sure
@@ -219,10 +232,11 @@ def _choose(case: Case) -> tuple[str, float, str]:
     reason = f"the answer most likely {PHRASES[shape]} ({judgement.shapes[shape]:.0%} sure)"
     if shape == "items":
         needed = ITEMS_THRESHOLD[request.preference]
+        against = case.together or "the request shows no items to count"
         reason = (
             f"that the answer {PHRASES['items']} is not sure enough ({items:.0%} sure, {needed:.0%} needed)"
             if items < needed
-            else f"the answer most likely {PHRASES['items']}, but the request shows no items to count"
+            else f"the answer most likely {PHRASES['items']}, but {against}"
         )
     if shape == "points":
         reason = f"an outline first would probably not serve ({skeleton:.0%} sure, {case.threshold:.0%} needed)"
