@@ -112,7 +112,7 @@ def tiny(architecture: str, dtype: str, noise: float = 0.0) -> LoadedModel:
 def random_adapter(forward: LlamaForward, dtype: torch.dtype) -> PadAdapter:
     """An adapter whose every part acts; what it says is chance."""
     generator = torch.Generator().manual_seed(13)
-    parts = new_adapter(forward, Plan(tokens=4, rank=4, width=8, units=16))
+    parts = new_adapter(forward, Plan(tokens=4, beside=8, last=16))
     drawn = {name: 0.3 * torch.randn(part.shape, generator=generator).to(dtype) for name, part in parts.items()}
     return PadAdapter.of(drawn)
 

@@ -1,6 +1,7 @@
 """Lexical unit decoding: speed against agreement with greedy decoding, by alpha and by the length of a unit.
 
     python benchmarks/lexical.py                the pocket model with its adapter
+    python benchmarks/lexical.py --update-docs  the same, and the figures written into docs/lexical.md
     python benchmarks/lexical.py --quick        a few short answers
     python benchmarks/lexical.py --model local:./folder --alphas 0.5 0.9 --units 2 4
 
@@ -23,7 +24,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-from measuring import IMAGES, Spread, machine, save
+from comparison.report import fill_block
+from measuring import IMAGES, ROOT, Spread, machine, save
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -169,6 +171,22 @@ def report(workload: str, results: Mapping[Way, Result], dtype: str) -> list[dic
     return rows
 
 
+def markdown(rows: Sequence[Mapping[str, object]], about: str) -> str:
+    """The tables for the documentation."""
+    lines = [about, ""]
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        lines += [f"| {workload} | tokens a step | rows a step | ms a token | speed-up | agreement | changed |"]
+        lines += ["|---|---:|---:|---:|---:|---:|---:|"]
+        lines += [
+            f"| {row['way']} | {row['tokens_per_step']:.2f} | {row['rows_per_step']:.1f} | {row['ms_per_token']} "
+            f"| {row['speed_up']:.2f} | {row['agreement']:.1%} | {row['changed']:.1%} |"
+            for row in rows
+            if row["workload"] == workload
+        ]
+        lines += [""]
+    return "\n".join(lines)
+
+
 def draw(results: Mapping[str, Mapping[Way, Result]]) -> None:
     """Speed-up against agreement, a line for each k over alpha, and the verified ways as stars."""
     import matplotlib as mpl  # noqa: PLC0415 - slow to import
@@ -211,6 +229,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=8, help="of each workload")
     parser.add_argument("--tokens", type=int, default=160, help="of an answer at most")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--update-docs", action="store_true", help="write the figures into docs/lexical.md")
     parser.add_argument("--quick", action="store_true", help="little of everything; writes no result and no plot")
     options = parser.parse_args()
     if options.quick:
@@ -237,6 +256,10 @@ def main() -> None:
         about = {"machine": machine(), "model": model.name, "dtype": str(model.dtype), "options": vars(options)}
         console.print(f"kept in {save('lexical', {**about, 'rows': rows}).name}")
         draw(results)
+        if options.update_docs:
+            fill_block(
+                ROOT / "docs" / "lexical.md", markdown(rows, f"{machine()}; {model.name}, {model.dtype}"), "lexical"
+            )
 
 
 if __name__ == "__main__":

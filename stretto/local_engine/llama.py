@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, layer_norm, linear, rms_norm, silu
+from torch.nn.functional import embedding, layer_norm, rms_norm, silu
 
 from stretto.local_engine.attention import Attention, unpack
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.pads import PadAdapter
+from stretto.local_engine.products import can_pack, packed, product
 
 __all__ = ["LlamaForward", "is_llama_like"]
 
@@ -98,34 +99,34 @@ class LlamaForward:
         ]
         windows = {layer.window for layer in self._layers}
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
+        self.is_packed = False
         self.pads: PadAdapter | None = None
 
     def pack(self) -> None:
-        """Lay the weights out as the processor reads them, where it can: bfloat16 on a CPU.
+        """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.products`).
 
-        The fewer rows, the more of a matrix product is reading its weights, and the more this saves. No gradient goes
-        through packed weights, and what else holds the old ones keeps their memory taken.
+        No gradient goes through packed weights, and what else holds the old ones keeps their memory taken.
         """
-        weight = self._vocabulary
-        if weight.dtype != torch.bfloat16 or weight.device.type != "cpu" or not _can_pack():
+        if not can_pack(self._vocabulary):
             return
         self._layers = [
             replace(
                 layer,
-                query_key_value=_packed(layer.query_key_value),
-                output=_packed(layer.output),
-                gate_up=_packed(layer.gate_up),
-                down=_packed(layer.down),
+                query_key_value=packed(layer.query_key_value),
+                output=packed(layer.output),
+                gate_up=packed(layer.gate_up),
+                down=packed(layer.down),
             )
             for layer in self._layers
         ]
-        self._vocabulary = _packed(weight)
+        self._vocabulary = packed(self._vocabulary)
+        self.is_packed = True
 
     @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Vocabulary, width of the residual stream, outputs of the query-key-value product, layers."""
+    def sizes(self) -> tuple[int, int, int]:
+        """Vocabulary, width of the residual stream, layers."""
         vocabulary, hidden = self._embedding.shape
-        return vocabulary, hidden, len(self._layers[0].query_key_value), len(self._layers)
+        return vocabulary, hidden, len(self._layers)
 
     @property
     def heads(self) -> tuple[int, int]:
@@ -148,7 +149,7 @@ class LlamaForward:
 
     def read_out(self, states: Tensor) -> Tensor:
         """Turn final states # [..., hidden] into logits # [..., vocabulary]."""
-        return _product(states, self._vocabulary)
+        return product(states, self._vocabulary)
 
     def states(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """Run the layers; the normalised final states of the rows to ``keep`` # [batch, kept, hidden].
@@ -171,9 +172,7 @@ class LlamaForward:
         plan = self._attention.plan(rows, state.dtype)
         for number, layer in enumerate(self._layers):
             normed = layer.norm(state)
-            projected = _product(normed, layer.query_key_value, layer.query_key_value_bias)
-            if pads is not None:
-                projected = pads.layers[number].attention(projected, normed, active)
+            projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
             heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
@@ -181,15 +180,15 @@ class LlamaForward:
             turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
             keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
             mixed = self._attention.mix(turning[:, :, : self._heads], keys, values, plan, layer.window)
-            state = state + _product(mixed, layer.output, layer.output_bias)
+            state = state + product(mixed, layer.output, layer.output_bias)
             normed = layer.feed_forward_norm(state)
-            gate, up = _product(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
-            state = state + _product(silu(gate) * up, layer.down)
-            if pads is not None:
-                state = pads.layers[number].feed_forward(state, normed, active)
+            gate, up = product(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
+            state = state + product(silu(gate) * up, layer.down)
+            if pads is not None and number in pads.layers:
+                state = pads.layers[number](state, normed, active)
         if pads is not None:
             state = self._norm(state)
-            state = pads.last(state, rows.anchored(state), active)
+            state = pads.finish(state, rows.anchored(state), active)
             return state.index_select(1, keep)
         if real is None and tokens.shape[1] > 1:
             state = state.index_select(1, keep)
@@ -200,22 +199,6 @@ class LlamaForward:
         angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
         cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
-
-
-def _can_pack() -> bool:
-    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return available and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-def _packed(weight: Tensor) -> Tensor:
-    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)  # type: ignore[no-any-return]
-
-
-def _product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Multiply rows # [..., inner] by a weight # [outer, inner], packed or not -> [..., outer]."""
-    if weight.is_mkldnn:
-        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")  # type: ignore[no-any-return]
-    return linear(rows, weight, bias)
 
 
 def _take(layer: Any, window: int | None, forward: LlamaForward) -> _Layer:

@@ -86,5 +86,6 @@ def attach(model: LoadedModel) -> PadAdapter:
                 "stretto.local_engine.training.lexical --model local:./folder --texts FOLDER, and use that name."
             )
         path = model.folder / ADAPTER_FILE
-        forward.pads = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
+        adapter = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
+        forward.pads = adapter.packed() if forward.is_packed else adapter
     return forward.pads

@@ -5,7 +5,7 @@ import torch
 from stretto.local_engine.pads import PadAdapter
 from stretto.local_engine.training.lexical import Plan, new_adapter
 
-SMALL = Plan(tokens=4, rank=4, width=8, units=16)
+SMALL = Plan(tokens=4, beside=8, last=16)
 
 
 def adapted(model, plan=SMALL, seed=3):

@@ -17,7 +17,7 @@ from stretto.local_engine.source import find_source
 from stretto.local_engine.training.lexical import Plan, Trainer, main
 from stretto.local_engine.training.texts import Texts, continuations, keep, kept
 
-PLAN = Plan(steps=40, tokens=3, threshold=0.0, texts=1, anchors=160, rank=16, width=16, units=64, rate=0.02)
+PLAN = Plan(steps=40, tokens=3, threshold=0.0, texts=1, anchors=160, beside=16, last=64, rate=0.02)
 PROMPTS = [tuple((5 * place + 17 * number) % 390 + 5 for place in range(8)) for number in range(2)]
 
 

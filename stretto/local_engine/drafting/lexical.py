@@ -63,9 +63,9 @@ class Lexical:
         places: int,
         *,
         alpha: float | None = None,
-        breadth: int = 3,
-        floor: float = 0.12,
-        least: float = 0.12,
+        breadth: int = 2,
+        floor: float = 0.15,
+        least: float = 0.25,
     ) -> None:
         self.name = "lexical" if alpha is None else "lexical_lossy"
         self.wants_top = breadth

@@ -52,16 +52,15 @@ __all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]
 class Plan:
     """What a training run is."""
 
-    minutes: float = 10.0
+    minutes: float = 30.0
     steps: int | None = None  # instead of minutes
     tokens: int = 4  # k, of a unit at most
     threshold: float = 0.5  # above it a token belongs to the unit
     outside: float = 0.2  # weight of a token outside units
     texts: int = 8  # in a step
     anchors: int = 64  # places of a text that get [PAD]s in one step
-    rank: int = 16
-    width: int = 64
-    units: int = 512
+    beside: int = 256  # units beside a feed-forward layer
+    last: int = 2048  # units of the last layer
     rate: float = 0.003
     seed: int = 1
     save_every: float = 60.0  # seconds
@@ -95,26 +94,18 @@ class Shares:
 
 def new_adapter(forward: LlamaForward, plan: Plan) -> dict[str, Tensor]:
     """The tensors of an adapter that adds nothing yet, by the names of `PadAdapter.tensors`."""
-    vocabulary, hidden, projected, layers = forward.sizes
+    vocabulary, hidden, layers = forward.sizes
     generator = torch.Generator().manual_seed(plan.seed)
 
-    def drawn(rows: int, columns: int) -> Tensor:
-        return torch.randn(rows, columns, generator=generator) / math.sqrt(columns)
+    def units(prefix: str, count: int, read: int) -> dict[str, Tensor]:
+        drawn = torch.randn(count, read, generator=generator) / math.sqrt(read)
+        return {f"{prefix}.units_in": drawn, f"{prefix}.units_out": torch.zeros(hidden, count)}
 
     base = forward.read_in(torch.arange(vocabulary)).float()
-    tensors = {
-        "places": base.mean(0) + base.std() * torch.randn(plan.tokens - 1, hidden, generator=generator),
-        "last_in": drawn(plan.units, 2 * hidden),
-        "last_out": torch.zeros(hidden, plan.units),
-    }
-    for number in range(layers):
-        tensors |= {
-            f"layers.{number}.attention_in": drawn(plan.rank, hidden),
-            f"layers.{number}.attention_out": torch.zeros(projected, plan.rank),
-            f"layers.{number}.feed_forward_in": drawn(plan.width, hidden),
-            f"layers.{number}.feed_forward_out": torch.zeros(hidden, plan.width),
-        }
-    return tensors
+    tensors = {"places": base.mean(0) + base.std() * torch.randn(plan.tokens - 1, hidden, generator=generator)}
+    for number in range(layers // 2, layers):
+        tensors |= units(f"layers.{number}", plan.beside, hidden)
+    return tensors | units("last", plan.last, 2 * hidden)
 
 
 class Trainer:
@@ -288,7 +279,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m stretto.local_engine.training.lexical", description=main.__doc__)
     parser.add_argument("--model", default="local:pocket", help="local:pocket or local:./folder")
     parser.add_argument("--texts", type=Path, help="folder of text files to continue; needed but for local:pocket")
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long to train, by the clock (default 10)")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long to train, by the clock (default 30)")
     parser.add_argument("--steps", type=int, help="how many steps to train, instead of --minutes")
     parser.add_argument("--tokens", type=int, default=4, help="k, of a unit at most (default 4)")
     parser.add_argument("--threshold", type=float, default=0.5, help="above it a token belongs to a unit (default 0.5)")
