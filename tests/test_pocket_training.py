@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,13 @@ def test_a_fresh_network_already_ranks_the_token_to_copy_first() -> None:
     assert sum(rank == 0 for rank in ranks()) < 4
     put_copying(network, seed=1)
     assert sum(rank == 0 for rank in ranks()) > 20
+
+
+def test_topics_that_were_changed_are_drawn_again_and_again(small_corpus: Corpus) -> None:
+    changed = small_corpus.topics[1]
+    corpus = Corpus(topics=small_corpus.topics, facts=small_corpus.facts, with_source=False, again=(changed.id,))
+    chance = random.Random(3)  # noqa: S311 - no secrets
+    drawn = [corpus.draw("outline", chance).answer == changed.outline for _ in range(400)]
+    assert 0.4 < sum(drawn) / len(drawn) < 0.6  # every fourth, and a third of the others
+    with pytest.raises(ValueError, match="there is no topic nothing"):
+        Corpus(topics=small_corpus.topics, with_source=False, again=("nothing",))

@@ -171,15 +171,27 @@ def unknown_questions(*, held_out: bool) -> list[str]:
 
 @dataclass
 class Corpus:
-    """Everything there is to learn; :meth:`draw` makes one example of a task."""
+    """Everything there is to learn; :meth:`draw` makes one example of a task.
+
+    Attributes:
+        topics: with their questions, points and texts.
+        facts: short ones.
+        unknown: questions that cannot be answered.
+        with_source: whether to read the standard library's source.
+        again: ids of topics that are drawn every fourth time, because they were changed after a run.
+    """
 
     topics: tuple[Topic, ...] = field(default_factory=topics)
     facts: tuple[Fact, ...] = field(default_factory=facts)
     unknown: list[str] = field(default_factory=lambda: unknown_questions(held_out=False))
     with_source: bool = True
+    again: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Count in how many topics each word is used, and read the source."""
+        self._changed = [topic for topic in self.topics if topic.id in self.again]
+        if len(self._changed) != len(self.again):
+            raise ValueError(f"there is no topic {', '.join(set(self.again) - {topic.id for topic in self.topics})}")
         telling: Counter[str] = Counter()
         for topic in self.topics:
             texts = [*topic.questions, topic.subject, " ".join(topic.keywords)]
@@ -256,6 +268,9 @@ class Corpus:
             example = self._with_history(example, chance)
         return example
 
+    def _topic(self, chance: random.Random) -> Topic:
+        return chance.choice(self._changed if self._changed and chance.random() < 0.25 else self.topics)
+
     def _with_history(self, example: Example, chance: random.Random) -> Example:
         turns = example.turns
         if chance.random() < 0.5:
@@ -273,12 +288,12 @@ class Corpus:
 
     def _draw_recognise(self, chance: random.Random) -> Example:
         """A hard question and only the start of its answer: the cheapest lesson in telling topics apart."""
-        topic = chance.choice(self.topics)
+        topic = self._topic(chance)
         return self._start("recognise", topic, self.question(topic, chance, hard=0.7), chance)
 
     def _draw_capitals(self, chance: random.Random) -> Example:
         """The same for a question in capitals, or with every word capitalised: other tokens than those read so far."""
-        topic = chance.choice(self.topics)
+        topic = self._topic(chance)
         question = self.question(topic, chance, hard=0.3)
         return self._start("capitals", topic, chance.choice((str.upper, str.upper, str.title))(question), chance)
 
@@ -288,21 +303,21 @@ class Corpus:
         return Example(task, (("user", render("skeleton", question=question)),), topic.outline, limit=4)
 
     def _draw_opening(self, chance: random.Random) -> Example:
-        topic = chance.choice(self.topics)
+        topic = self._topic(chance)
         # Cut inside the opening: its last token would be another one than where the answer goes on.
         return Example("opening", (("user", self.question(topic, chance, hard=0.5)),), straight_answer(topic), limit=14)
 
     def _draw_straight(self, chance: random.Random) -> Example:
-        topic = chance.choice(self.topics)
+        topic = self._topic(chance)
         return Example("straight", (("user", self.question(topic, chance, hard=0.35)),), straight_answer(topic))
 
     def _draw_outline(self, chance: random.Random) -> Example:
-        topic = chance.choice(self.topics)
+        topic = self._topic(chance)
         question = self.question(topic, chance, hard=0.35)
         return Example("outline", (("user", render("skeleton", question=question)),), topic.outline)
 
     def _draw_point(self, chance: random.Random) -> Example:
-        topic = chance.choice(self.topics)
+        topic = self._topic(chance)
         point = chance.choice(topic.points)
         title = point.title
         if chance.random() < 0.12:

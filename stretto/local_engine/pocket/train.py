@@ -277,6 +277,10 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--target", type=Path, default=MODEL_FOLDER, help="where the finished model is written")
     parser.add_argument("--fresh", action="store_true", help="begin anew even if there is a checkpoint")
+    parser.add_argument(
+        "--again", nargs="+", default=[], metavar="TOPIC",
+        help="topics that were changed after the run, to be drawn every fourth time; give more --minutes than it had",
+    )  # fmt: skip
     parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --target and stop")
     chosen = parser.parse_args(arguments)
     if chosen.export_only:
@@ -291,7 +295,10 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     plan = Plan(minutes=chosen.minutes, steps=chosen.steps, seed=chosen.seed)
-    trainer = Trainer(plan, NetworkConfig(), chosen.folder, device=device, dtype=torch.bfloat16, threads=chosen.threads)
+    trainer = Trainer(
+        plan, NetworkConfig(), chosen.folder, corpus=Corpus(again=tuple(chosen.again)),
+        device=device, dtype=torch.bfloat16, threads=chosen.threads,
+    )  # fmt: skip
     console = Console()
     size = sum(parameter.numel() for parameter in trainer.network.parameters())
     console.print(f"{size / 1e6:.2f} million parameters on {device}, from step {trainer.number}", highlight=False)
