@@ -5,11 +5,18 @@ The fewer rows, the more of a product is reading its weights, and the more the l
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, relu
 
 __all__ = ["added_product", "can_pack", "packed", "product"]
+
+# For each number of rows torch and oneDNN keep code and room of their own, by default 1,024 times: half a GiB beside
+# the pocket model, which prompts of all lengths fill little by little. They read the limit when they first multiply.
+for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+    os.environ.setdefault(_name, "128")
 
 
 def can_pack(weight: Tensor) -> bool:
