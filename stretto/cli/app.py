@@ -13,7 +13,7 @@ from stretto.cli import prompts
 from stretto.cli.ask import ask
 from stretto.cli.bench import bench
 from stretto.cli.chat import chat
-from stretto.cli.completing import join_at_colons
+from stretto.cli.completing import prepare
 from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS
 from stretto.cli.opening import Opener
@@ -57,7 +57,7 @@ def run(open_client: Opener | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not end the answer
-    join_at_colons(os.environ)
+    prepare(os.environ)
     try:
         app(obj=open_client, prog_name="stretto")
     finally:

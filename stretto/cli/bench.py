@@ -36,12 +36,17 @@ def bench(
         typer.Argument(
             metavar="MODEL",
             help="local:FOLDER, local:HUB_NAME or local:pocket.",
-            autocompletion=options.complete_model,
+            autocompletion=options.complete_local_model,
         ),
     ] = "local:pocket",
     draft: Annotated[
         str | None,
-        typer.Option("--draft", metavar="MODEL", help="A smaller model with the same tokenizer, for draft_model."),
+        typer.Option(
+            "--draft",
+            metavar="MODEL",
+            help="A smaller model with the same tokenizer, for draft_model.",
+            autocompletion=options.complete_local_model,
+        ),
     ] = None,
     prompts: Annotated[
         Path | None,

@@ -1,17 +1,39 @@
-"""Completion of names that hold a colon: bash takes one for the end of a word, and hands over and replaces the rest."""
+"""What typer's completion lacks: names with a colon in bash, the first TAB of a zsh, long descriptions."""
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 
-_BASH = "complete_bash"
+ASKED = "_STRETTO_COMPLETE"
+_FIRST_TAB = """
+
+# zsh reads this file at the first TAB, and takes what the file itself does for the answer.
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  %(complete_func)s "$@"
+fi"""
 _taken = [""]  # what stands before the cursor already and must not be offered again
 
 
-def join_at_colons(environ: MutableMapping[str, str], asked: str = "_STRETTO_COMPLETE") -> None:
-    """Put together, where bash asks for completions, the words that it took apart at colons."""
-    if environ.get(asked) != _BASH or "COMP_WORDS" not in environ:
-        return
+def prepare(environ: MutableMapping[str, str]) -> None:
+    """Make ready for what a shell asks, and for what is put into its start-up files."""
+    _answer_the_first_tab()
+    if ASKED in environ:
+        environ["COLUMNS"] = "1000"  # a description is one line: fish takes the next for another completion
+    if environ.get(ASKED) == "complete_bash" and "COMP_WORDS" in environ:
+        _join_at_colons(environ)
+
+
+def _answer_the_first_tab() -> None:
+    with suppress(ImportError, AttributeError, KeyError):  # a typer that keeps its scripts elsewhere: TAB twice, then
+        from typer import _completion_shared as shared  # noqa: PLC0415 - private, so it may be gone
+
+        script = shared._completion_scripts["zsh"]  # typer has no public way to its scripts
+        shared._completion_scripts["zsh"] = script.removesuffix(_FIRST_TAB) + _FIRST_TAB
+
+
+def _join_at_colons(environ: MutableMapping[str, str]) -> None:
+    """Put together the words that bash took apart at colons: to it, one ends a word, and it replaces the rest only."""
     words, at = _joined(environ["COMP_WORDS"].split("\n"), int(environ.get("COMP_CWORD") or 0))
     if at < len(words):
         before, colon, words[at] = words[at].rpartition(":")

@@ -10,7 +10,8 @@ import typer
 
 from stretto.cli.completing import completions
 
-PROVIDERS = ("openai:", "anthropic:", "local:", "local:pocket")
+LOCAL = ("local:", "local:pocket")
+PROVIDERS = ("openai:", "anthropic:", *LOCAL)
 
 
 class Preference(StrEnum):
@@ -40,11 +41,30 @@ def complete_model(incomplete: str) -> list[str]:
     return completions(PROVIDERS, incomplete)
 
 
+def complete_local_model(incomplete: str) -> list[str]:
+    """The same for commands that run a model in this process."""
+    return completions(LOCAL, incomplete)
+
+
 def complete_prompt(incomplete: str) -> list[str]:
     """Names of the templates that come with the library."""
+    return _of_templates("name", incomplete)
+
+
+def complete_family(incomplete: str) -> list[str]:
+    """Families of models that have templates."""
+    return _of_templates("family", incomplete)
+
+
+def complete_version(incomplete: str) -> list[str]:
+    """Versions of the templates."""
+    return _of_templates("version", incomplete)
+
+
+def _of_templates(field: str, incomplete: str) -> list[str]:
     from stretto.prompts import Catalogue  # noqa: PLC0415 - keeps `stretto --help` light
 
-    return sorted({template.name for template in Catalogue() if template.name.startswith(incomplete)})
+    return sorted({value for each in Catalogue() if (value := getattr(each, field)).startswith(incomplete)})
 
 
 Question = Annotated[

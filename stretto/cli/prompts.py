@@ -16,9 +16,23 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List and show the prompt templates.", no_args_is_help=True)
 
 Family = Annotated[
-    str | None, typer.Option("--family", metavar="NAME", help="Family of models, such as general or pocket.")
+    str | None,
+    typer.Option(
+        "--family",
+        metavar="NAME",
+        help="Family of models, such as general or pocket.",
+        autocompletion=options.complete_family,
+    ),
 ]
-Version = Annotated[str | None, typer.Option("--version", metavar="V", help="Such as v1; the newest by default.")]
+Version = Annotated[
+    str | None,
+    typer.Option(
+        "--version",
+        metavar="V",
+        help="Such as v1; the newest by default.",
+        autocompletion=options.complete_version,
+    ),
+]
 
 
 @app.command("list")

@@ -97,7 +97,9 @@ answered with the usage.
 ## Completion
 
 `stretto --install-completion` sets it up for the shell it is called from, `stretto --show-completion` prints
-it. It completes commands, options, strategies, preferences, providers and prompts.
+it: bash, zsh, fish or PowerShell. It completes commands, options, strategies, preferences, decoding methods, providers,
+prompts, their families and versions. Tried in bash 5.2, zsh 5.9 and fish 3.6; a value is completed behind a space
+(`--strategy sk`), not behind `=`.
 
 ## Commands
 """

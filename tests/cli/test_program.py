@@ -205,27 +205,3 @@ def test_help_tells_the_exit_codes():
 
 def test_an_unknown_option_is_a_usage_error():
     assert run([*STRETTO, "ask", "--nonsense"]).returncode == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["ask", "--strategy", "sk"], ["skeleton"]),
-        (["ask", "--preference", "c"], ["careful"]),
-        (["chat", "--model", "local"], ["local:", "local:pocket"]),
-        (["chat", "--model", "local", ":"], ["pocket"]),  # bash takes names apart at colons, and keeps what was typed
-        (["chat", "--model", "local", ":", "po"], ["pocket"]),
-        (["ask", "--model", "local", ":", "pocket", "--strategy", "sk"], ["skeleton"]),
-        (["prompts", "show", "skeleton_"], ["skeleton_careful"]),
-        (["do"], ["doctor"]),
-    ],
-)
-def test_the_shell_completes(words, offered):
-    environment = {
-        **os.environ,
-        "_STRETTO_COMPLETE": "complete_bash",
-        "COMP_WORDS": "\n".join(["stretto", *words]),
-        "COMP_CWORD": str(len(words)),
-    }
-    start = "import sys; sys.argv = ['stretto']; from stretto.cli import main; main()"
-    assert run([sys.executable, "-c", start], env=environment).stdout.split() == offered
