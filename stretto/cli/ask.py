@@ -39,6 +39,14 @@ def ask(
     race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")] = False,
+    logprobs: Annotated[
+        int | None,
+        typer.Option(
+            "--logprobs",
+            metavar="N",
+            help="Show below the answer how probable each token was, and the N most probable in its place; 0 to 20.",
+        ),
+    ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below the answer.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Ask once more with direct, and compare both.")] = False,
     quiet: options.Quiet = False,
@@ -71,13 +79,14 @@ def ask(
         "decoding": decoding,
         "deadline_s": deadline,
         "race": race or None,
+        "logprobs": logprobs,
     }
     request = {name: value for name, value in request.items() if value is not None}
     screen = Screen(quiet=quiet)
     client = open_client(context, model, base_url, key_variable)
     introduce(client, screen, named=model is not None)
     answers = asyncio.run(_answers(client, asked, screen, request, compare=compare, form=(json, events)))
-    _print(answers, screen, json=json, trace=trace)
+    _print(answers, screen, json=json, logprobs=logprobs is not None and not json and not events, trace=trace)
     raise typer.Exit(exit_of_answer(answers[0]))
 
 
@@ -111,12 +120,15 @@ async def _answers(
                 raise
 
 
-def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, trace: bool) -> None:
-    from stretto.cli.compare import as_json, table  # noqa: PLC0415 - keeps `stretto --help` light
+def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, logprobs: bool, trace: bool) -> None:
+    from stretto.cli import logprobs as probabilities  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.cli.compare import as_json, table  # noqa: PLC0415
     from stretto.cli.timeline import render_timeline  # noqa: PLC0415
 
     if json:
         screen.write(as_json(answers) + "\n")
+    if logprobs and answers[0].logprobs:  # without any, a warning has said so
+        screen.show("", *probabilities.table(answers[0], screen.width))
     if trace:
         for each in answers:
             screen.show("", *render_timeline(each, screen.width, blocks=screen.encodes_blocks))

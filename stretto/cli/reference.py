@@ -74,6 +74,14 @@ The critical path is the longest chain of branches that had to wait for each oth
 The last lines are there for a model in this process: how many forwards it took, how many tokens one gave and how many
 rows it evaluated, and of each source of drafts how many drafted tokens were right.
 
+## Log-probabilities
+
+`--logprobs N` shows on standard error, below the answer, how probable the model found each token, and the N most
+probable in its place (0 to 20; 0 for none), before temperature and limits. In a skeleton or a list of items those are
+the tokens of the parts, one after the other; labels, and the outline, have none. With `--json` and `--events` they are
+in the answer, as `logprobs`. Local models have them, and those behind OpenAI's API that do not reason; from others it
+is an error.
+
 ## The comparison
 
 `--compare` asks twice, one after the other: with the chosen strategy, then with `direct`. What only the first would

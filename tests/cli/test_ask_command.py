@@ -3,11 +3,15 @@ import re
 
 import pytest
 from pydantic import TypeAdapter
+from typer.testing import CliRunner
 
 from stretto.answer import Answer
+from stretto.cli.app import app
 from stretto.errors import AuthenticationError, ConnectionFailedError, ContextOverflowError, ServerFailedError
 from stretto.events import Event, TextDelta
 from stretto.testing import Reply
+
+BICYCLE = "How do I look after a bicycle?"
 
 
 def points(prompt):
@@ -249,3 +253,46 @@ def test_a_model_behind_an_api_takes_no_decoding_and_a_warning_says_so(stretto):
     result = stretto("ask", "Why?", "--decoding", "suffix")
     assert result.exit_code == 0
     assert "warning: decoding='suffix' was left out: scripted:model has no decoding methods" in result.stderr
+
+
+def test_log_probabilities_are_a_table_below_the_answer():
+    result = CliRunner().invoke(
+        app, ["ask", "-q", "-s", "direct", "-m", "local:pocket", "--max-tokens", "4", "--logprobs", "2", BICYCLE]
+    )
+    head, *rows = result.stderr.strip().splitlines()
+    assert head.split() == ["token", "probability", "logprob", "most", "probable"]
+    assert len(rows) == 4
+    shown = [re.match(r'("[^"]*") +[0-9.]+% +-?[0-9.]+  ("[^"]*") [0-9.]+%  "[^"]*" <?[0-9.]+%$', row) for row in rows]
+    assert "".join(json.loads(row[1]) for row in shown) == result.stdout.rstrip("\n")
+    assert [row[1] for row in shown] == [row[2] for row in shown]  # by default it writes the most probable one
+
+
+def test_with_json_log_probabilities_are_in_the_answer_and_nowhere_else():
+    result = CliRunner().invoke(
+        app,
+        ["ask", "-q", "-s", "direct", "-m", "local:pocket", "--max-tokens", "4", "--logprobs", "0", "--json", BICYCLE],
+    )
+    answer = Answer.model_validate_json(result.stdout)
+    assert "".join(score.token for score in answer.logprobs) == answer.text
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--logprobs", "2"), "logprobs=2 cannot be had from scripted:model"),
+        (("--logprobs", "21"), "logprobs=21 cannot be used"),
+        (("--logprobs", "-1"), "logprobs=-1 cannot be used"),
+    ],
+)
+def test_log_probabilities_that_cannot_be_had_are_one_line(stretto, options, said):
+    result = stretto("ask", "-q", "Why?", *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {said}")
+    assert (result.stdout, result.stderr.count("\n")) == ("", 1)
+
+
+def test_a_model_that_tells_no_log_probabilities_after_all_draws_no_table(stretto):
+    result = stretto("ask", "Why?", "--logprobs", "2", logprobs=True)
+    assert "warning: logprobs=2 was asked for, and scripted:model told none." in result.stderr
+    assert "most probable" not in result.stderr
