@@ -18,6 +18,7 @@ from torch import Tensor
 
 from stretto.errors import InvalidRequestError, MissingDependencyError, StrettoError
 from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+from stretto.local_engine.vocabulary import vocabulary
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -140,8 +141,8 @@ class Grammars:
     def constraint(self, response_format: ResponseFormat, ends: frozenset[int]) -> Constraint:
         """Make the constraint of one answer.
 
-        The first one of a large vocabulary takes a second or more, in which llguidance holds the interpreter's lock:
-        so no other thread gets on either. Those after it, and compiling itself, let others run.
+        The first one of a large vocabulary takes about a second, and for some tenths of it llguidance holds the
+        interpreter's lock, so that no other thread gets on (`vocabulary`). Those after it let others run.
 
         ``ends``: the answer's end tokens. Raises `InvalidRequestError` for what is no JSON schema or regular
         expression, `MissingDependencyError` without llguidance.
@@ -186,10 +187,8 @@ def _grammar(response_format: ResponseFormat) -> str:
 
 
 def _vocabulary(tokenizer: Any, ends: frozenset[int]) -> LLTokenizer:
-    from llguidance.hf import from_tokenizer  # noqa: PLC0415
-
     try:
-        return from_tokenizer(tokenizer, eos_token=sorted(ends))
+        return vocabulary(tokenizer, ends)
     except ValueError as error:
         raise InvalidRequestError(
             f"response_format cannot be used with this model: its tokenizer, {type(tokenizer).__name__}, cannot be "

@@ -1,0 +1,79 @@
+"""The tokens of a model as llguidance takes them: the bytes of each, and how text becomes tokens.
+
+llguidance's own way is to copy the tokenizer, write it out as JSON and make one of its own from that, and the better
+part of it holds the interpreter's lock: with a large vocabulary no other thread gets on for more than a second. Where
+tokens are written in the alphabet of byte-level BPE, as in most large vocabularies, their bytes are read off here
+instead, and text is made into tokens by the tokenizer at hand. `benchmarks/formats.py` measures both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+__all__ = ["vocabulary"]
+
+
+def vocabulary(tokenizer: Any, ends: Iterable[int]) -> LLTokenizer:
+    """Make llguidance's view of a transformers tokenizer whose answers end with ``ends``.
+
+    Raises `ValueError` for a tokenizer that is not a fast one, or that llguidance cannot read.
+    """
+    from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 - only for requests that need it
+
+    fast = getattr(tokenizer, "backend_tokenizer", None)
+    if fast is None:
+        raise ValueError("only fast tokenizers are supported")
+    ends = sorted(ends)
+    if fast.padding or fast.truncation:  # neither belongs to a grammar
+        from llguidance.hf import from_tokenizer  # noqa: PLC0415
+
+        return from_tokenizer(tokenizer, eos_token=ends)
+    try:
+        source = TokenizerWrapper(_Tokens(fast, ends[0])) if _is_byte_level(fast) else fast.to_str()
+    except UnicodeEncodeError:  # a token that is not written in bytes
+        source = fast.to_str()
+    known = LLTokenizer(source, eos_token=ends, slices=[])
+    return known.with_slices(LLTokenizer.general_slices())  # in a step of its own: other threads get on in between
+
+
+class _Tokens:
+    """What llguidance asks of a tokenizer that is not its own; its rules for special tokens, too."""
+
+    def __init__(self, fast: Any, end: int) -> None:
+        added = {token: each.content for token, each in fast.get_added_tokens_decoder().items()}
+        special = {token for token, each in fast.get_added_tokens_decoder().items() if each.special}
+        written = fast.get_vocab(with_added_tokens=False)
+        byte_of = _alphabet()
+        self.eos_token_id = end
+        self.bos_token_id = None
+        self.special_token_ids = sorted(special | {token for token, text in added.items() if _is_tag(text)})
+        self.tokens = [b""] * (max([*written.values(), *added]) + 1)
+        for text, token in written.items():
+            if token not in added:
+                self.tokens[token] = text.translate(byte_of).encode("latin-1")
+        for token, text in added.items():
+            self.tokens[token] = text.encode()
+        self._encode: Callable[..., Any] = fast.encode
+
+    def __call__(self, text: str) -> list[int]:
+        return list(self._encode(text, add_special_tokens=False).ids)
+
+
+def _is_tag(text: str) -> bool:
+    return text.startswith("<") and text.endswith(">")
+
+
+def _is_byte_level(fast: Any) -> bool:
+    return bool(fast.decoder) and json.loads(fast.decoder.__getstate__())["type"] == "ByteLevel"
+
+
+def _alphabet() -> dict[int, int]:
+    """The byte for each character of byte-level BPE: printable ones are themselves, the rest begin at 256."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printable]
+    return {code: code for code in printable} | {0x100 + place: byte for place, byte in enumerate(others)}
