@@ -71,10 +71,11 @@ def test_only_the_answer_carries_loss_and_ends_with_the_end_token(trainer: Train
     assert cut.tokens[-1] != end
 
 
-def test_orthogonalised_matrices_have_singular_values_near_one() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_orthogonalised_matrices_have_singular_values_near_one(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     for shape in ((3, 16, 48), (2, 48, 16)):
-        values = torch.linalg.svdvals(orthogonalised(torch.randn(shape)).float())
+        values = torch.linalg.svdvals(orthogonalised(torch.randn(shape), dtype))
         assert float(values.min()) > 0.5
         assert float(values.max()) < 1.5
 

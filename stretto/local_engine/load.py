@@ -14,6 +14,7 @@ import torch
 import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
+from stretto.local_engine.dtype import chosen_dtype
 from stretto.local_engine.forward import Forward, TransformersForward, disagreement
 from stretto.local_engine.graphs import GraphedForward, cuda_recorder
 from stretto.local_engine.llama import LlamaForward, is_llama_like
@@ -96,7 +97,7 @@ def load_model(
     Raises `ModelNotFoundError`, `BackendError` and `SettingsError`.
     """
     place = _device(device)
-    number = _dtype(dtype, place)
+    number = chosen_dtype(dtype, place)
     options = {"trust_remote_code": trust_remote_code}
     try:
         with _quietly():
@@ -179,19 +180,6 @@ def _device(name: str | None) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SettingsError(f"device={name!r} cannot be used: torch sees no CUDA device. Use cpu.")
     return device
-
-
-def _dtype(name: str | None, device: torch.device) -> torch.dtype:
-    if name is not None:
-        dtype = getattr(torch, name, None)
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise SettingsError(f"dtype={name!r} is no floating-point type of torch. Use float32, bfloat16 or float16.")
-        return dtype
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    # Without such instructions bfloat16 is emulated on a CPU, several times slower than float32.
-    able = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if able else torch.float32
 
 
 @contextmanager

@@ -11,12 +11,9 @@ cycle (Loshchilov and Hutter, arXiv:1608.03983).
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import random
-import signal
-import sys
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +37,13 @@ from stretto.local_engine.pocket.network import Network, NetworkConfig
 from stretto.local_engine.pocket.optimiser import Optimiser
 from stretto.local_engine.pocket.schedule import PHASES, WEIGHTS, rate
 from stretto.local_engine.pocket.tokenizer import BEGIN, END, PAD, save_tokenizer, token_id, train_tokenizer
+from stretto.local_engine.training.program import (
+    add_arguments,
+    announce,
+    run_until_stopped,
+    training_dtype,
+    use_machine,
+)
 
 __all__ = ["Plan", "Trainer", "export", "main"]
 
@@ -99,7 +103,7 @@ class Trainer:
         self.network = Network(config, seed=plan.seed)
         put_copying(self.network, plan.seed)
         self.network.to(device)
-        self.optimiser = Optimiser(self.network, matrix_rate=plan.matrix_rate, other_rate=plan.other_rate)
+        self.optimiser = Optimiser(self.network, dtype, matrix_rate=plan.matrix_rate, other_rate=plan.other_rate)
         self.number, self.seconds, self.seen = 0, 0.0, 0
         # One core per batch: threads inside every operation would wait for each other on a busy machine.
         self.workers = ThreadPoolExecutor(threads)
@@ -225,15 +229,6 @@ class Trainer:
         self.number, self.seconds, self.seen = int(state["number"]), float(state["seconds"]), int(state["seen"])
 
 
-def _keep_freed_memory() -> None:
-    """Let the allocator of Linux reuse large blocks: asking the system for each anew cost a quarter of the time."""
-    if sys.platform == "linux":
-        allocator = ctypes.CDLL(None)
-        if hasattr(allocator, "mallopt"):
-            for option in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
-                allocator.mallopt(option, 1 << 30)
-
-
 def _strings(corpus: Corpus, task: str, chance: random.Random) -> list[str]:
     example = corpus.draw(task, chance)
     return [example.answer, *(content for _, content in example.turns)]
@@ -266,17 +261,8 @@ def export(folder: Path, target: Path) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Train (or continue to train) the pocket model and export it."""
     parser = argparse.ArgumentParser(prog="python -m stretto.local_engine.pocket.train", description=main.__doc__)
-    parser.add_argument(
-        "--minutes", type=float, default=Plan.minutes, help="how long to train, by the clock (default %(default)s)"
-    )
-    parser.add_argument("--steps", type=int, help="how many steps to train, instead of --minutes")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument(
-        "--folder", type=Path, default=Path("build/pocket"), help="where the checkpoint and the log are kept"
-    )
+    add_arguments(parser, minutes=Plan.minutes, folder=Path("build/pocket"))
     parser.add_argument("--target", type=Path, default=MODEL_FOLDER, help="where the finished model is written")
-    parser.add_argument("--fresh", action="store_true", help="begin anew even if there is a checkpoint")
     parser.add_argument(
         "--again", nargs="+", default=[], metavar="TOPIC",
         help="topics that were changed after the run, to be drawn every fourth time; give more --minutes than it had",
@@ -291,27 +277,19 @@ def main(arguments: list[str] | None = None) -> None:
             (chosen.folder / name).unlink(missing_ok=True)
     # Batches have many shapes; kernels are kept for all of them.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
-    _keep_freed_memory()
-    torch.set_num_threads(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    use_machine()
+    console, device = Console(), "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = training_dtype(device)
+    announce(console, device, dtype, chosen.threads)
     plan = Plan(minutes=chosen.minutes, steps=chosen.steps, seed=chosen.seed)
     trainer = Trainer(
         plan, NetworkConfig(), chosen.folder, corpus=Corpus(again=tuple(chosen.again)),
-        device=device, dtype=torch.bfloat16, threads=chosen.threads,
+        device=device, dtype=dtype, threads=chosen.threads,
     )  # fmt: skip
-    console = Console()
     size = sum(parameter.numel() for parameter in trainer.network.parameters())
-    console.print(f"{size / 1e6:.2f} million parameters on {device}, from step {trainer.number}", highlight=False)
-
-    def stop(number: int, frame: object) -> None:  # noqa: ARG001 - the form of a signal handler
-        trainer.stopping = True
-
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
-    trainer.run(console)
-    if trainer.stopping:
-        return
-    export(chosen.folder, chosen.target)
+    console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
+    if run_until_stopped(trainer, console):
+        export(chosen.folder, chosen.target)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import random
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -43,6 +41,7 @@ from stretto.local_engine.pocket.batches import Encoded
 from stretto.local_engine.pocket.corpus import Corpus
 from stretto.local_engine.source import find_source
 from stretto.local_engine.training.packing import TextCache, inside_units, pack
+from stretto.local_engine.training.program import add_arguments, announce, run_until_stopped, use_machine
 from stretto.local_engine.training.texts import Texts, continuations, keep, kept, pieces
 
 __all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]
@@ -279,17 +278,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m stretto.local_engine.training.lexical", description=main.__doc__)
     parser.add_argument("--model", default="local:pocket", help="local:pocket or local:./folder")
     parser.add_argument("--texts", type=Path, help="folder of text files to continue; needed but for local:pocket")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long to train, by the clock (default 30)")
-    parser.add_argument("--steps", type=int, help="how many steps to train, instead of --minutes")
+    add_arguments(parser, minutes=Plan.minutes, folder=Path("build/lexical"))
     parser.add_argument("--tokens", type=int, default=4, help="k, of a unit at most (default 4)")
     parser.add_argument("--threshold", type=float, default=0.5, help="above it a token belongs to a unit (default 0.5)")
     parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default 0.003)")
     parser.add_argument("--own", type=int, default=600, help="continuations the model writes first (default 600)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--folder", type=Path, default=Path("build/lexical"), help="where the checkpoint is kept")
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {ADAPTER_FILE} beside the weights")
-    parser.add_argument("--fresh", action="store_true", help="begin anew even if there is a checkpoint")
     chosen = parser.parse_args(arguments)
     try:
         _train(chosen)
@@ -307,22 +301,16 @@ def _train(chosen: argparse.Namespace) -> None:
         raise SettingsError(f"--tokens {chosen.tokens} cannot be used: a unit has at least 2.")
     if chosen.fresh:
         (chosen.folder / "checkpoint.safetensors").unlink(missing_ok=True)
-    torch.set_num_threads(1)
+    use_machine()
     names = ("minutes", "steps", "tokens", "threshold", "rate", "seed")
     plan = Plan(**{name: getattr(chosen, name) for name in names})
     model, base = load_model(source, device="cpu", packed=False), fingerprint(source.folder)
+    announce(console, "cpu", model.dtype, chosen.threads)
     texts = _texts(chosen, model, base, console)
     trainer = Trainer(plan, model, texts, chosen.folder, base=base, threads=chosen.threads)
     size = sum(tensor.numel() for tensor in trainer.tensors.values())
     console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
-
-    def stop(number: int, frame: object) -> None:  # noqa: ARG001 - the form of a signal handler
-        trainer.stopping = True
-
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
-    trainer.run(console)
-    if trainer.stopping:
+    if not run_until_stopped(trainer, console):
         return
     target = chosen.target or source.folder / ADAPTER_FILE
     write_adapter(target, trainer.adapter(), base)

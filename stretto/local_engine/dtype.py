@@ -1,0 +1,26 @@
+"""Which number type a model computes in."""
+
+from __future__ import annotations
+
+import torch
+
+from stretto.errors import SettingsError
+
+__all__ = ["chosen_dtype"]
+
+
+def chosen_dtype(name: str | None, device: torch.device) -> torch.dtype:
+    """The floating-point type of that name; without one, the half-precision type ``device`` computes in, else float32.
+
+    Raises `SettingsError` for a name torch does not know.
+    """
+    if name is not None:
+        dtype = getattr(torch, name, None)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise SettingsError(f"dtype={name!r} is no floating-point type of torch. Use float32, bfloat16 or float16.")
+        return dtype
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    # Without such instructions bfloat16 is emulated on a CPU, several times slower than float32.
+    able = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if able else torch.float32
