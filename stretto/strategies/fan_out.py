@@ -67,7 +67,7 @@ class FanOut:
         self.ledger = Ledger(budget)
         self.branches: list[Running] = []
         self.warnings: list[str] = []
-        self.merge = Merge(lambda text: emit(TextDelta.model_construct(text=text)), self.now_s)
+        self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s)
         tasks.start_soon(self.merge.run)
 
     @property
@@ -192,7 +192,7 @@ class FanOut:
                             self.warn_once(warning)
                         if chunk.text:
                             fits = running.write(chunk.text, self.now_s())
-                            await self.announce(BranchDelta.model_construct(branch_id=running.spec.id, text=chunk.text))
+                            await self.announce(BranchDelta(branch_id=running.spec.id, text=chunk.text))
                             if not fits:
                                 return "length"
                             await checkpoint()  # who reads this branch goes before the next chunk, if there is one
