@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from stretto.answer import Answer
 from stretto.backends.base import Backend
 from stretto.errors import InvalidRequestError, StrettoError
 from stretto.events import AnswerFinished, Event, TextDelta
 from stretto.prompts import Catalogue
+from stretto.queue import Queue
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.settings import Settings
@@ -39,27 +39,21 @@ EVENTS_AHEAD = 1024  # events a slow reader may fall behind before the branches 
 class AnswerStream(AsyncIterator[Event]):
     """The events of one answer. After the last one, `answer` holds it."""
 
-    def __init__(self, events: MemoryObjectReceiveStream[Event], failure: list[Exception]) -> None:
+    def __init__(self, events: Queue[Event], failure: list[Exception]) -> None:
         self._events = events
         self._failure = failure
         self._answer: Answer | None = None
 
     async def __anext__(self) -> Event:
         try:
-            event = await self._next()
-        except anyio.EndOfStream:
+            event = await anext(self._events)
+        except StopAsyncIteration:
             if self._failure:
                 raise self._failure[0] from None
-            raise StopAsyncIteration from None
+            raise
         if isinstance(event, AnswerFinished):
             self._answer = event.answer
         return event
-
-    async def _next(self) -> Event:
-        try:  # receive() lets all other tasks run first, before every event
-            return self._events.receive_nowait()
-        except anyio.WouldBlock:
-            return await self._events.receive()
 
     async def text(self) -> AsyncIterator[str]:
         """Only the merged text, piece by piece."""
@@ -155,38 +149,31 @@ class AsyncStretto:
         """The events of one answer while it is being generated. Leaving the context cancels the rest."""
         began = time.perf_counter()
         asked = self._request(prompt, request)
-        send, receive = anyio.create_memory_object_stream[Event](EVENTS_AHEAD)
+        events = Queue[Event](EVENTS_AHEAD)
         failure: list[Exception] = []
         raised: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._produce, asked, send, failure, began)
+            tasks.start_soon(self._produce, asked, events, failure, began)
             try:
-                yield AnswerStream(receive, failure)
+                yield AnswerStream(events, failure)
             except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it
                 raised = error
             finally:
                 tasks.cancel_scope.cancel()
-                receive.close()
+                events.end()
         if raised is not None:
             raise raised
 
-    async def _produce(
-        self, request: Request, send: MemoryObjectSendStream[Event], failure: list[Exception], began: float
-    ) -> None:
+    async def _produce(self, request: Request, events: Queue[Event], failure: list[Exception], began: float) -> None:
         from stretto.strategies.answering import answer  # noqa: PLC0415 - keeps `import stretto` light
 
-        async def emit(event: Event) -> None:
-            try:  # send() lets all other tasks run first, which delays what the reader waits for
-                send.send_nowait(event)
-            except anyio.WouldBlock:
-                await send.send(event)
-
-        async with send:
-            try:
-                route = await self._decide(request)
-                await answer(request, route, self.backends[route.role], emit, prompts=self.prompts, began=began)
-            except Exception as error:  # noqa: BLE001 - handed to the reader of the stream
-                failure.append(error)
+        try:
+            route = await self._decide(request)
+            await answer(request, route, self.backends[route.role], events.put, prompts=self.prompts, began=began)
+        except Exception as error:  # noqa: BLE001 - handed to the reader of the stream
+            failure.append(error)
+        finally:
+            events.end()
 
     def _open(
         self, given: str | Backend | BaseChatModel, base_url: str | None = None, api_key: str | None = None

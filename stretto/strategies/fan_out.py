@@ -250,6 +250,5 @@ async def fan_out(
             failure = error
         finally:
             tasks.cancel_scope.cancel()
-            runner.merge.close()
     if failure is not None:
         raise failure

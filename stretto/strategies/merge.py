@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import anyio
 
 from stretto.answer import Branch
+from stretto.queue import Queue
 
 
 class Source(Protocol):
@@ -49,7 +49,7 @@ class Merge:
         self._now_s = now_s
         self.first_s: float | None = None
         # Holds one closure a segment, no text: strategies bound the number of segments.
-        self._send, self._receive = anyio.create_memory_object_stream[Callable[[], Awaitable[None]]](math.inf)
+        self._segments = Queue[Callable[[], Awaitable[None]]]()
         self._done = anyio.Event()
         self._pending = 0  # segments not yet written to their end
         self._text: list[str] = []
@@ -92,25 +92,19 @@ class Merge:
 
     async def finish(self) -> None:
         """Nothing more will be added; wait until the reader has everything."""
-        self._send.close()
+        self._segments.end()
         await self._done.wait()
 
     async def run(self) -> None:
         """Write segments until `finish`; runs beside the strategy."""
-        with self._receive:
-            async for segment in self._receive:
-                await segment()
-                self._pending -= 1
+        async for segment in self._segments:
+            await segment()
+            self._pending -= 1
         self._done.set()
 
     def _queue(self, segment: Callable[[], Awaitable[None]]) -> None:
         self._pending += 1
-        self._send.send_nowait(segment)
-
-    def close(self) -> None:
-        """Free the stream of segments, finished or not."""
-        self._send.close()
-        self._receive.close()
+        self._segments.add(segment)
 
     async def _write(self, text: str) -> None:
         if text:

@@ -38,7 +38,6 @@ async def merged(segments):
             else:
                 merge.add_branch(Written(segment), ending=lambda branch: ";")
         await merge.finish()
-    merge.close()
     return merge.text, deltas
 
 
@@ -65,5 +64,4 @@ async def test_a_piece_added_at_once_is_written_before_anything_else_unless_a_br
         await merge.add_at_once(" the next")
         assert deltas == ["a title"]
         await merge.finish()
-    merge.close()
     assert deltas == ["a title", " its text", " the next"]
