@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
@@ -48,9 +48,10 @@ class Retry(Wrapper):
         longest_pause_s: float = 120.0,
     ) -> None:
         super().__init__(backend)
-        self._attempts = stop_after_attempt(attempts)
+        self._attempts = attempts
+        self._first_wait_s = first_wait_s
+        self._longest_wait_s = longest_wait_s
         self._longest_pause_s = longest_pause_s
-        self._jitter = wait_random_exponential(multiplier=first_wait_s, max=longest_wait_s)
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
@@ -60,48 +61,33 @@ class Retry(Wrapper):
 
     async def _begin(self, stack: AsyncExitStack, prompt: Prompt, options: GenerationOptions) -> Replay:
         spent = Usage()
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                async with AsyncExitStack() as trial:
+                    chunks = await open_to_first_text(trial, self.inner, prompt, options)
+                    stack.push_async_exit(trial.pop_all())
+                    return Replay([Chunk(usage=spent)], chunks) if spent.retries else chunks
+            except BackendError as error:
+                wait_s = self._wait_s(error, attempt)
+                if not error.transient or self._must_stop(error, attempt, wait_s):
+                    charge(error, spent)
+                    raise
+                spent += usage_of(error) + Usage(retries=1)
+                count_repetition()
+                _log.info("attempt %d failed, next in %.2f s: %s", attempt, wait_s, error)
+            await anyio.sleep(wait_s)
 
-        def account(state: RetryCallState) -> None:
-            nonlocal spent
-            error = _error_of(state)
-            spent += usage_of(error) + Usage(retries=1)
-            count_repetition()
-            _log.info("attempt %d failed, next in %.2f s: %s", state.attempt_number, state.upcoming_sleep, error)
-
-        retrying = AsyncRetrying(
-            stop=self._must_stop,
-            wait=self._wait_s,
-            retry=retry_if_exception(lambda error: isinstance(error, BackendError) and error.transient),
-            sleep=anyio.sleep,
-            before_sleep=account,
-            reraise=True,
-        )
-        try:
-            async for attempt in retrying:
-                with attempt:
-                    async with AsyncExitStack() as trial:
-                        chunks = await open_to_first_text(trial, self.inner, prompt, options)
-                        stack.push_async_exit(trial.pop_all())
-                        return Replay([Chunk(usage=spent)], chunks) if spent.retries else chunks
-        except BackendError as error:
-            charge(error, spent)
-            raise
-        raise AssertionError  # tenacity returns from the loop above or raises
-
-    def _must_stop(self, state: RetryCallState) -> bool:
-        error = _error_of(state)
-        if self._attempts(state):
-            error.args = (f"{error} Tried {state.attempt_number} times.",) if state.attempt_number > 1 else error.args
+    def _must_stop(self, error: BackendError, attempt: int, wait_s: float) -> bool:
+        if attempt >= self._attempts:
+            error.args = (f"{error} Tried {attempt} times.",) if attempt > 1 else error.args
             return True
-        if why := why_not_again() or why_not_wait(state.upcoming_sleep, self._longest_pause_s):
+        if why := why_not_again() or why_not_wait(wait_s, self._longest_pause_s):
             error.args = (f"{error} Not tried again: {why}.",)
             return True
         return False
 
-    def _wait_s(self, state: RetryCallState) -> float:
-        return self._jitter(state) + (getattr(_error_of(state), "retry_after_s", None) or 0.0)
-
-
-def _error_of(state: RetryCallState) -> BaseException:
-    error = state.outcome.exception() if state.outcome else None
-    return error or AssertionError()
+    def _wait_s(self, error: BackendError, attempt: int) -> float:
+        longest = min(self._longest_wait_s, self._first_wait_s * 2 ** (attempt - 1))
+        return random.uniform(0, longest) + (error.retry_after_s or 0.0)  # noqa: S311 - jitter is no secret
