@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from weakref import WeakKeyDictionary
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
 from stretto.backends.known_models import estimate_tokens
@@ -61,14 +62,20 @@ class Pace(Wrapper):
     def capabilities(self) -> Capabilities:
         """What the backend inside can do, with no more slots than there may be calls."""
         inner = self.inner.capabilities
-        return replace(inner, parallel_slots=min(inner.parallel_slots, self._max))
+        if inner.parallel_slots <= self._max:  # asked for several times a call
+            return inner
+        return replace(inner, parallel_slots=self._max)
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation when there is room for it."""
         borrower = object()  # not the task: a hedged call is begun in one task and ended in another
         limiter = self._limiters.setdefault(asyncio.get_running_loop(), anyio.CapacityLimiter(self._max))
-        await limiter.acquire_on_behalf_of(borrower)
+        await checkpoint_if_cancelled()
+        try:  # waiting for room that is there lets all other tasks run first
+            limiter.acquire_on_behalf_of_nowait(borrower)
+        except anyio.WouldBlock:
+            await limiter.acquire_on_behalf_of(borrower)
         try:
             call = await self._admit(_cost(prompt, options))
             try:

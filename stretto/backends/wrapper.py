@@ -105,13 +105,15 @@ async def tapped(
 
     The error is seen where it is raised, even if the reader deals with it inside the context.
     """
-    async with AsyncExitStack() as stack:
-        try:
-            chunks = await stack.enter_async_context(stream)
-        except BackendError as error:
+    opened = False
+    try:
+        async with stream as chunks:
+            opened = True
+            yield _Tap(chunks, on_chunk, on_error)
+    except BackendError as error:
+        if not opened:
             on_error(error)
-            raise
-        yield _Tap(chunks, on_chunk, on_error)
+        raise
 
 
 async def open_to_first_text(

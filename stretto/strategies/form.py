@@ -27,6 +27,7 @@ _CUES: dict[FormName, tuple[str, ...]] = {
         "abschnitten?", "secciones",
     ),
 }  # fmt: skip
+_ASKS = {name: re.compile(rf"\b(?:{'|'.join(cues)})\b", re.IGNORECASE) for name, cues in _CUES.items()}
 _NUMBER_OF_WORDS = re.compile(r"\b(\d{2,5})[- ]?(?:words?|wörter[n]?|palabras|mots)\b", re.IGNORECASE)
 _DEEP = re.compile(
     r"\b(?:in[- ]depth|detail(?:ed|s)?|thorough(?:ly)?|comprehensive|ausführlich|en detalle|en détail)\b", re.IGNORECASE
@@ -121,8 +122,8 @@ class Form:
 
 def form_of(request: Request) -> Form:
     """The form a question asks for."""
-    for name, cues in _CUES.items():
-        if re.search(rf"\b(?:{'|'.join(cues)})\b", request.question, re.IGNORECASE):
+    for name, asks in _ASKS.items():
+        if asks.search(request.question):
             return Form(name)
     return Form("numbered")
 
