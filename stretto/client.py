@@ -159,8 +159,9 @@ class AsyncStretto:
             except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it
                 raised = error
             finally:
-                tasks.cancel_scope.cancel()
-                events.end()
+                if not events.ended:  # where all is done, cancelling would only put its reason together
+                    events.end()
+                    tasks.cancel_scope.cancel()
         if raised is not None:
             raise raised
 

@@ -29,6 +29,11 @@ class Queue(AsyncIterator[T]):
         self._news = anyio.Event()
         self._room = anyio.Event()
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._ended
+
     async def put(self, item: T) -> None:
         """Add an item once there is room for it; dropped after the end."""
         while len(self._items) >= self._most and not self._ended:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import TaskGroup
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import Decoding, FinishReason, Usage
 from stretto.backends.allowance import allowed
@@ -80,6 +80,11 @@ class FanOut:
         """What the backend of this answer can do."""
         return self._backend.capabilities
 
+    @property
+    def done(self) -> bool:
+        """Whether the text is merged and every branch has ended."""
+        return self.merge.finished and all(running.branch is not None for running in self.branches)
+
     def template(self, name: str) -> Template:
         """The prompt template of that name for this backend's family of models."""
         return self._prompts.get(name, self.capabilities.prompt_family)
@@ -111,8 +116,15 @@ class FanOut:
                 for parent in running.spec.after:
                     await parent.ended()
                     running.needed_s = self.now_s()
-                async with self._limiter:
+                await checkpoint_if_cancelled()
+                try:  # waiting for a slot that is free lets all other tasks run first
+                    self._limiter.acquire_nowait()
+                except anyio.WouldBlock:
+                    await self._limiter.acquire()
+                try:
                     await self._generate(running)
+                finally:
+                    self._limiter.release()
             if scope.cancelled_caught and running.exception is None:
                 running.exception = DeadlineExceededError(
                     f"The deadline passed after {self.now_s():.1f} s. Allow more with deadline_s."
@@ -249,6 +261,7 @@ async def fan_out(
         except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it
             failure = error
         finally:
-            tasks.cancel_scope.cancel()
+            if not runner.done:
+                tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure

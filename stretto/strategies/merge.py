@@ -55,6 +55,11 @@ class Merge:
         self._text: list[str] = []
 
     @property
+    def finished(self) -> bool:
+        """Whether all of it is with the reader."""
+        return self._done.is_set()
+
+    @property
     def text(self) -> str:
         """What has been handed to the reader so far."""
         return "".join(self._text)
