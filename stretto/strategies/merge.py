@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from stretto.answer import Branch
 from stretto.queue import Queue
@@ -81,6 +82,7 @@ class Merge:
             self.add(text)
         else:
             await self._write(text)
+            await checkpoint()
 
     def add_branch(self, source: Source, *, filter_: Filter | None = None, ending: Ending | None = None) -> None:
         """Add a branch. ``ending`` gives the text to put behind it, once it is known how it ended."""
