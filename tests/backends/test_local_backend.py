@@ -1,30 +1,20 @@
+"""A model in this process as a backend: what it answers, what it counts, who waits for whom."""
+
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
-from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
 import pytest
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from small_models import collect, opened, prompt, save, text_of
 
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Prompt
 from stretto.backends.local import LocalBackend
-from stretto.errors import (
-    BackendError,
-    ContextOverflowError,
-    InvalidRequestError,
-    ModelNotFoundError,
-    SettingsError,
-    UnknownModelError,
-)
+from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError
 from stretto.local_engine import pad_file
 from stretto.local_engine.constraint import Grammars
 from stretto.local_engine.drafting.catalogue import DRAFTERS
@@ -32,7 +22,6 @@ from stretto.local_engine.drafting.suffix import Suffix
 from stretto.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.anyio
-torch.set_num_threads(1)  # for models this small a second thread only waits
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
@@ -40,62 +29,10 @@ TEMPLATE = (
 )
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-def save(folder, *, template=None, window=512, end=0, **generation):
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(["<end>", *alphabet])}, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=None if end is None else "<end>")
-    tokenizer.chat_template = template
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(2)
-    config = LlamaConfig(
-        vocab_size=257, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=window, initializer_range=0.3, eos_token_id=end,
-        bos_token_id=None,
-    )  # fmt: skip
-    model = LlamaForCausalLM(config)
-    model.generation_config = GenerationConfig(eos_token_id=end, **generation)
-    model.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return save(tmp_path_factory.mktemp("model"))
-
-
 @pytest.fixture(scope="module")
 def wide_folder(tmp_path_factory):
     """A model that never ends by itself."""
     return save(tmp_path_factory.mktemp("wide"), window=10**7, end=None)
-
-
-@asynccontextmanager
-async def opened(folder, **options):
-    backend = LocalBackend(f"local:{folder}", dtype="float32", device="cpu", **options)
-    try:
-        yield backend
-    finally:
-        await backend.aclose()
-
-
-def prompt(*contents, role="user"):
-    return Prompt(tuple(Message(role=role, content=content) for content in contents))
-
-
-async def collect(backend, question="How do I oil a chain?", **options):
-    async with backend.stream(prompt(question), GenerationOptions(**options)) as chunks:
-        return [chunk async for chunk in chunks]
-
-
-def text_of(chunks):
-    return "".join(chunk.text for chunk in chunks)
 
 
 async def test_it_streams_text_and_ends_with_the_account(folder):
@@ -203,34 +140,6 @@ async def test_closing_leaves_no_thread_and_ends_running_calls(wide_folder):
         await collect(backend)
 
 
-async def test_closing_while_the_model_is_loading_leaves_no_thread(folder):
-    before = set(threading.enumerate())
-    backend = LocalBackend(f"local:{folder}")
-    with anyio.move_on_after(0):
-        await backend.count_tokens(prompt("one"))
-    await backend.aclose()
-    assert set(threading.enumerate()) == before
-
-
-async def test_loading_does_not_hold_up_the_event_loop(folder):
-    async with opened(folder) as backend:
-        turns = 0
-
-        async def turn(scope):
-            nonlocal turns
-            with scope:
-                while True:
-                    await anyio.lowlevel.checkpoint()
-                    turns += 1
-
-        async with anyio.create_task_group() as group:
-            scope = anyio.CancelScope()
-            group.start_soon(turn, scope)
-            await backend.count_tokens(prompt("one"))
-            scope.cancel()
-    assert turns > 10
-
-
 async def test_a_long_prompt_is_counted_exactly(folder):
     async with opened(folder) as backend:
         assert await backend.count_tokens(prompt("x" * 30_000)) == 30_002
@@ -289,125 +198,6 @@ async def test_the_models_own_sampling_is_the_default_and_the_caller_goes_before
         assert text_of(await collect(sampling, max_tokens=30, temperature=0.0)) == first
 
 
-def test_what_it_can_do_is_known_without_torch():
-    code = (
-        "import sys; from stretto.backends.local import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
-        "b.name, b.capabilities; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'tokenizers')))"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
-
-
-def test_the_capabilities_come_from_the_folder(folder):
-    backend = LocalBackend(str(folder))
-    assert backend.name == f"local:{folder}"
-    assert backend.capabilities.context_window == 512
-    assert backend.capabilities.prompt_family == "general"
-    assert {"auto", "autoregressive", "lookahead"} < set(backend.capabilities.decodings)
-    assert "draft_model" not in backend.capabilities.decodings
-    assert backend.capabilities.joins_running_batch
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "words"),
-    [
-        ("local:./nowhere", ModelNotFoundError, "There is no folder 'nowhere'"),
-        ("local:", UnknownModelError, "is no name of a local model"),
-        ("local:what is this?", UnknownModelError, "local:pocket"),
-    ],
-)
-def test_a_name_that_is_no_model_is_refused_at_once(name, error, words):
-    with pytest.raises(error, match=words):
-        LocalBackend(name)
-
-
-def test_a_folder_without_a_model_is_refused_at_once(tmp_path):
-    with pytest.raises(ModelNotFoundError, match=r"config\.json is missing"):
-        LocalBackend(f"local:{tmp_path}")
-
-
-async def test_a_folder_that_cannot_be_loaded_says_so_and_leaves_no_thread(tmp_path, folder):
-    before = set(threading.enumerate())
-    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
-    backend = LocalBackend(f"local:{tmp_path}")
-    for _ in range(2):
-        with pytest.raises(ModelNotFoundError, match="could not be loaded"):
-            await collect(backend)
-    await backend.aclose()
-    assert set(threading.enumerate()) == before
-
-
-@pytest.mark.parametrize("options", [{"dtype": "int8"}, {"dtype": "floaty"}, {"device": "toaster"}])
-async def test_an_impossible_dtype_or_device_is_an_error_of_settings(folder, options):
-    backend = LocalBackend(f"local:{folder}", **options)
-    with pytest.raises(SettingsError, match=next(iter(options.values()))):
-        await collect(backend)
-    await backend.aclose()
-
-
-def test_without_the_extra_it_says_what_to_install(folder):
-    code = """
-import asyncio, sys
-sys.modules["torch"] = None
-from stretto.backends.local import LocalBackend
-from stretto.backends.base import Prompt
-try:
-    asyncio.run(LocalBackend(sys.argv[1]).count_tokens(Prompt(())))
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-    run = subprocess.run([sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True)
-    assert run.stdout.startswith(f"MissingDependencyError local:{folder} needs torch")
-    assert "pip install 'stretto[local]'" in run.stdout
-
-
-async def test_weights_that_are_not_safetensors_are_not_read(folder, tmp_path):
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(LlamaForCausalLM.from_pretrained(folder).state_dict(), tmp_path / "pytorch_model.bin")
-    backend = LocalBackend(f"local:{tmp_path}")
-    with pytest.raises(ModelNotFoundError, match="safetensors"):
-        await collect(backend)
-    await backend.aclose()
-
-
-def test_a_hub_name_that_cannot_be_reached_says_what_to_do(tmp_path):
-    code = """
-import asyncio
-from stretto.backends.local import LocalBackend
-from stretto.backends.base import Prompt
-async def main():
-    backend = LocalBackend("local:nobody/no-such-model")
-    try:
-        await backend.count_tokens(Prompt(()))
-    except Exception as error:
-        print(type(error).__name__, error)
-    await backend.aclose()
-asyncio.run(main())
-"""
-    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", code], check=True, env=offline, capture_output=True, text=True)
-    assert run.stdout.startswith("ModelNotFoundError 'nobody/no-such-model' could not be loaded from the hub")
-    assert "local:./folder" in run.stdout
-    assert run.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        ("{}", "Should have a `model_type` key in its config.json. Give one"),
-        ('{"model_type": "nonsense"}', "`nonsense`"),
-    ],
-)
-async def test_a_folder_of_no_known_model_says_what_is_wrong_with_it(tmp_path, config, says):
-    (tmp_path / "config.json").write_text(config)
-    backend = LocalBackend(f"local:{tmp_path}")
-    with pytest.raises(ModelNotFoundError) as caught:
-        await collect(backend)
-    await backend.aclose()
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 async def test_every_decoding_method_gives_the_same_answer(folder):
     async with opened(folder) as backend:
         expected = "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0))
@@ -417,13 +207,6 @@ async def test_every_decoding_method_gives_the_same_answer(folder):
             assert "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0)) == expected
     async with opened(folder, decoding="draft_model", draft=f"local:{folder}") as backend:
         assert "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0)) == expected
-
-
-def test_a_decoding_method_that_does_not_exist_is_refused_with_the_names_of_all(folder):
-    with pytest.raises(SettingsError, match=r"decoding='turbo' cannot be used. Use one of: auto, autoregressive, .*"):
-        LocalBackend(f"local:{folder}", decoding="turbo")
-    with pytest.raises(SettingsError, match=r"'draft_model' cannot be used. It needs draft=, a smaller model."):
-        LocalBackend(f"local:{folder}", decoding="draft_model")
 
 
 async def test_requests_with_different_decodings_run_in_one_batch_and_get_what_each_gets_alone(folder):
@@ -471,16 +254,6 @@ async def test_what_was_measured_is_known_once_the_model_has_answered(folder):
     assert measured.step_ms[1] > 0
     assert measured.step_ms[64] >= measured.step_ms[8] >= measured.step_ms[1]
     assert measured.decodings["auto"].tokens == 29
-
-
-def test_lexical_units_need_an_adapter_and_the_lossy_form_is_never_offered(folder):
-    backend = LocalBackend(f"local:{folder}")
-    assert not {"lexical", "lexical_lossy"} & set(backend.capabilities.decodings)
-    for decoding in ("lexical", "lexical_lossy"):
-        with pytest.raises(
-            SettingsError, match=r"It needs an adapter .* stretto.local_engine.training.lexical --model"
-        ):
-            LocalBackend(f"local:{folder}", decoding=decoding)
 
 
 async def test_an_answer_is_held_to_a_schema_or_an_expression(folder):
@@ -547,7 +320,7 @@ async def test_while_a_schema_is_compiled_the_event_loop_and_other_requests_go_o
 
     async with opened(folder) as backend:
         await collect(backend, max_tokens=2)
-        engine = backend._loading.result()
+        engine = backend._loader.engine
         known = Prompt((Message(role="user", content="Yes or no?"),), response_regex="yes|no")
         async with backend.stream(known, GenerationOptions(max_tokens=8)) as chunks:
             assert text_of([chunk async for chunk in chunks]) in {"yes", "no"}

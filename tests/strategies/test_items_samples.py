@@ -3,6 +3,7 @@ import re
 
 import anyio
 import pytest
+from streaming import streamed, text_of
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
@@ -16,10 +17,6 @@ ANGLES = "give each an angle"
 AGAIN = "exist already"
 QUESTION = "Write 10 slogans for a bicycle shop"
 NUMBERS = "alpha bravo charlie delta echo foxtrot golf hotel india juliet kilo lima".split()  # noqa: SIM905 - twelve words
-
-
-def text_of(prompt):
-    return "\n".join(message.content for message in prompt.messages)
 
 
 def numbers(prompt):
@@ -43,11 +40,7 @@ def writing(words=NUMBERS, plan="1. speed\n2. comfort\n3. price", again="1. anot
 
 
 async def ask(backend, question=QUESTION, **request):
-    async with AsyncStretto(backend) as stretto:
-        async with stretto.stream(question, strategy="items", **request) as stream:
-            events = [event async for event in stream]
-        assert "".join(event.text for event in events if event.type == "text_delta") == stream.answer.text
-        return stream.answer
+    return (await streamed(backend, question, strategy="items", **request))[0]
 
 
 async def test_samples_are_written_in_parallel_from_planned_angles():

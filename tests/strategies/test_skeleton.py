@@ -1,5 +1,6 @@
 import anyio
 import pytest
+from streaming import streamed
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
@@ -29,12 +30,7 @@ def script(outline="1. Tyres\n2. Chain\n3. Brakes", first=()):
 
 
 async def ask(backend, question=QUESTION, **request):
-    async with AsyncStretto(backend) as stretto:
-        async with stretto.stream(question, strategy="skeleton", **request) as stream:
-            events = [event async for event in stream]
-        assert "".join(event.text for event in events if event.type == "text_delta") == stream.answer.text
-        assert backend.running == 0
-        return stream.answer, events
+    return await streamed(backend, question, strategy="skeleton", **request)
 
 
 async def test_points_are_merged_in_order_whatever_the_order_they_were_written_in():

@@ -1,0 +1,183 @@
+"""A model in this process: its name, its options, and what becomes of one that cannot be loaded."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import anyio
+import anyio.lowlevel
+import pytest
+import torch
+from small_models import collect, opened, prompt
+from transformers import LlamaForCausalLM
+
+from stretto.backends.local import LocalBackend
+from stretto.errors import ModelNotFoundError, SettingsError, UnknownModelError
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_closing_while_the_model_is_loading_leaves_no_thread(folder):
+    before = set(threading.enumerate())
+    backend = LocalBackend(f"local:{folder}")
+    with anyio.move_on_after(0):
+        await backend.count_tokens(prompt("one"))
+    await backend.aclose()
+    assert set(threading.enumerate()) == before
+
+
+async def test_loading_does_not_hold_up_the_event_loop(folder):
+    async with opened(folder) as backend:
+        turns = 0
+
+        async def turn(scope):
+            nonlocal turns
+            with scope:
+                while True:
+                    await anyio.lowlevel.checkpoint()
+                    turns += 1
+
+        async with anyio.create_task_group() as group:
+            scope = anyio.CancelScope()
+            group.start_soon(turn, scope)
+            await backend.count_tokens(prompt("one"))
+            scope.cancel()
+    assert turns > 10
+
+
+def test_what_it_can_do_is_known_without_torch():
+    code = (
+        "import sys; from stretto.backends.local import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
+        "b.name, b.capabilities; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'tokenizers')))"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_the_capabilities_come_from_the_folder(folder):
+    backend = LocalBackend(str(folder))
+    assert backend.name == f"local:{folder}"
+    assert backend.capabilities.context_window == 512
+    assert backend.capabilities.prompt_family == "general"
+    assert {"auto", "autoregressive", "lookahead"} < set(backend.capabilities.decodings)
+    assert "draft_model" not in backend.capabilities.decodings
+    assert backend.capabilities.joins_running_batch
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("local:./nowhere", ModelNotFoundError, "There is no folder 'nowhere'"),
+        ("local:", UnknownModelError, "is no name of a local model"),
+        ("local:what is this?", UnknownModelError, "local:pocket"),
+    ],
+)
+def test_a_name_that_is_no_model_is_refused_at_once(name, error, words):
+    with pytest.raises(error, match=words):
+        LocalBackend(name)
+
+
+def test_a_folder_without_a_model_is_refused_at_once(tmp_path):
+    with pytest.raises(ModelNotFoundError, match=r"config\.json is missing"):
+        LocalBackend(f"local:{tmp_path}")
+
+
+async def test_a_folder_that_cannot_be_loaded_says_so_and_leaves_no_thread(tmp_path, folder):
+    before = set(threading.enumerate())
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    backend = LocalBackend(f"local:{tmp_path}")
+    for _ in range(2):
+        with pytest.raises(ModelNotFoundError, match="could not be loaded"):
+            await collect(backend)
+    await backend.aclose()
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize("options", [{"dtype": "int8"}, {"dtype": "floaty"}, {"device": "toaster"}])
+async def test_an_impossible_dtype_or_device_is_an_error_of_settings(folder, options):
+    backend = LocalBackend(f"local:{folder}", **options)
+    with pytest.raises(SettingsError, match=next(iter(options.values()))):
+        await collect(backend)
+    await backend.aclose()
+
+
+def test_without_the_extra_it_says_what_to_install(folder):
+    code = """
+import asyncio, sys
+sys.modules["torch"] = None
+from stretto.backends.local import LocalBackend
+from stretto.backends.base import Prompt
+try:
+    asyncio.run(LocalBackend(sys.argv[1]).count_tokens(Prompt(())))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True)
+    assert run.stdout.startswith(f"MissingDependencyError local:{folder} needs torch")
+    assert "pip install 'stretto[local]'" in run.stdout
+
+
+async def test_weights_that_are_not_safetensors_are_not_read(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(LlamaForCausalLM.from_pretrained(folder).state_dict(), tmp_path / "pytorch_model.bin")
+    backend = LocalBackend(f"local:{tmp_path}")
+    with pytest.raises(ModelNotFoundError, match="safetensors"):
+        await collect(backend)
+    await backend.aclose()
+
+
+def test_a_hub_name_that_cannot_be_reached_says_what_to_do(tmp_path):
+    code = """
+import asyncio
+from stretto.backends.local import LocalBackend
+from stretto.backends.base import Prompt
+async def main():
+    backend = LocalBackend("local:nobody/no-such-model")
+    try:
+        await backend.count_tokens(Prompt(()))
+    except Exception as error:
+        print(type(error).__name__, error)
+    await backend.aclose()
+asyncio.run(main())
+"""
+    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", code], check=True, env=offline, capture_output=True, text=True)
+    assert run.stdout.startswith("ModelNotFoundError 'nobody/no-such-model' could not be loaded from the hub")
+    assert "local:./folder" in run.stdout
+    assert run.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("{}", "Should have a `model_type` key in its config.json. Give one"),
+        ('{"model_type": "nonsense"}', "`nonsense`"),
+    ],
+)
+async def test_a_folder_of_no_known_model_says_what_is_wrong_with_it(tmp_path, config, says):
+    (tmp_path / "config.json").write_text(config)
+    backend = LocalBackend(f"local:{tmp_path}")
+    with pytest.raises(ModelNotFoundError) as caught:
+        await collect(backend)
+    await backend.aclose()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_decoding_method_that_does_not_exist_is_refused_with_the_names_of_all(folder):
+    with pytest.raises(SettingsError, match=r"decoding='turbo' cannot be used. Use one of: auto, autoregressive, .*"):
+        LocalBackend(f"local:{folder}", decoding="turbo")
+    with pytest.raises(SettingsError, match=r"'draft_model' cannot be used. It needs draft=, a smaller model."):
+        LocalBackend(f"local:{folder}", decoding="draft_model")
+
+
+def test_lexical_units_need_an_adapter_and_the_lossy_form_is_never_offered(folder):
+    backend = LocalBackend(f"local:{folder}")
+    assert not {"lexical", "lexical_lossy"} & set(backend.capabilities.decodings)
+    for decoding in ("lexical", "lexical_lossy"):
+        with pytest.raises(
+            SettingsError, match=r"It needs an adapter .* stretto.local_engine.training.lexical --model"
+        ):
+            LocalBackend(f"local:{folder}", decoding=decoding)

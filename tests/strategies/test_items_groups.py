@@ -1,0 +1,105 @@
+"""Several items in one call, where there are more of them than slots or calls."""
+
+import re
+
+import pytest
+from asking_items import ask
+from streaming import text_of
+
+from stretto.backends.base import Capabilities
+from stretto.errors import ServerFailedError
+from stretto.request import Budget
+from stretto.testing import Reply, ScriptedBackend
+
+pytestmark = pytest.mark.anyio
+
+WORDS = "Put each word in capitals: aa, bb, cc, dd, ee, ff"
+
+
+async def test_more_items_than_slots_share_calls():
+    def answers(prompt):
+        return "\n".join(
+            f"{number}. {item.upper()}" for number, item in re.findall(r"^(\d)\. (\w+)$", text_of(prompt), re.MULTILINE)
+        )
+
+    backend = ScriptedBackend(answers, capabilities=Capabilities(parallel_slots=3))
+    answer = await ask(backend, "Put each word in capitals: aa, bb, cc, dd, ee, ff, gg")
+    assert answer.text == "\n".join(f"{word}: {word.upper()}" for word in ("aa", "bb", "cc", "dd", "ee", "ff", "gg"))
+    assert [branch.id for branch in answer.branches] == ["item-1-3", "item-4-5", "item-6-7"]
+
+
+@pytest.mark.parametrize("wrong", ["1. A\n2. B", "1. A\n2. B\n1. C\n3. D", "no list", "1. A\n2. B\n3. C\n4. D"])
+async def test_a_group_with_a_wrong_number_of_results_is_asked_for_item_by_item(wrong):
+    backend = ScriptedBackend(
+        {r"1\. aa": wrong, r"these \d": "1. x\n2. y\n3. z", "": "single"}, capabilities=Capabilities(parallel_slots=2)
+    )
+    answer = await ask(backend, WORDS)
+    assert answer.text == "aa: single\nbb: single\ncc: single\ndd: x\nee: y\nff: z"
+    assert "item by item" in answer.warnings[0]
+
+
+async def test_what_a_group_wrote_before_it_broke_off_is_kept_and_only_the_rest_is_asked_for():
+    cut = Reply("1. A\n2. B\n3. C", finish_reason="length")
+    backend = ScriptedBackend(
+        {r"1\. aa": cut, r"these \d": "1. x\n2. y\n3. z", "": "single"}, capabilities=Capabilities(parallel_slots=2)
+    )
+    answer = await ask(backend, WORDS)
+    assert answer.text == "aa: A\nbb: B\ncc: single\ndd: x\nee: y\nff: z"
+    assert "broke off after 2 results" in answer.warnings[0]
+    assert answer.finish_reason == "stop"
+
+
+async def test_without_a_call_left_what_a_group_wrote_is_kept_and_what_is_missing_is_named():
+    cut = Reply("1. A\n2. B\n3. C", finish_reason="length")
+    backend = ScriptedBackend({r"1\. aa": cut, r"1\. dd": "1. x\n2. y\n3. z"})
+    answer = await ask(backend, WORDS, budget=Budget(max_calls=2))
+    lines = answer.text.split("\n")
+    assert lines[:2] == ["aa: A", "bb: B"]
+    assert lines[2].startswith("cc: [could not be written: The budget of max_calls=2 is used up")
+    assert lines[3:] == ["dd: x", "ee: y", "ff: z"]
+    assert any(warning.startswith("'cc' is incomplete: The budget") for warning in answer.warnings)
+    assert len(backend.calls) == 2
+
+
+async def test_without_a_call_left_results_too_few_are_kept_with_a_doubt():
+    backend = ScriptedBackend({r"1\. aa": "1. A\n2. B", r"1\. dd": "1. x\n2. y\n3. z"})
+    answer = await ask(backend, WORDS, budget=Budget(max_calls=2))
+    assert answer.text.startswith("aa: A\nbb: B\ncc: [could not be written: ")
+    assert "2 results for 3 items" in answer.warnings[0]
+    assert "may not stand at its own items" in answer.warnings[0]
+
+
+async def test_when_only_part_of_one_group_was_written_that_is_the_answer():
+    cut = Reply("1. A\n2. B", finish_reason="length")
+    backend = ScriptedBackend({r"1\. aa": cut, "": Reply(fault=ServerFailedError("down"))})
+    answer = await ask(backend, WORDS, budget=Budget(max_calls=2))
+    assert answer.text.startswith("aa: A\nbb: [could not be written")
+
+
+async def test_tokens_of_a_group_that_is_asked_for_again_count_as_discarded():
+    backend = ScriptedBackend(
+        {r"1\. aa": "1. A\n2. B", r"these \d": "1. x\n2. y\n3. z", "": "single"},
+        capabilities=Capabilities(parallel_slots=2),
+    )
+    answer = await ask(backend, WORDS)
+    group = next(branch for branch in answer.branches if branch.id == "item-1-3")
+    assert group.usage.discarded_tokens == group.usage.completion_tokens > 0
+    assert answer.usage.discarded_tokens == group.usage.completion_tokens
+
+
+async def test_calls_stay_within_the_budget():
+    def answers(prompt):
+        return "\n".join(
+            f"{number}. {item}" for number, item in re.findall(r"^(\d)\. (\w+)$", text_of(prompt), re.MULTILINE)
+        )
+
+    backend = ScriptedBackend(answers)
+    answer = await ask(backend, WORDS, budget=Budget(max_calls=2))
+    assert len(backend.calls) == 2
+    assert answer.text.count("\n") == 5
+    assert answer.warnings == ()
+
+
+async def test_the_pocket_model_is_never_given_a_group():
+    backend = ScriptedBackend({"Item: ": "x"}, capabilities=Capabilities(parallel_slots=2, prompt_family="pocket"))
+    assert len((await ask(backend, "Put each word in capitals: aa, bb, cc, dd, ee")).branches) == 5
