@@ -149,6 +149,22 @@ def test_the_gradient_of_packed_sequences_is_the_sum_of_theirs_alone() -> None:
         torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-5)
 
 
+def test_what_is_left_out_at_tokens_without_loss_changes_neither_losses_nor_gradients() -> None:
+    network = Network(TINY, seed=3)
+    tokens = torch.randint(0, TINY.vocabulary, (50,), generator=torch.Generator().manual_seed(4)).tolist()
+    packed = Packed.of([tokens[:9], tokens[9:20], tokens[20:23], tokens[23:]])
+    targets = torch.full_like(packed.tokens, -1)
+    targets[3:9], targets[15:20], targets[40:50] = 5, 6, 7
+    logits = torch.nn.functional.linear(network.hidden(packed, torch.float32), network.model.embed_tokens.weight)
+    plain = torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0], reduction="none")
+    losses = network.losses(packed, targets)
+    torch.testing.assert_close(losses, plain, rtol=1e-5, atol=1e-5)
+    weights = torch.linspace(1, 2, len(plain))
+    gradients = [torch.autograd.grad(values @ weights, list(network.parameters())) for values in (losses, plain)]
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
 def test_a_fresh_network_already_ranks_the_token_to_copy_first() -> None:
     config = NetworkConfig(vocabulary=1024, layers=2)
     network = Network(config, seed=1)

@@ -3,7 +3,7 @@
 The parameters carry the names that :class:`transformers.LlamaForCausalLM` gives them, so a trained network is
 exported by saving its state and read back by transformers without any conversion.  What is left out is everything
 training does not need: key-value caches, attention masks (examples are padded on the right, and a causal row never
-sees what follows it) and logits at positions that carry no loss.
+sees what follows it), and at positions that carry no loss the end of the last layer and the logits.
 
 Architecture: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971; rotary
 positions: Su et al., arXiv:2104.09864; grouped queries: Ainslie et al., arXiv:2305.13245; tied embeddings: Press and
@@ -21,6 +21,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 __all__ = ["Attention", "Block", "Network", "NetworkConfig", "Packed"]
+
+_GRAIN = 64
+"""Numbers of rows are multiples of this: kernels are built once per shape, so shapes are few."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,8 @@ class Packed:
     length: int
 
     @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]], *, grain: int = 256) -> Packed:
-        """Pack ``sequences``; their number of tokens is filled up to a multiple of ``grain``.
-
-        Kernels are built once per shape, so shapes are few.
-        """
+    def of(cls, sequences: Sequence[Sequence[int]], *, grain: int = _GRAIN) -> Packed:
+        """Pack ``sequences``; their number of tokens is filled up to a multiple of ``grain``."""
         longest = max(map(len, sequences))
         step = 16 if longest <= 128 else 32 if longest <= 256 else 64
         length = -(-longest // step) * step
@@ -177,21 +177,18 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(width, shared, bias=False)
         self.o_proj = nn.Linear(width, width, bias=False)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, packed: Packed) -> Tensor:
-        """Attend within each sequence of ``hidden``  # [tokens, hidden]."""
+    def forward(
+        self, hidden: Tensor, cosine: Tensor, sine: Tensor, packed: Packed, wanted: Tensor | None = None
+    ) -> Tensor:
+        """Attend within each sequence of ``hidden``  # [tokens, hidden] -> [wanted or tokens, hidden]."""
         config = self.config
         query = _rotate(self.q_proj(hidden).view(-1, config.heads, config.head_width), cosine, sine)
         key = _rotate(self.k_proj(hidden).view(-1, config.key_value_heads, config.head_width), cosine, sine)
         value = self.v_proj(hidden).view(-1, config.key_value_heads, config.head_width)
-        repeats = config.heads // config.key_value_heads
-        mixed = _attend(
-            *(
-                _padded(part, packed).repeat_interleave(times, dim=1)  # [sequences, heads, length, head_width]
-                for part, times in ((query, 1), (key, repeats), (value, repeats))
-            )
-        )
+        mixed = _attend(*(_padded(part, packed) for part in (query, key, value)))
         flat = mixed.transpose(1, 2).reshape(packed.sequences * packed.length, config.hidden)
-        return self.o_proj(_take(flat, packed.gathered, packed.spread))  # type: ignore[no-any-return]
+        mixed = _take(flat, packed.gathered, packed.spread) if wanted is None else flat[packed.gathered[wanted]]
+        return self.o_proj(mixed)  # type: ignore[no-any-return]
 
 
 def _padded(heads: Tensor, packed: Packed) -> Tensor:
@@ -202,17 +199,20 @@ def _padded(heads: Tensor, packed: Packed) -> Tensor:
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Causal attention; on a CPU two matrix products, which are faster there than torch's fused kernel.
+    """Causal attention of queries  # [sequences, heads, length, width]  to keys that several heads may share.
 
-    The profile that decided it: bfloat16, forward and backward, sequences of 64 to 1,024 tokens.
+    On a CPU two matrix products, which are faster there than torch's fused kernel.  The profile that decided it:
+    bfloat16, forward and backward, sequences of 64 to 1,024 tokens.
     """
     if query.device.type != "cpu":
-        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-    batch, heads, rows, width = query.shape
-    future = torch.full((rows, rows), -1e4, dtype=query.dtype).triu(1)
-    flat = (batch * heads, rows, width)
-    scores = torch.baddbmm(future, query.reshape(flat), key.reshape(flat).transpose(1, 2), alpha=width**-0.5)
-    return torch.bmm(scores.softmax(-1), value.reshape(flat)).view(batch, heads, rows, width)
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    _, heads, length, width = query.shape
+    repeats = heads // key.shape[1]
+    future = torch.full((length, length), -1e4, dtype=query.dtype).triu(1).repeat(repeats, 1)
+    rows = query.reshape(-1, repeats * length, width)  # heads that share keys, one below the other
+    keys, values = (part.reshape(-1, length, width) for part in (key, value))
+    scores = torch.baddbmm(future, rows, keys.transpose(1, 2), alpha=width**-0.5)
+    return torch.bmm(scores.softmax(-1), values).view(query.shape)
 
 
 def _rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -244,9 +244,12 @@ class Block(nn.Module):
         self.input_layernorm = Norm(config.hidden, config.norm_epsilon)
         self.post_attention_layernorm = Norm(config.hidden, config.norm_epsilon)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, packed: Packed) -> Tensor:
-        """Pass ``hidden``  # [tokens, hidden]  through the layer."""
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), cosine, sine, packed)
+    def forward(
+        self, hidden: Tensor, cosine: Tensor, sine: Tensor, packed: Packed, wanted: Tensor | None = None
+    ) -> Tensor:
+        """Pass ``hidden``  # [tokens, hidden]  through the layer; all of it, or the ``wanted`` tokens."""
+        mixed = self.self_attn(self.input_layernorm(hidden), cosine, sine, packed, wanted)
+        hidden = mixed + (hidden if wanted is None else hidden[wanted])
         return hidden + self.mlp(self.post_attention_layernorm(hidden))  # type: ignore[no-any-return]
 
 
@@ -277,13 +280,15 @@ class Network(nn.Module):
         self.register_buffer("cosine", angles.cos(), persistent=False)
         self.register_buffer("sine", angles.sin(), persistent=False)
 
-    def hidden(self, packed: Packed, dtype: torch.dtype) -> Tensor:
-        """The normalised last hidden states  # [tokens, hidden]."""
+    def hidden(self, packed: Packed, dtype: torch.dtype, wanted: Tensor | None = None) -> Tensor:
+        """The normalised last hidden states of all tokens, or of the ``wanted``  # [wanted or tokens, hidden]."""
         cosine = self.cosine[packed.positions].to(dtype).unsqueeze(1)  # type: ignore[index]  # [tokens, 1, head_width]
         sine = self.sine[packed.positions].to(dtype).unsqueeze(1)  # type: ignore[index]
         state = self.model.embed_tokens(packed.tokens).to(dtype)
-        for layer in self.model.layers:
+        *layers, last = self.model.layers
+        for layer in layers:
             state = layer(state, cosine, sine, packed)
+        state = last(state, cosine, sine, packed, wanted)  # other tokens end with their last keys and values
         return self.model.norm(state)  # type: ignore[no-any-return]
 
     def losses(self, packed: Packed, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -292,11 +297,11 @@ class Network(nn.Module):
         ``targets``  # [tokens]  holds the token that should follow, or -1 where none is wanted.
         """
         places = (targets >= 0).nonzero()[:, 0]
-        count = len(places)
-        places = torch.cat((places, places.new_zeros(-count % 256)))  # few shapes: kernels are built once per shape
-        state = self.hidden(packed, dtype)[places]  # [wanted and padding, hidden]
-        logits = functional.linear(state, self.model.embed_tokens.weight.to(dtype))
-        return functional.cross_entropy(logits[:count].float(), targets[places[:count]], reduction="none")
+        wanted = torch.cat((places, places.new_zeros(-len(places) % _GRAIN)))
+        labels = torch.cat((targets[places], targets.new_full((-len(places) % _GRAIN,), -1)))
+        logits = functional.linear(self.hidden(packed, dtype, wanted), self.model.embed_tokens.weight.to(dtype))
+        losses = functional.cross_entropy(logits.float(), labels, ignore_index=-1, reduction="none")
+        return losses[: len(places)]
 
     def weights(self) -> Mapping[str, Tensor]:
         """The parameters by their transformers names."""
