@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from stretto.errors import RequestRejectedError
+from stretto.answer import Usage
+from stretto.backends.allowance import count_repetition, why_not_again
+from stretto.backends.failures import charge
+from stretto.errors import BackendError, RequestRejectedError
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +59,20 @@ class ParameterMemory:
         """Give the parameters without those that the model refuses."""
         return {self._renamed.get(name, name): value for name, value in parameters.items() if name not in self._refused}
 
-    def learn(self, error: RequestRejectedError, sent: dict[str, Any]) -> bool:
+    def repeat_without(self, failure: BackendError, sent: dict[str, Any], usage: Usage) -> None:
+        """Return if the call is to be sent again without a parameter that it was refused for, else raise the failure.
+
+        ``usage``: what the call and those before it took; it is charged to the failure that is raised.
+        """
+        learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent)
+        if not learned or (why := why_not_again()):
+            if learned:
+                failure.args = (f"{failure} Not sent again without it: {why}.",)
+            charge(failure, usage)
+            raise failure
+        count_repetition()
+
+    def _learn(self, error: RequestRejectedError, sent: dict[str, Any]) -> bool:
         """Take in a refusal; whether the call is worth repeating without what it names."""
         name = (error.parameter or "").split(".")[-1]
         if name not in sent:

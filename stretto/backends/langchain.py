@@ -11,12 +11,11 @@ import anyio
 from pydantic import SecretStr
 
 from stretto.answer import Usage
-from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.failures import charge, translate
 from stretto.backends.known_models import capabilities_of, estimate_tokens
 from stretto.backends.known_parameters import ParameterMemory
-from stretto.errors import BackendError, RequestRejectedError, StreamBrokenError
+from stretto.errors import BackendError, StreamBrokenError
 from stretto.request import GenerationOptions
 
 if TYPE_CHECKING:
@@ -123,13 +122,7 @@ class LangChainBackend:
                 failure: BackendError = StreamBrokenError(f"{self.name} sent nothing. Ask again.", backend=self.name)
             except Exception as error:  # noqa: BLE001 - whatever the model raises becomes one of ours
                 failure = self._failure(error, started=False)
-            learned = isinstance(failure, RequestRejectedError) and self._memory.learn(failure, arguments)
-            if not learned or (why := why_not_again()):
-                if learned:
-                    failure.args = (f"{failure} Not sent again without it: {why}.",)
-                charge(failure, Usage(calls=calls))
-                raise failure
-            count_repetition()
+            self._memory.repeat_without(failure, arguments, Usage(calls=calls))
 
     def _failure(self, error: Exception, *, started: bool) -> BackendError:
         secrets = [value.get_secret_value() for value in vars(self.model).values() if isinstance(value, SecretStr)]

@@ -16,13 +16,12 @@ import anyio
 from pydantic import SecretStr
 
 from stretto.answer import Usage
-from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.failures import charge, kept_headers, translate
 from stretto.backends.http_clients import host_of
 from stretto.backends.known_models import capabilities_of, estimate_tokens
 from stretto.backends.known_parameters import ParameterMemory
-from stretto.errors import AuthenticationError, BackendError, RequestRejectedError, StreamBrokenError
+from stretto.errors import AuthenticationError, BackendError, StreamBrokenError
 from stretto.request import GenerationOptions
 
 _CLOSING_S = 5.0
@@ -143,13 +142,7 @@ class RemoteBackend(ABC):
                 return await self._send(client, parameters), calls
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
                 failure = self._failure(error, started=False)
-            learned = isinstance(failure, RequestRejectedError) and self._memory.learn(failure, parameters)
-            if not learned or (why := why_not_again()):
-                if learned:
-                    failure.args = (f"{failure} Not sent again without it: {why}.",)
-                charge(failure, Usage(calls=calls))
-                raise failure
-            count_repetition()
+            self._memory.repeat_without(failure, parameters, Usage(calls=calls))
 
     async def _chunks(self, response: Any, calls: int) -> AsyncGenerator[Chunk, None]:
         usage, finish, failure = Usage(calls=calls), None, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import anyio.lowlevel
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Prompt
 from stretto.request import GenerationOptions, Message
+from stretto.testing.server import HttpReply, ScriptedServer
 
 KEY = "sk-test-0123456789abcdefghijkl"
+ACCOUNTED = HttpReply("Hello there, world.", prompt_tokens=9, cached_tokens=4, reasoning_tokens=5)
 
 
 def open_sockets():
@@ -51,6 +54,15 @@ async def settled():
     return Left()
 
 
+@asynccontextmanager
+async def served(connect, replies, **settings):
+    """A scripted server and the backend that ``connect`` makes for it."""
+    async with ScriptedServer(replies, **settings) as server:
+        backend = connect(server)
+        yield backend, server
+        await backend.aclose()
+
+
 def asking(text="Say hello.", **changes):
     return Prompt(messages=(Message(role="user", content=text),), **changes)
 
@@ -73,3 +85,16 @@ async def hear(backend: Backend, prompt=None, options=None, heard=None) -> Heard
             heard.finish = chunk.finish_reason or heard.finish
             heard.headers |= chunk.headers
     return heard
+
+
+def check_account(heard):
+    """Text, end and usage are those of `ACCOUNTED`."""
+    assert heard.text == "Hello there, world."
+    assert heard.finish == "stop"
+    assert heard.usage.model_dump(exclude_defaults=True) == {
+        "prompt_tokens": 9,
+        "completion_tokens": 8,
+        "cached_tokens": 4,
+        "reasoning_tokens": 5,
+        "calls": 1,
+    }

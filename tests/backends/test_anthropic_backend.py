@@ -1,8 +1,7 @@
 import json
-from contextlib import asynccontextmanager
 
 import pytest
-from talking import KEY, asking, hear
+from talking import ACCOUNTED, KEY, asking, check_account, hear, served
 
 from stretto import AsyncStretto
 from stretto.backends.anthropic import AnthropicBackend
@@ -15,28 +14,15 @@ pytestmark = pytest.mark.anyio
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-@asynccontextmanager
-async def talk(model="claude-haiku-4-5", replies="OK.", **settings):
-    async with ScriptedServer(replies, **settings) as server:
-        backend = AnthropicBackend(model, base_url=server.url, api_key=KEY)
-        yield backend, server
-        await backend.aclose()
+def talk(model="claude-haiku-4-5", replies="OK.", **settings):
+    return served(lambda server: AnthropicBackend(model, base_url=server.url, api_key=KEY), replies, **settings)
 
 
 async def test_it_streams_text_usage_headers_and_finish_reason():
-    reply = HttpReply("Hello there, world.", prompt_tokens=9, cached_tokens=4, reasoning_tokens=5)
     limits = {"anthropic-ratelimit-requests-remaining": "7"}
-    async with talk(replies=reply, headers=limits) as (backend, _):
+    async with talk(replies=ACCOUNTED, headers=limits) as (backend, _):
         heard = await hear(backend)
-    assert heard.text == "Hello there, world."
-    assert heard.finish == "stop"
-    assert heard.usage.model_dump(exclude_defaults=True) == {
-        "prompt_tokens": 9,
-        "completion_tokens": 8,
-        "cached_tokens": 4,
-        "reasoning_tokens": 5,
-        "calls": 1,
-    }
+    check_account(heard)
     assert limits.items() <= heard.headers.items()
 
 

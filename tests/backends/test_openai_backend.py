@@ -1,14 +1,12 @@
-from contextlib import asynccontextmanager
-
 import pytest
-from talking import KEY, asking, hear
+from talking import ACCOUNTED, KEY, asking, check_account, hear, served
 
 from stretto import AsyncStretto
 from stretto.backends.base import Prompt
 from stretto.backends.openai import OpenAIBackend
 from stretto.errors import RequestRejectedError
 from stretto.request import GenerationOptions, Message
-from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.testing.server import Fault, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -16,30 +14,17 @@ EVERYTHING = GenerationOptions(max_tokens=50, temperature=0.5, top_p=0.9, stop="
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-@asynccontextmanager
-async def talk(model="gpt-4.1", replies="OK.", **settings):
-    async with ScriptedServer(replies, **settings) as server:
-        backend = OpenAIBackend(model, base_url=server.openai_url, api_key=KEY)
-        yield backend, server
-        await backend.aclose()
+def talk(model="gpt-4.1", replies="OK.", **settings):
+    return served(lambda server: OpenAIBackend(model, base_url=server.openai_url, api_key=KEY), replies, **settings)
 
 
 async def test_it_streams_text_usage_headers_and_finish_reason():
-    reply = HttpReply("Hello there, world.", prompt_tokens=9, cached_tokens=4, reasoning_tokens=5)
-    async with talk(replies=reply, headers={"x-ratelimit-remaining-requests": "7", "set-cookie": "a=b"}) as (
+    async with talk(replies=ACCOUNTED, headers={"x-ratelimit-remaining-requests": "7", "set-cookie": "a=b"}) as (
         backend,
         _,
     ):
         heard = await hear(backend)
-    assert heard.text == "Hello there, world."
-    assert heard.finish == "stop"
-    assert heard.usage.model_dump(exclude_defaults=True) == {
-        "prompt_tokens": 9,
-        "completion_tokens": 8,
-        "cached_tokens": 4,
-        "reasoning_tokens": 5,
-        "calls": 1,
-    }
+    check_account(heard)
     assert heard.headers == {"x-ratelimit-remaining-requests": "7", "x-request-id": "req-1", "request-id": "req-1"}
 
 
