@@ -31,7 +31,8 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     first, second, third = _COEFFICIENTS
     for _ in range(5):
         gram = state @ state.transpose(1, 2)  # [count, rows, rows]
-        state = first * state + (second * gram + third * gram @ gram) @ state
+        gram = torch.baddbmm(gram, gram, gram, beta=second, alpha=third)
+        state = torch.baddbmm(state, gram, state, beta=first)
     result: Tensor = (state if wide else state.transpose(1, 2)).to(matrices.dtype)
     return result
 
