@@ -35,6 +35,7 @@ class Batch:
     targets: Tensor  # [tokens], -1 where nothing is learned
     owners: Tensor  # [learned]: the number of the example each learned token belongs to, in reading order
     tasks: list[str]
+    size: int  # tokens of the examples, without padding
 
 
 def encode(example: Example, tokenizer: Tokenizer, context: int) -> Encoded:
@@ -102,10 +103,10 @@ class Feeder:
 def _packed(group: list[Encoded]) -> Batch:
     packed = Packed.of([one.tokens[:-1] for one in group])
     targets = torch.full_like(packed.tokens, -1)
-    start = 0
+    end = 0
     for one in group:
-        end = start + len(one.tokens) - 1
+        start, end = end, end + len(one.tokens) - 1
         targets[start + one.learned - 1 : end] = torch.tensor(one.tokens[one.learned :])
-        start = end
     learned = torch.tensor([len(one.tokens) - one.learned for one in group])
-    return Batch(packed, targets, torch.arange(len(group)).repeat_interleave(learned), [one.task for one in group])
+    owners = torch.arange(len(group)).repeat_interleave(learned)
+    return Batch(packed, targets, owners, [one.task for one in group], size=end)

@@ -154,7 +154,7 @@ class Trainer:
                 entry = sums[batch.tasks[owner]]
                 entry[0] += value
                 entry[1] += 1
-            self.seen += len(batch.targets)
+            self.seen += batch.size
         factor = self.factor()
         self.number += 1
         self.optimiser.step(self.number, factor, self.workers)
