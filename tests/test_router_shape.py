@@ -113,6 +113,11 @@ def test_structure_becomes_cues(prompt, fact):
     assert fact in cues(prompt)
 
 
+def test_a_word_that_is_not_known_counts_by_its_first_letters():
+    reader = CueReader({"harbour": 3, "~harbo": 5})
+    assert [reader.read(word).tolist() for word in ("harbour", "harbours", "harb")] == [[3, 5], [5], []]
+
+
 def test_a_reader_leaves_out_what_has_no_number():
     assert CueReader({"poem": 7}).read("write a poem").tolist() == [7]
 

@@ -1,8 +1,9 @@
 """Prompts as sorted numbers of the cues that a model knows: what `cues` names, found by table, fast.
 
-A text that was never read before is new to the processor: every word, pair and place of it is looked up in memory that
-is not in its caches. So the tables are arrays of small numbers that lie close together, and are asked about all words
-at once; no Python object is touched for a word or pair that is known.
+A text that was never read before is new to the processor: what is known of its words and pairs is looked up in memory
+that is not in its caches. So a dictionary gives each word a number, and all else is in arrays of small numbers that lie
+close together and are asked about all words at once. Every call of numpy has its price, microseconds among other code,
+so there are few.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from stretto.router.features import BREAK, STEM, lexicon, structure, unspaced_concepts, words_and_breaks
 from stretto.router.pair_table import PairTable
 from stretto.router.reading import excerpt
-from stretto.router.word_table import WordTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _START, _START_NUMBER = "@start", 1
+_UNKNOWN = 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,17 @@ class _Sorted:
             yield from (word for word in pair if word != BREAK)
 
 
+class _Numbers(dict[str, int]):
+    """Numbers of words; of a word that is not known, the number of its first letters, or `_UNKNOWN`."""
+
+    def __init__(self, words: Mapping[str, int], stems: Mapping[str, int]) -> None:
+        super().__init__(words)
+        self._stems = stems
+
+    def __missing__(self, word: str) -> int:
+        return self._stems.get(word[:STEM], _UNKNOWN)
+
+
 class CueReader:
     """Turns prompts into the numbers of those of their cues that ``known`` has a number for.
 
@@ -78,7 +90,7 @@ class CueReader:
         self._known = {cue: number for cue, number in known.items() if cue[0] in "@="}
         numbers = {word: number for number, word in enumerate([BREAK, *words], 1)}
         stems = {stem: number for number, stem in enumerate(cues.stems, len(numbers) + 1)}
-        self._words = WordTable(numbers, stems)
+        self._numbers = _Numbers(numbers, stems)
         count = len(numbers) + len(stems) + 1
         self._none = max(known.values(), default=0) + 1  # the number of no cue; after all others in order
         self._cue = np.min_scalar_type(max(self._none, len(concepts_of)))
@@ -113,26 +125,23 @@ class CueReader:
         """Return the numbers of the cues of a prompt, each once, in ascending order. Any text is accepted."""
         np = self._numpy
         text = excerpt(prompt)
-        found = [np.array([self._known.get(fact, self._none) for fact in structure(prompt, text)], self._cue)]
+        # There is one number of no cue at least, and it comes last in order.
+        found: list[Any] = [[self._none, *(self._known.get(fact, self._none) for fact in structure(prompt, text))]]
         lowered = text.lower()
         before = _START_NUMBER
         if words := words_and_breaks(lowered):
             concepts = self._look_up(words, found)
             before = int(concepts[-1])
         if not text.isascii():
-            unspaced = [self._known.get(cue, self._none) for cue in unspaced_concepts(lowered, self._concepts[before])]
-            found.append(np.array(unspaced, self._cue))
-        fired = np.concatenate(found)
+            found[0] += [self._known.get(cue, self._none) for cue in unspaced_concepts(lowered, self._concepts[before])]
+        fired = np.concatenate(found, dtype="intp")  # sorted many times as fast as numbers of two bytes
         fired.sort()
-        once = np.empty(len(fired), bool)
-        np.not_equal(fired[1:], fired[:-1], out=once[:-1])
-        once[-1] = fired[-1] != self._none
-        cues: NDArray[Any] = fired[once]
+        cues: NDArray[Any] = fired[:-1][fired[1:] != fired[:-1]]
         return cues
 
-    def _look_up(self, words: list[str], found: list[NDArray[Any]]) -> NDArray[Any]:
+    def _look_up(self, words: list[str], found: list[Any]) -> NDArray[Any]:
         """Add the cues of words, numbers of no cue among them, and return the concepts met, the start before them."""
-        numbers = self._words.look_up(words)
+        numbers = self._numpy.fromiter(map(self._numbers.__getitem__, words), "intp", len(words))
         entries = self._entries.take(numbers, axis=0)  # [words, width + 2]
         clause = len(words) - words[::-1].index(BREAK)
         concepts: NDArray[Any] = entries[:, -1]

@@ -10,7 +10,7 @@ the decoding method got out of one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stretto.backends.base import Capabilities, Measured
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -28,8 +28,7 @@ SLOWEST_POINT = 1.5  # over the mean point
 ITEMS_TOGETHER = 12  # items that share a call where there are more items than slots
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(NamedTuple):
     """Assumed speed of a backend: seconds to the first token, tokens per second of one call, slots that keep it."""
 
     first_token_s: float

@@ -35,9 +35,9 @@ PHRASES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Case:
-    """Everything one decision looks at."""
+    """Everything one decision looks at; not frozen, because freezing takes longer than all else about it."""
 
     request: Request
     backend: Backend

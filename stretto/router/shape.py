@@ -67,15 +67,21 @@ class ShapeModel:
                 "Train it again: python -m stretto.router.train"
             )
         names = arrays["cues"].tobytes().decode().split("\n")
+        # The most frequent first, and written anew in this order: what most texts ask for lies together in memory.
+        order = arrays["idf"].argsort(kind="stable")
+        names = "\n".join([names[row] for row in order]).split("\n")
         self._index: dict[str, int] = {name: row for row, name in enumerate(names)}
         self._reader = CueReader(self._index)
-        self._structural = sum(name.startswith("=") for name in names)  # they stand first
         self._temperature = float(arrays["temperature"])
         self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [classes]
         self._bias: list[float] = (arrays["bias"].astype(float) / self._temperature).tolist()  # [classes]
-        # Small whole numbers, whose sums are exact in any order, and beside them the squares for the norm.
-        squares = arrays["idf"].astype("float32") ** 2
-        self._table: NDArray[np.float32] = np.column_stack([arrays["weights"], squares])  # [cues, classes + 1]
+        # Small whole numbers, whose sums are exact in any order; beside them the squares for the norm, and a 1 for each
+        # cue that is not of structure.
+        squares = arrays["idf"][order].astype("float32") ** 2
+        plain = np.array([not name.startswith("=") for name in names])
+        self._table: NDArray[np.float32] = np.column_stack(
+            [arrays["weights"][order], squares, plain]
+        )  # [cues, classes + 2]
         self._ones = np.ones(len(names), "float32")
         self._slope, self._offset = arrays["platt"].astype(float).tolist()
         self.thresholds: dict[str, float] = dict(
@@ -94,12 +100,11 @@ class ShapeModel:
     def judge(self, prompt: str) -> Judgement:
         """Judge a prompt. Any text is accepted; the empty one gives the prior and ``known`` 0."""
         fired = self._reader.read(prompt)
-        scores, known = self._bias, 0
+        scores, known = self._bias, 0.0
         if count := len(fired):
             # A product with ones: what sum() does, at a fifth of its time for so few rows.
-            *sums, square = self._ones[:count].dot(self._table.take(fired, axis=0)).tolist()
+            *sums, square, known = self._ones[:count].dot(self._table.take(fired, axis=0)).tolist()
             unit = 1 / (math.sqrt(square) * self._temperature)
-            known = count - int(fired.searchsorted(fired.dtype.type(self._structural)))
             scores = [
                 total * unit * scale + bias for total, scale, bias in zip(sums, self._scale, self._bias, strict=True)
             ]
@@ -109,7 +114,7 @@ class ShapeModel:
         for (shape, skeleton), probability in zip(_BESIDE_SHAPES, classes[len(SHAPES) :], strict=True):
             shapes[shape] += probability
             served += probability if skeleton else 0.0
-        return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), known)
+        return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), int(known))
 
     def explain(self, prompt: str, count: int = 8) -> list[tuple[str, float]]:
         """Name the cues that moved the skeleton decision most, strongest first.
@@ -117,11 +122,11 @@ class ShapeModel:
         Beside each its share of the log-odds between points that a skeleton serves and all else.
         """
         fired = {cue: self._table[self._index[cue]].tolist() for cue in cues(prompt) if cue in self._index}
-        norm = math.sqrt(sum(row[-1] for row in fired.values())) or 1.0
+        norm = math.sqrt(sum(row[len(CLASSES)] for row in fired.values())) or 1.0
         points = CLASSES.index(("points", True))
         shares = []
         for cue, row in fired.items():
-            weights = [weight * scale for weight, scale in zip(row[:-1], self._scale, strict=True)]
+            weights = [weight * scale for weight, scale in zip(row[: len(CLASSES)], self._scale, strict=True)]
             others = (sum(weights) - weights[points]) / (len(CLASSES) - 1)
             shares.append((cue, (weights[points] - others) / norm))
         return sorted(shares, key=lambda share: -abs(share[1]))[:count]
