@@ -26,8 +26,7 @@ class Queue(AsyncIterator[T]):
         self._most = most
         self._items: deque[T] = deque()
         self._ended = False
-        self._news = anyio.Event()
-        self._room = anyio.Event()
+        self._moved = anyio.Event()  # one for both sides: no queue is full and empty at once
 
     @property
     def ended(self) -> bool:
@@ -37,30 +36,30 @@ class Queue(AsyncIterator[T]):
     async def put(self, item: T) -> None:
         """Add an item once there is room for it; dropped after the end."""
         while len(self._items) >= self._most and not self._ended:
-            if self._room.is_set():
-                self._room = anyio.Event()
-            await self._room.wait()
+            await self._wait()
         self.add(item)
 
     def add(self, item: T) -> None:
         """Add an item, room or not; dropped after the end."""
         if not self._ended:
             self._items.append(item)
-            self._news.set()
+            self._moved.set()
 
     async def __anext__(self) -> T:
         while not self._items:
             if self._ended:
                 raise StopAsyncIteration
-            if self._news.is_set():
-                self._news = anyio.Event()
-            await self._news.wait()
+            await self._wait()
         item = self._items.popleft()
-        self._room.set()
+        self._moved.set()
         return item
 
     def end(self) -> None:
         """Take nothing more; what lies in it can still be taken. Idempotent."""
         self._ended = True
-        self._news.set()
-        self._room.set()
+        self._moved.set()
+
+    async def _wait(self) -> None:
+        if self._moved.is_set():
+            self._moved = anyio.Event()
+        await self._moved.wait()
