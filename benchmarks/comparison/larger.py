@@ -45,7 +45,7 @@ class StepCosts:
     """What was measured; milliseconds.
 
     Attributes:
-        gigabytes: of the weights that a step reads.
+        gigabytes: of the weights as they are published; no step can read less.
         bandwidth: gigabytes a second.
         floor_ms: the one by the other.
         ours: a plain step of the engine, one value for each repetition.
@@ -64,7 +64,10 @@ class StepCosts:
 
 
 def random_model(shape: Shape, dtype: torch.dtype, device: str = "cpu", window: int = 2048) -> tuple[Any, Any]:
-    """A Llama of this shape with random weights, and a tokenizer that has a word for each id."""
+    """A Llama of this shape with random weights, and a tokenizer that has a word for each id.
+
+    The weights are drawn in bfloat16, in which most models are published, whatever they become.
+    """
     config = transformers.LlamaConfig(
         hidden_size=shape.hidden, intermediate_size=shape.intermediate, num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads, vocab_size=shape.vocabulary,
@@ -72,7 +75,7 @@ def random_model(shape: Shape, dtype: torch.dtype, device: str = "cpu", window: 
     )  # fmt: skip
     torch.manual_seed(3)
     before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+    torch.set_default_dtype(torch.bfloat16)
     try:
         with torch.device(device):
             model: Any = transformers.LlamaForCausalLM(config)
@@ -80,13 +83,13 @@ def random_model(shape: Shape, dtype: torch.dtype, device: str = "cpu", window: 
         torch.set_default_dtype(before)
     words = Tokenizer(WordLevel({str(token): token for token in range(shape.vocabulary)}, unk_token="0"))  # noqa: S106 - a token
     wrap: Any = transformers.PreTrainedTokenizerFast
-    return model.eval(), wrap(tokenizer_object=words, eos_token="2", pad_token="0")  # noqa: S106 - tokens
+    return model.to(dtype).eval(), wrap(tokenizer_object=words, eos_token="2", pad_token="0")  # noqa: S106 - tokens
 
 
 def step_costs(shape: Shape, dtype: torch.dtype, *, tokens: int, repetitions: int) -> StepCosts:
     """Measure in turns; a random model has no end, so each answer has all its tokens."""
     model, tokenizer = random_model(shape, dtype)
-    size = weight_bytes(model)
+    size = weight_bytes(model) * torch.bfloat16.itemsize // dtype.itemsize  # as published: float32 need not read more
     model.generation_config.eos_token_id = None
     loaded: LoadedModel = replace(prepare("local:random", copy.deepcopy(model), tokenizer), end_ids=frozenset())
     threads = loaded.threads or torch.get_num_threads()

@@ -11,6 +11,7 @@ Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch.nn.functional import embedding, layer_norm, rms_norm, silu
 from stretto.local_engine.attention import Attention, unpack
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.pads import PadAdapter
-from stretto.local_engine.products import can_pack, packed, product
+from stretto.local_engine.products import Weight, packed, product
 
 __all__ = ["LlamaForward", "is_llama_like"]
 
@@ -63,15 +64,25 @@ class _Norm:
 @dataclass(frozen=True, slots=True)
 class _Layer:
     norm: _Norm
-    query_key_value: Tensor  # [(heads + 2 * key_value_heads) * head_dim, hidden]
+    query_key_value: Weight  # [(heads + 2 * key_value_heads) * head_dim, hidden]
     query_key_value_bias: Tensor | None
     query_key_norm: Tensor | None  # [heads + key_value_heads, head_dim]
-    output: Tensor  # [hidden, heads * head_dim]
+    output: Weight  # [hidden, heads * head_dim]
     output_bias: Tensor | None
     feed_forward_norm: _Norm
-    gate_up: Tensor  # [2 * intermediate, hidden]
-    down: Tensor  # [hidden, intermediate]
+    gate_up: Weight  # [2 * intermediate, hidden]
+    down: Weight  # [hidden, intermediate]
     window: int | None
+
+    def packed(self) -> _Layer:
+        """The same, laid out for the processor."""
+        return replace(
+            self,
+            query_key_value=packed(self.query_key_value),
+            output=packed(self.output),
+            gate_up=packed(self.gate_up),
+            down=packed(self.down),
+        )
 
 
 class LlamaForward:
@@ -88,7 +99,7 @@ class LlamaForward:
         self.epsilon: float = config.rms_norm_eps
         self._embedding: Tensor = inner.embed_tokens.weight.data
         self._norm = _Norm(inner.norm.weight.data, self.epsilon)
-        self._vocabulary: Tensor = model.lm_head.weight.data
+        self._vocabulary: Weight = model.lm_head.weight.data
         self._frequencies: Tensor = inner.rotary_emb.inv_freq.float()  # [head_dim / 2]
         self._amplitude: float = inner.rotary_emb.attention_scaling
         kinds = getattr(config, "layer_types", None)
@@ -107,18 +118,8 @@ class LlamaForward:
 
         No gradient goes through packed weights, and what else holds the old ones keeps their memory taken.
         """
-        if not can_pack(self._vocabulary):
-            return
-        self._layers = [
-            replace(
-                layer,
-                query_key_value=packed(layer.query_key_value),
-                output=packed(layer.output),
-                gate_up=packed(layer.gate_up),
-                down=packed(layer.down),
-            )
-            for layer in self._layers
-        ]
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
+            self._layers = list(pool.map(_Layer.packed, self._layers))
         self._vocabulary = packed(self._vocabulary)
         self.is_packed = True
 

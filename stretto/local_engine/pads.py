@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from stretto.local_engine.products import added_product, packed, product
+from stretto.local_engine.products import Weight, added_product, packed, product
 
 __all__ = ["PadAdapter", "PadLayer"]
 
@@ -25,8 +25,8 @@ __all__ = ["PadAdapter", "PadLayer"]
 class PadLayer:
     """Units beside a layer, for [PAD] rows; their matrices stand as `torch.nn.functional.linear` takes them."""
 
-    units_in: Tensor  # [units, hidden]
-    units_out: Tensor  # [hidden, units]
+    units_in: Weight  # [units, hidden]
+    units_out: Weight  # [hidden, units]
 
     def __call__(self, state: Tensor, read: Tensor, active: Tensor) -> Tensor:
         """Add to the residual stream what the units make of ``read`` # [batch, rows, hidden], where ``active`` is 1."""
@@ -71,10 +71,14 @@ class PadAdapter:
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it by name."""
-        named = {"places": self.places, "last.units_in": self.last.units_in, "last.units_out": self.last.units_out}
+        named: dict[str, Weight] = {
+            "places": self.places,
+            "last.units_in": self.last.units_in,
+            "last.units_out": self.last.units_out,
+        }
         for number, layer in self.layers.items():
             named |= {f"layers.{number}.units_in": layer.units_in, f"layers.{number}.units_out": layer.units_out}
-        return named
+        return {name: part if isinstance(part, Tensor) else part.dense() for name, part in named.items()}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> PadAdapter:

@@ -37,9 +37,9 @@ SIZES = {
 
 
 def build(architecture: str) -> Any:
-    """The same weights each time it is asked for the same architecture."""
+    """The same weights each time it is asked for the same architecture; in half precision, as most are published."""
     torch.manual_seed(5)
-    return ARCHITECTURES[architecture]()
+    return ARCHITECTURES[architecture]().bfloat16().float()
 
 
 ARCHITECTURES = {
