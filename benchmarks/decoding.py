@@ -3,8 +3,9 @@
     python benchmarks/decoding.py                                  everything, about a quarter of an hour on 2 cores
     python benchmarks/decoding.py --arctic FOLDER                  with that peer; see comparison/arctic.py
     python benchmarks/decoding.py --workload code --only auto suffix transformers
+    python benchmarks/decoding.py --dtype float32                  in another type than the engine would take here
     python benchmarks/decoding.py --quick                          whether it runs; keeps nothing
-    python benchmarks/decoding.py --redraw --update-docs           plot and docs/decoding.md from the kept figures
+    python benchmarks/decoding.py --redraw --update-docs           plot and document from the kept figures
 
 Repetitions alternate between the methods, in another order each time; before them each method is run once that does not
 count. Continued are Python files that the pocket model was not trained on, questions of its encyclopaedia, and texts to
@@ -33,7 +34,7 @@ from typing import Any
 
 import torch
 from comparison import arctic, larger, peers
-from comparison.figures import Figures, bars, floor_bar, summarise
+from comparison.figures import AUTO_FREE, Figures, bars, floor_bar, summarise
 from comparison.memory import PeakMemory
 from comparison.ours import Ours
 from comparison.report import draw, fill_block, markdown, print_bars, print_table
@@ -46,7 +47,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from stretto.errors import SettingsError, StrettoError
-from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
+from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.load import LoadedModel, prepare
@@ -56,6 +59,7 @@ HEATS = (0.0, 0.7)
 DRAFT_LAYERS = 2
 COMPILE_LIMIT_S = 180
 TRIAL = 12
+FREE_ROWS = StepCost({1: 20.0, 64: 20.0})
 console = Console(width=None if sys.stdout.isatty() else 150)
 
 
@@ -84,10 +88,9 @@ class Bench:
             self.notes.append(f"The draft model is a copy of the model's own first {DRAFT_LAYERS} layers, not trained.")
         # The folder, because an adapter for `lexical` stands in it.
         self.model = replace(prepare(source.name, ours, self.tokenizer), folder=source.folder)
-        self._engine = Engine(self.model, draft=small, prefix_cache_bytes=0)
-        methods: list[Method] = [
-            Ours(self._engine, name) for name in DRAFTERS if name not in LOSSY and self._runs(name)
-        ]
+        drafters = {name: make for name, make in DRAFTERS.items() if name not in LOSSY} | {AUTO_FREE: _auto_free}
+        self._engine = Engine(self.model, draft=small, prefix_cache_bytes=0, drafters=drafters)
+        methods: list[Method] = [Ours(self._engine, name) for name in drafters if self._runs(name)]
         methods += self._peers(theirs, drafts[0])
         self.methods = [method for method in methods if not options.only or method.name in options.only]
         unknown = set(options.only or ()) - {method.name for method in methods}
@@ -175,6 +178,10 @@ class Bench:
         self.notes.append(f"Threads of torch: {best} for the peers, the faster of {', '.join(map(str, paces))}; "
                           f"{self.model.threads} for the engine, by its own choice.")  # fmt: skip
         return best
+
+
+def _auto_free(equipment: Equipment) -> Drafter:
+    return DRAFTERS["auto"](replace(equipment, cost=FREE_ROWS))
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -268,7 +275,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small numbers; results are not kept")
     parser.add_argument("--larger", action="store_true", help="only the larger model; the other results are the kept")
     parser.add_argument("--redraw", action="store_true", help="measure nothing, use the kept results")
-    parser.add_argument("--update-docs", action="store_true", help="write the figures into docs/decoding.md")
+    parser.add_argument(
+        "--update-docs", action="store_true", help="write the figures into docs/decoding.md, or its sister"
+    )
     parser.add_argument("--try-compile", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     for name, small, usual in (("tokens", 12, 112), ("prompts", 1, 4), ("repetitions", 1, 3)):
@@ -285,12 +294,13 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.try_compile:
         try_compiled(options)
         return 0
-    kept = RESULTS / "decoding.json"
+    name = "decoding" if options.dtype == "bfloat16" else f"decoding-{options.dtype}"
+    kept = RESULTS / f"{name}.json"
     if options.redraw or options.larger:
         results: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
         if options.larger:
             measure_larger(options, results)
-            save("decoding", results)
+            save(name, results)
         for rows in {(row["workload"], row["temperature"]): None for row in results["rows"]}:
             print_table(console, [row for row in results["rows"] if (row["workload"], row["temperature"]) == rows])
     else:
@@ -301,14 +311,14 @@ def main(given: Sequence[str] | None = None) -> int:
             console.print(f"[red]{error}[/]")
             return 2
         if not (options.quick or options.only or options.workload):
-            save("decoding", results)
+            save(name, results)
     for note in results["notes"]:
         console.print(f"[dim]{note}[/]")
     print_bars(console, results["bars"])
     if options.redraw or options.larger or not (options.quick or options.only or options.workload):
-        draw(results, IMAGES / "decoding.png")
+        draw(results, IMAGES / f"{name}.png")
         if options.update_docs:
-            fill_block(ROOT / "docs" / "decoding.md", markdown(results))
+            fill_block(ROOT / "docs" / f"{name}.md", markdown(results))
     wrong = broken(results["rows"], results["dtype"])
     for line in wrong:
         console.print(f"[red]not the answers of one token at a time:[/] {line}")

@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "img"
 RESULTS = ROOT / "benchmarks" / "results"
+_INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,14 @@ def scripted_server(
 
 
 def machine() -> str:
-    """Processor and cores, for the head of every result."""
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
+    """Processor with its widest instructions, and cores, for the head of every result."""
+    name, info = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
     if info.exists():
-        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        name = lines[0].split(":", 1)[1].strip() if lines else name
+        lines = [line.partition(":") for line in info.read_text().splitlines()]
+        told = {key.strip(): value.strip() for key, _, value in lines}
+        flags = told.get("flags", "").split()
+        widest = next((each for each in _INSTRUCTIONS if each in flags), None)
+        name = told.get("model name", name) + (f" with {widest}" if widest else "")
     return f"{name or 'unnamed processor'}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
