@@ -50,6 +50,7 @@ from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.dtype import chosen_dtype
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.load import LoadedModel, prepare
@@ -264,7 +265,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="local:pocket")
     parser.add_argument("--draft", help="a smaller model with the same tokenizer")
-    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
+    usual_dtype = str(chosen_dtype(None, torch.device("cpu"))).removeprefix("torch.")
+    parser.add_argument("--dtype", default=usual_dtype, choices=("bfloat16", "float32"))
     parser.add_argument("--workload", nargs="+", choices=WORKLOADS)
     parser.add_argument("--only", nargs="+", metavar="METHOD", help=f"ours ({', '.join(DRAFTERS)}), or a peer by name")
     parser.add_argument("--arctic", type=Path, metavar="FOLDER", help="where arctic-inference was built")
