@@ -90,7 +90,8 @@ class Bench:
         # The folder, because an adapter for `lexical` stands in it.
         self.model = replace(prepare(source.name, ours, self.tokenizer), folder=source.folder)
         drafters = {name: make for name, make in DRAFTERS.items() if name not in LOSSY} | {AUTO_FREE: _auto_free}
-        self._engine = Engine(self.model, draft=small, prefix_cache_bytes=0, drafters=drafters)
+        self._engine = Engine(self.model, draft=small, prefix_cache_bytes=0, drafters=drafters, measure=True)
+        self._engine.wait_measured()
         methods: list[Method] = [Ours(self._engine, name) for name in drafters if self._runs(name)]
         methods += self._peers(theirs, drafts[0])
         self.methods = [method for method in methods if not options.only or method.name in options.only]

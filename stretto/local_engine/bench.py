@@ -143,7 +143,8 @@ def bench(
     cells = {(kind, method): _Cell() for kind in dict.fromkeys(kind for kind, _ in encoded) for method in methods}
     done, whole = 0, (repeats + 1) * len(methods) * len(encoded)
     # Without a prefix cache: a prompt that was answered before would be read in no time.
-    engine = Engine(model, draft=draft, prefix_cache_bytes=0)
+    engine = Engine(model, draft=draft, prefix_cache_bytes=0, measure=True)
+    engine.wait_measured()
     try:
         for repetition in range(repeats + 1):
             first = repetition % len(methods)

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 import torch
 
@@ -55,8 +54,9 @@ class Engine:
         threads: of torch, inside the engine's thread; by default what the model's size is worth.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
         lexical: options of the decoding methods `lexical` and `lexical_lossy`.
-        measure: time steps by their number of rows, as ``auto`` needs to know, from the start on, while no request is
-            there; without it, and as far as it is not done yet, the first request with ``auto`` waits for it.
+        measure: time steps by their number of rows, which ``auto`` goes by, from the start on; without it, from the
+            first request with ``auto`` on. Only while no request is there: until it is done, ``auto`` takes rows to be
+            dear.
         drafters: the decoding methods by name.
     """
 
@@ -78,7 +78,9 @@ class Engine:
         self.model = model
         self._drafters = drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
+        self._cost = StepCost()
         self._equipment = Equipment(
+            cost=self._cost,
             model=model,
             draft=draft,
             memory=memory,
@@ -87,8 +89,7 @@ class Engine:
         )
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
-        self._cost: StepCost | None = None
-        self._measuring: Generator[None, None, StepCost] | None = measuring(model) if measure else None
+        self._measuring: Generator[None, None, dict[int, float]] | None = measuring(model) if measure else None
         self._max_batch = max_batch
         self._threads = threads or model.threads
         self._changed = threading.Condition()
@@ -103,7 +104,7 @@ class Engine:
             draft_rows=draft_rows,
             prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4),
             memory=memory,
-            cost=lambda: self._cost,
+            cost=self._cost,
         )
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
@@ -113,7 +114,12 @@ class Engine:
     def step_ms(self) -> dict[int, float]:
         """Milliseconds of a step by its rows, for one request alone; empty before they are measured."""
         cost = self._cost
-        return {} if cost is None else {rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64)}
+        return {rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64)} if cost.measured else {}
+
+    def wait_measured(self) -> None:
+        """Wait until the timing of steps, if it has begun, is done: for who compares methods."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._measuring is None or self._closed)
 
     @contextmanager
     def announced(self) -> Iterator[None]:
@@ -251,31 +257,23 @@ class Engine:
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
-        if decoding == "auto" and self._cost is None:
+        if decoding == "auto" and not self._cost.measured:
             self._measuring = self._measuring or measuring(self.model)
-            while self._measuring is not None:
-                self._measure()
         return self._drafters[decoding](self._equipment)
 
-    def _measure(self) -> None:
-        """Time one forward more, if not all is known yet."""
-        steps, self._measuring = self._measuring, None
-        if steps is None:
-            return
-        try:
-            next(steps)
-        except StopIteration as done:
-            self._cost = done.value
-            self._equipment = replace(self._equipment, cost=done.value)
-        else:
-            self._measuring = steps
-
     def _measure_while_idle(self, scheduler: Scheduler) -> None:
+        """Time one forward after the other, as long as nobody comes and not all is known."""
         while self._measuring is not None and not (scheduler.handles or self._waiting or self._coming or self._closed):
             try:
-                self._measure()
-            except Exception:  # noqa: BLE001 - for instance, memory ran out: whoever needs it will measure again
-                return
+                next(self._measuring)
+                continue
+            except StopIteration as done:
+                self._cost.fit(done.value)
+            except Exception:  # noqa: BLE001, S110 - for instance, memory ran out: the next one with auto begins again
+                pass
+            with self._changed:
+                self._measuring = None
+                self._changed.notify_all()
 
     def _admit(self, scheduler: Scheduler) -> bool:
         """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from collections.abc import Sequence as Indices
 from dataclasses import dataclass
 from itertools import islice
@@ -56,7 +55,7 @@ class Batch:
         forward: runs the model.
         device: where the model is.
         draft_rows: nodes of all drafts together that one forward evaluates at most.
-        cost: of a step, once it is known; it is told how many sequences share the next, and what that took.
+        cost: of a step; it is told how many sequences share the next, and what that took.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Batch:
         device: torch.device,
         *,
         draft_rows: int = 64,
-        cost: Callable[[], StepCost | None] = lambda: None,
+        cost: StepCost | None = None,
     ) -> None:
         self._cost = cost
         self._forward = forward
@@ -105,7 +104,7 @@ class Batch:
 
     def advance(self) -> list[list[int]]:
         """Run one step; the tokens it commits to each sequence, at least one."""
-        members, cost, began = self._members, self._cost(), time.perf_counter()
+        members, cost, began = self._members, self._cost, time.perf_counter()
         if cost is not None:
             cost.sequences = len(members)
         self._draft(members)
@@ -191,6 +190,8 @@ class Batch:
 def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Numbers) -> Outcome:
     """Tell the drafter in terms of the nodes it proposed, not of those that were left after pruning."""
     places = member.places
+    if not places:
+        return Outcome((), tokens, probabilities, verdict.tokens, ())
     if len(places) == len(member.draft):
         accepted = verdict.nodes
     else:

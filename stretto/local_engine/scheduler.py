@@ -60,7 +60,7 @@ class Scheduler:
         draft_rows: drafted tokens of all requests together to evaluate in one forward at most.
         prefixes: where the keys and values of finished requests are kept.
         memory: of answers, for the drafters of later ones.
-        cost: of a step, once it is known.
+        cost: of a step.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Scheduler:
         draft_rows: int,
         prefixes: PrefixCache,
         memory: AnswerMemory | None = None,
-        cost: Callable[[], StepCost | None] = lambda: None,
+        cost: StepCost | None = None,
     ) -> None:
         self._cost = cost
         self._model = model

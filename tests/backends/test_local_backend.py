@@ -250,6 +250,7 @@ async def test_what_was_measured_is_known_once_the_model_has_answered(folder):
         await collect(backend, max_tokens=30, decoding="autoregressive")
         assert backend.capabilities.measured.decodings["autoregressive"].steps == 29
         await collect(backend, max_tokens=30, temperature=0.0, decoding="auto")
+        await anyio.to_thread.run_sync(backend._loader.engine.wait_measured)
         measured = backend.capabilities.measured
     assert measured.step_ms[1] > 0
     assert measured.step_ms[64] >= measured.step_ms[8] >= measured.step_ms[1]

@@ -315,6 +315,7 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
 
     engine = start(replace(model, forward=forward), measure=True)
     assert timed.wait(60)
+    engine.wait_measured()
     tokens(engine.submit(Generation(PROMPTS[0], 2)))
     assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
     assert left[0] == -2
@@ -323,7 +324,8 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")
-def test_a_request_does_not_wait_until_all_steps_are_timed_and_one_with_auto_has_them_all(loaded, start):
+@pytest.mark.parametrize("decoding", ["autoregressive", "auto"])
+def test_a_request_does_not_wait_until_all_steps_are_timed(decoding, loaded, start):
     model, seen, handles = loaded("llama"), [], []
     ready, asked = threading.Event(), threading.Event()
 
@@ -331,7 +333,7 @@ def test_a_request_does_not_wait_until_all_steps_are_timed_and_one_with_auto_has
         seen.append(rows.tokens.shape[1])
         assert ready.wait(60)
         if len(seen) == 3:
-            handles.append(engine.submit(Generation(PROMPTS[0], 2)))
+            handles.append(engine.submit(Generation(PROMPTS[0], 2, decoding=decoding)))
             asked.set()
         return model.forward(rows, cache, keep)
 
@@ -340,7 +342,25 @@ def test_a_request_does_not_wait_until_all_steps_are_timed_and_one_with_auto_has
     assert asked.wait(60)
     tokens(handles[0])
     assert seen[:5] == [64, 1, 1, len(PROMPTS[0]), 1]
-    tokens(engine.submit(Generation(PROMPTS[0], 2, decoding="auto")))
+    engine.wait_measured()
     assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
     assert seen.count(64) >= 7
-    assert engine._equipment.cost is not None
+
+
+@pytest.mark.usefixtures("all_rows_are_timed")
+def test_the_first_request_with_auto_has_steps_timed_behind_it(loaded, start):
+    model, seen = loaded("llama"), []
+
+    def forward(rows, cache, keep):
+        seen.append(rows.tokens.shape[1])
+        return model.forward(rows, cache, keep)
+
+    engine = start(replace(model, forward=forward))
+    tokens(engine.submit(Generation(PROMPTS[0], 2)))
+    engine.wait_measured()
+    assert seen == [len(PROMPTS[0]), 1]
+    assert engine.step_ms == {}
+    tokens(engine.submit(Generation(PROMPTS[0], 2, decoding="auto")))
+    engine.wait_measured()
+    assert seen[2:4] == [len(PROMPTS[0]), 1]
+    assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}

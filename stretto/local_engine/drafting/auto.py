@@ -12,13 +12,16 @@ from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, Draft
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling
+from stretto.local_engine.drafting.watch import RepetitionWatch
 
 __all__ = ["Auto"]
 
 _CANDIDATES = 40
 _BEYOND_SHARE = 4  # times its equal share is what one request may hope for when the others need theirs less
 _LONGEST_REST = 32
+_PATIENCE = 3  # drafts in a row that need not pay
 _WAKING_MATCH = 3
+_WATCHED = 4  # in a batch, of so many steps of a rest it is looked in one whether the text repeats itself
 _CLAIMS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75)
 _RECYCLING = 4  # beside the two that are merged, each with and without a window
 _SLEEPY = 5  # drafts that did not pay, as which a beginning counts: most sources have nothing to go by yet
@@ -54,9 +57,11 @@ class Auto:
     rows are evaluated with which the batch makes the most expected tokens per millisecond, which may be none (see
     `divide`). A lookahead window is drawn only where the rows it takes are nearly free.
 
-    Drafting takes time too. When it has not paid for a few steps, it rests, each time for longer, up to 32 steps,
-    unless a match turns up, longer than those that did not pay; so text that nothing can foresee costs what
-    `autoregressive` costs. When no draft has paid for any request of a batch, all rest, and nothing is learned.
+    Drafting takes time too. When it has not paid for a few steps, it rests, each time for longer, up to 32 steps, in a
+    batch longer still, such that looking for drafts in vain takes a small share of its steps. While it rests, no source
+    reads on, and nobody looks for probable tokens; only whether the text repeats itself is watched, because a match
+    longer than those that did not pay ends the rest. So text that nothing can foresee costs what `autoregressive`
+    costs.
 
     The number of rows chosen by goodput: Liu et al., arXiv:2406.14066 (TurboSpec).
 
@@ -80,17 +85,20 @@ class Auto:
         self._cost = cost
         self._overhead = overhead_ms
         self._suffix = Suffix(memory)
+        self._remembers = memory is not None
+        self._watch = RepetitionWatch(_WAKING_MATCH + 1)
         self._recycling = TokenRecycling()
         self._lookahead = Lookahead(0, ngram=4, guesses=4)
         self._sequences = self._window_rows = 0
         self._fit_window()
-        self.wants_top = self._recycling.wants_top
+        self.wants_top = 0
         self._experiences = experience or (Experience(), Experience())
         self._calibration, self._agreement = Calibration(), Calibration()  # until it is known how tokens are chosen
         self._draft: _Draft | None = None
         self._idle, self._rested = _SLEEPY, 0  # drafts in a row that did not pay, steps since the last one
+        self._doubted = 0  # length of the match with which the last one did not pay
+        self._rest = self._length_of_rest()  # behind a forward nothing is in the processor's caches: each call counts
         self._chosen = 8
-        self._silent = False
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
@@ -98,8 +106,8 @@ class Auto:
             if self._cost.sequences < self._sequences:  # what did not pay may pay now
                 self._idle = min(self._idle, _SLEEPY)
             self._fit_window()
-        self._silent = self._cost.silent()
-        if self._silent or self._rests():
+            self._rest = self._length_of_rest()
+        if self._rests(context):
             self._rested += 1
             self.wants_top = 0  # looking for the most probable tokens takes time too
             return _NOTHING
@@ -118,17 +126,15 @@ class Auto:
 
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`."""
-        if self._silent:
-            return  # it catches up when it is asked again
-        self._suffix.learn(context, outcome)
         draft, self._draft = self._draft, None
-        if draft is not None:
-            self._calibrate(draft, outcome.path)
-            self._plan_rest(draft.tree, outcome.rows)
-            if self._window_rows:
-                self._lookahead.learn(context, outcome.seen_by(draft.window))
-        if self.wants_top:
-            self._recycling.learn(context, outcome)
+        if draft is None:
+            return  # the sources catch up when they are asked again
+        self._suffix.learn(context, outcome)
+        self._calibrate(draft, outcome.path)
+        self._plan_rest(draft.tree, outcome.rows)
+        if self._window_rows:
+            self._lookahead.learn(context, outcome.seen_by(draft.window))
+        self._recycling.learn(context, outcome)
 
     def _fit_window(self) -> None:
         """Draw a window as wide as rows are nearly free; some of them are left to drafts, and two columns are none."""
@@ -137,20 +143,33 @@ class Auto:
         self._window_rows = 3 * columns - 1 if columns > 2 else 0
         self._lookahead.window = columns if columns > 2 else 0
 
-    def _rests(self) -> bool:
+    def _rests(self, context: Context) -> bool:
         """Whether this step is left alone."""
-        tries = self._idle - 3
-        if tries <= 0 or self._window_rows or self._rested >= min(1 << tries // 2, _LONGEST_REST):
+        if self._rested >= self._rest or self._window_rows:
             return False
-        return self._suffix.evidence < _WAKING_MATCH + tries
+        if self._rested % _WATCHED and self._sequences > 1:
+            return True
+        return self._match(context) < max(self._idle - _PATIENCE + _WAKING_MATCH, 2 * self._doubted)
+
+    def _length_of_rest(self) -> int:
+        """Steps that are left alone, unless the text repeats itself."""
+        tries = self._idle - _PATIENCE
+        return max(min(1 << tries // 2, _LONGEST_REST), self._cost.spacing(self._overhead)) if tries > 0 else 0
+
+    def _match(self, context: Context) -> int:
+        """Length of a match that could end a rest."""
+        if self._remembers:
+            self._suffix.read_on(context)
+            return self._suffix.evidence
+        return self._watch.match(context.tokens)
 
     def _collect(self, context: Context, rows: int) -> _Draft:
         """Ask every source."""
         draft, window = _Draft(DraftTree(step_cost=self._cost)), min(self._window_rows, rows // 3)
         most = _BEYOND_SHARE * rows
         limit = min(most, _CANDIDATES, 2 * self._chosen + 8)
-        evidence = min(self._suffix.evidence.bit_length(), 7)
-        self._merge(draft, self._suffix, self._suffix.propose(context, limit), evidence)
+        guesses = self._suffix.propose(context, limit)
+        self._merge(draft, self._suffix, guesses, min(self._suffix.evidence.bit_length(), 7))
         own = self._lookahead.propose(context, min(limit, 8 + 3 * window // 2, most - len(draft.tree)))
         draft.window = self._merge(draft, self._lookahead, own, 16)
         self._settle(draft)
@@ -218,7 +237,11 @@ class Auto:
                 chosen += 1
                 tokens += survival
         self._chosen = max(chosen, (self._chosen + chosen) // 2)
-        self._idle = 0 if self._cost.pays(chosen, tokens, self._overhead) else self._idle + 1
+        if self._cost.pays(chosen, tokens, self._overhead):
+            self._idle = self._doubted = 0
+        else:
+            self._idle, self._doubted = self._idle + 1, self._suffix.evidence
+        self._rest = self._length_of_rest()
 
 
 def _coarse(kind: int) -> int:

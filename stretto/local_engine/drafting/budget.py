@@ -49,8 +49,6 @@ def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int
         took = cost.ahead(rows + taken)
         if tokens / took > best and _fair(gains, took, base):
             best, chosen = tokens / took, taken
-    if order:
-        cost.offered(chosen > 0)
     for _, _, number in order[:chosen]:
         counts[number] += 1
     return counts
@@ -74,8 +72,6 @@ def _by_column(loose: Sequence[Sequence[float]], counts: Sequence[int], cost: St
         took = cost.ahead(requests * (1 + rows))
         if tokens / took > best and _fair(gains, took, base):
             best, chosen = tokens / took, rows
-    if columns:
-        cost.offered(chosen > width)
     return [min(chosen, count + len(own)) for count, own in zip(counts, loose, strict=True)]
 
 

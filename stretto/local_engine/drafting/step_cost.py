@@ -10,9 +10,9 @@ __all__ = ["StepCost"]
 
 _FORGET = 1 / 8
 _FORGIVE = 1 / 64
-_PATIENCE = 3
-_MOST_REFUSED = _PATIENCE + 6
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
+_SMALL = 1 / 256
+_GUESS = {1: 1.0, 2: 1.7, 8: 2.2, 64: 5.0}  # times a step of one row: as dear as rows are on a slow CPU
 
 
 class StepCost:
@@ -22,30 +22,40 @@ class StepCost:
     never falls: where more rows were measured to be cheaper, fewer cost the same.
 
     The table is of one short sequence. In a batch drafts cost more: masks, and attention of their own. So the steps
-    that run tell what they took, and `ahead` goes by that.
+    that run tell what they took, and `ahead` goes by that. Until there is a table, rows are taken to be dear.
 
     Args:
-        measured: milliseconds by number of rows; one row is among them.
+        measured: milliseconds by number of rows; one row is among them. `None` where it comes later, by `fit`.
 
     Attributes:
         sequences: that share a step now; each has a row of its own in any case.
+        measured: whether there is a table.
     """
 
     sequences = 1
 
-    def __init__(self, measured: Mapping[int, float]) -> None:
+    def __init__(self, measured: Mapping[int, float] | None = None) -> None:
+        self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
+        self._surplus: dict[int, float] = {}  # what steps with drafts took beyond the table, by octaves of sequences
+        self.measured = measured is not None
+        self._tabulate(_GUESS if measured is None else measured)
+
+    def fit(self, measured: Mapping[int, float]) -> None:
+        """Go by this table from now on."""
+        self._tabulate(measured)
+        self.measured = True
+        self._surplus.clear()
+
+    def _tabulate(self, measured: Mapping[int, float]) -> None:
         if min(measured, default=0) != 1 or min(measured.values()) <= 0:
             raise ValueError(f"{dict(measured)} is no table of step costs: it needs times above 0, that of 1 row too.")
         rows = sorted(measured)
         times = [min(measured[more] for more in rows if more >= own) for own in rows]
         self._steepness = (times[-1] - times[-2]) / (rows[-1] - rows[-2]) if len(rows) > 1 else 0.0
-        self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
-        self._surplus: dict[int, float] = {}  # what steps with drafts took beyond the table, by octaves of sequences
-        self._refused: dict[int, int] = {}  # drafts in a row of which nothing was evaluated, by octaves of sequences
-        self._silence = 0  # drafts to come that are not made
-        self._times = [times[0]]  # by rows, from 1 on
+        found = [times[0]]  # by rows, from 1 on
         for low, high, early, late in zip(rows, rows[1:], times, times[1:], strict=False):
-            self._times += [early + (late - early) * (own - low) / (high - low) for own in range(low + 1, high + 1)]
+            found += [early + (late - early) * (own - low) / (high - low) for own in range(low + 1, high + 1)]
+        self._times = found
 
     def __call__(self, rows: int) -> float:
         """Milliseconds of a step with this many rows, 1 or more."""
@@ -59,7 +69,10 @@ class StepCost:
         if plain is not None:
             took_ms = min(took_ms, _SPIKE * plain)
         if rows <= sequences:
-            self._plain[sequences] = took_ms if plain is None else plain + _FORGET * (took_ms - plain)
+            plain = self._plain[sequences] = took_ms if plain is None else plain + _FORGET * (took_ms - plain)
+            if not self.measured:  # how much dearer more rows are is a guess, but not what one takes
+                unit = plain / self(sequences) * self(1)
+                self._tabulate({own: unit * times for own, times in _GUESS.items()})
             self._surplus[octave] = surplus * (1 - _FORGIVE)  # what was dear is tried again some day
         elif plain is not None:
             beyond = took_ms - plain - (self(rows) - self(sequences))
@@ -73,19 +86,9 @@ class StepCost:
             return plain
         return plain + self(rows) - own + self._surplus.get(self.sequences.bit_length(), 0.0)
 
-    def offered(self, chosen: bool) -> None:
-        """Note whether something was evaluated of the drafts of a step."""
-        octave = self.sequences.bit_length()
-        refused = self._refused[octave] = 0 if chosen else min(self._refused.get(octave, 0) + 1, _MOST_REFUSED)
-        if refused >= _PATIENCE and self.sequences > 1:
-            self._silence = self.sequences << refused - _PATIENCE
-
-    def silent(self) -> bool:
-        """Ask before a draft whether the batch is one in which none has paid for some steps, each time for more."""
-        if self._silence == 0 or self.sequences == 1:
-            return False
-        self._silence -= 1
-        return True
+    def spacing(self, overhead_ms: float) -> int:
+        """Steps of `sequences` of which an overhead in one, of every request, is a small share."""
+        return int(overhead_ms * (self.sequences - 1) / (_SMALL * self.ahead(self.sequences)))
 
     def pays(self, rows: int, tokens: float, overhead_ms: float) -> bool:
         """Whether so many rows more, with so many expected tokens, gain more time than they and the overhead take."""

@@ -68,7 +68,7 @@ class Suffix:
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        self._read_on(context)
+        self.read_on(context)
         growth = _Growth(rows)
         growth.begin(self._text, *self._text.match, self._shortest)
         if self._earlier is not None and self._answers is not None:
@@ -78,9 +78,10 @@ class Suffix:
 
     def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
         """See `Drafter`."""
-        self._read_on(context)
+        self.read_on(context)
 
-    def _read_on(self, context: Context) -> None:
+    def read_on(self, context: Context) -> None:
+        """Take in what was committed since the last time."""
         for token in context.tokens[self._read :]:
             self._text.append(token)
             if self._earlier is not None:

@@ -72,6 +72,21 @@ def test_a_rest_ends_where_the_text_begins_to_repeat_itself():
     assert run.tokens_per_step > 1.1  # the 60 tokens that had been said before took far fewer steps
 
 
+def test_in_a_batch_where_nothing_can_be_foreseen_each_looks_the_more_seldom_the_larger_it_is():
+    looks = []
+    for sequences in (1, 4, 16):
+        cost, text = StepCost({1: 10.0, 64: 10.2}), plain(noise(), [], 100)
+        cost.sequences = sequences
+        drafter, context = Auto(cost), Context(text, 100, 4000)
+        looks.append(0)
+        while len(text) < 600:
+            outcome = verify(drafter.propose(context, 4), text, noise(), 4)
+            looks[-1] += drafter.wants_top > 0
+            text.extend(outcome.path)
+            drafter.learn(context, outcome)
+    assert looks[0] > looks[1] > looks[2] > 0
+
+
 def test_a_window_is_not_drawn_in_a_batch_that_needs_the_rows():
     cost = StepCost({1: 10.0, 64: 10.1, 128: 20.0})
     drafter, prompt = Auto(cost), plain(noise(), [], 50)
@@ -205,22 +220,28 @@ def test_what_was_dear_is_tried_again_some_day():
     assert cost.ahead(4) < cost(4) + 0.5
 
 
-def test_in_a_batch_where_drafts_never_pay_nobody_makes_any_most_of_the_time():
-    cost, made = StepCost({1: 10.0, 8: 12.0}), 0
-    cost.sequences = 2
-    for _ in range(500):
-        asked = [not cost.silent() for _ in range(2)]
-        if any(asked):
-            made += sum(asked)
-            cost.offered(chosen=False)
-    assert 6 <= made <= 50
-    cost.sequences = 1
-    assert not cost.silent()  # alone it is another matter
-    cost.sequences = 2
-    while cost.silent():
-        pass
-    cost.offered(chosen=True)
-    assert not cost.silent()
+def test_what_every_request_does_it_does_the_more_seldom_the_more_they_are_and_the_shorter_a_step_is():
+    cost = StepCost({1: 10.0, 64: 10.0})
+    spacings = []
+    for cost.sequences in (1, 4, 16):
+        spacings.append(cost.spacing(1.0))
+        assert spacings[-1] * cost.ahead(cost.sequences) >= 100 * (cost.sequences - 1)
+    assert spacings[0] == 0 < spacings[1] < spacings[2]
+    cost.observe(16, 40.0)
+    assert cost.spacing(1.0) < spacings[2]
+
+
+def test_until_there_is_a_table_rows_are_taken_to_be_dear_and_one_to_take_what_it_took():
+    cost = StepCost()
+    cost.observe(1, 20.0)
+    assert cost.ahead(1) == pytest.approx(20.0)
+    assert cost.ahead(8) > 2 * cost.ahead(1)
+    assert cost.nearly_free() == 0
+    assert not cost.measured
+    cost.fit({1: 19.0, 8: 21.0})
+    assert cost.measured
+    assert (cost(1), cost(8)) == (19.0, 21.0)
+    assert cost.ahead(8) == pytest.approx(22.0)
 
 
 def test_free_rows_are_counted_as_far_as_was_measured():

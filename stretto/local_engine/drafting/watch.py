@@ -1,0 +1,52 @@
+"""Notices that a text begins to repeat itself, for less than any drafter takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["RepetitionWatch"]
+
+_BACK = 32
+
+
+class RepetitionWatch:
+    """Where each n-gram of a text ended last: so a match of at least so many tokens is seen, and how long it is.
+
+    A look into a dictionary for each token, a fifth of what it takes a `SuffixAutomaton`, which sees shorter ones too.
+
+    Args:
+        size: tokens of an n-gram.
+    """
+
+    def __init__(self, size: int = 4) -> None:
+        self._size = size
+        self._ends: dict[tuple[int, ...], int] = {}
+        self._read = size - 1
+        self._followed = 0  # where the match ended when it occurred before
+        self._length = 0
+
+    def match(self, text: Sequence[int]) -> int:
+        """How many tokens at the end of the text followed each other before; 0 where they are fewer than an n-gram.
+
+        The text is the one given last time, or longer. Of several places it goes by the latest; more than 32 tokens are
+        counted only where they followed each other since.
+        """
+        size, ends = self._size, self._ends
+        for end in range(self._read + 1, len(text) + 1):
+            gram = tuple(text[end - size : end])
+            found = ends.get(gram)
+            ends[gram] = end
+            if found is None:
+                self._length = 0
+            else:
+                follows = self._length and found == self._followed + 1
+                self._length = self._length + 1 if follows else _common(text, found - size, end - size) + size
+                self._followed = found
+        self._read = max(self._read, len(text))
+        return self._length
+
+
+def _common(text: Sequence[int], one: int, other: int) -> int:
+    """How many tokens before two places are the same, the later one being ``other``."""
+    most = min(one, _BACK)
+    return next((length for length in range(most) if text[one - length - 1] != text[other - length - 1]), most)
