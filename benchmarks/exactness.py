@@ -100,6 +100,7 @@ def tiny(architecture: str, dtype: str, noise: float = 0.0) -> LoadedModel:
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(noise * torch.randn_like(weights))
+            weights.copy_(weights.bfloat16())  # as most are published; float32 multiplies such ones halved (`products`)
     letters = Tokenizer(models.BPE(vocab={chr(65 + token): token for token in range(VOCABULARY)}, merges=[]))
     wrap: Any = transformers.PreTrainedTokenizerFast
     ready = prepare(f"local:{architecture}", model, wrap(tokenizer_object=letters))
