@@ -13,7 +13,7 @@ demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
