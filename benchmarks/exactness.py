@@ -84,8 +84,8 @@ class Cell:
 def tiny(architecture: str, dtype: str, noise: float = 0.0) -> LoadedModel:
     """A model with random weights, the same each time; with ``noise``, one that mostly agrees with it."""
     sizes: dict[str, Any] = {
-        "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "head_dim": 8,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.3,
+        "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 3, "head_dim": 16,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.2,
     }  # fmt: skip
     kinds: dict[str, Any] = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
     configs: dict[str, Callable[[], Any]] = {
@@ -100,20 +100,21 @@ def tiny(architecture: str, dtype: str, noise: float = 0.0) -> LoadedModel:
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(noise * torch.randn_like(weights))
-            weights.copy_(weights.bfloat16())  # as most are published; float32 multiplies such ones halved (`products`)
+            weights.copy_(weights.bfloat16())  # as most are published; float32 reads such ones as they are (`compiled`)
     letters = Tokenizer(models.BPE(vocab={chr(65 + token): token for token in range(VOCABULARY)}, merges=[]))
     wrap: Any = transformers.PreTrainedTokenizerFast
     ready = prepare(f"local:{architecture}", model, wrap(tokenizer_object=letters))
     if architecture in ADAPTED:
         assert isinstance(ready.forward, LlamaForward)
-        ready.forward.pads = random_adapter(ready.forward, ready.dtype)
+        adapter = random_adapter(ready.forward, ready.dtype)
+        ready.forward.pads = adapter.packed() if ready.forward.is_packed else adapter
     return ready
 
 
 def random_adapter(forward: LlamaForward, dtype: torch.dtype) -> PadAdapter:
     """An adapter whose every part acts; what it says is chance."""
     generator = torch.Generator().manual_seed(13)
-    parts = new_adapter(forward, Plan(tokens=4, beside=8, last=16))
+    parts = new_adapter(forward, Plan(tokens=4, beside=16, last=96))
     drawn = {name: 0.3 * torch.randn(part.shape, generator=generator).to(dtype) for name, part in parts.items()}
     return PadAdapter.of(drawn)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stretto.local_engine.segments import Segment
@@ -114,6 +117,8 @@ class KeyValueCache:
         self._keys: list[Tensor] = []  # per layer # [batch, slots, key_value_heads, head_dim]
         self._values: list[Tensor] = []
         self._targets = torch.empty(0, dtype=torch.long)  # [batch * rows], into batch and slots as one axis
+        self._first: Callable[[], Tensor | None] = lambda: None  # the first layer's keys when these were looked up:
+        self._places = np.empty(0, np.int64), np.empty(0, np.int64)
 
     @property
     def slots(self) -> int:
@@ -130,10 +135,7 @@ class KeyValueCache:
 
         ``packed``: it will write the real rows only, as if they were one sequence's.
         """
-        if rows.extent > self.capacity:
-            # Half as much again: the copies add up to about as many slots as are written.
-            self._resize(blocks(max(rows.extent, self.capacity * 3 // 2)))
-        self.extent = rows.extent
+        self._reach(rows.extent)
         slots = rows.positions if rows.slots is None else rows.slots
         if self.batch > 1:
             slots = slots + (torch.arange(self.batch, device=slots.device) * self.capacity)[:, None]
@@ -160,6 +162,28 @@ class KeyValueCache:
         stored_keys.flatten(0, 1).index_copy_(0, self._targets, keys.flatten(0, 1))
         stored_values.flatten(0, 1).index_copy_(0, self._targets, values.flatten(0, 1))
         return stored_keys[:, : self.extent], stored_values[:, : self.extent]
+
+    def addresses(
+        self, extent: int, layers: int, shape: tuple[int, int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Make room for ``extent`` slots of float32 and say where they are, for code that writes to them itself.
+
+        Args:
+            extent: slots in use once it has.
+            layers: of the model.
+            shape: key-value heads, and their width.
+
+        Returns:
+            of the keys and of the values # [layers]
+        """
+        self._reach(extent)
+        for held in (self._keys, self._values):
+            held += [torch.zeros(self.batch, self.capacity, *shape) for _ in range(layers - len(held))]
+        if self._first() is not self._keys[0]:  # all layers are replaced together
+            self._first = weakref.ref(self._keys[0])
+            keys, values = ([layer.data_ptr() for layer in held] for held in (self._keys, self._values))
+            self._places = np.array(keys, np.int64), np.array(values, np.int64)
+        return self._places
 
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Copy keys and values within sequences: each (sequence, from slot, to slot), all read before any is written.
@@ -248,6 +272,12 @@ class KeyValueCache:
     def shares(self, other: KeyValueCache) -> bool:
         """Whether both write to the same storage."""
         return self.allocated and other.allocated and self._keys[0] is other._keys[0]
+
+    def _reach(self, extent: int) -> None:
+        if extent > self.capacity:
+            # Half as much again: the copies add up to about as many slots as are written.
+            self._resize(blocks(max(extent, self.capacity * 3 // 2)))
+        self.extent = extent
 
     def _resize(self, capacity: int) -> None:
         for held in (self._keys, self._values):

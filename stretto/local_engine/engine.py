@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import torch
 
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
+from stretto.local_engine.compiled.crew import allow, dismiss
 from stretto.local_engine.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
@@ -51,7 +52,8 @@ class Engine:
             callers must not learn of each other.
         remember_answers: tokens of earlier answers in which `suffix` and `auto` look for what comes next; 0 for
             none, the default: what one request says then leaves no trace in how fast another is answered.
-        threads: of torch, inside the engine's thread; by default what the model's size is worth.
+        threads: of torch and at most of one step, inside the engine's thread; by default what the model's size and the
+            number of rows are worth.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
         lexical: options of the decoding methods `lexical` and `lexical_lossy`.
         measure: time steps by their number of rows, which ``auto`` goes by, from the start on; without it, from the
@@ -92,6 +94,7 @@ class Engine:
         self._measuring: Generator[None, None, dict[int, float]] | None = measuring(model) if measure else None
         self._max_batch = max_batch
         self._threads = threads or model.threads
+        self._most_threads = threads or torch.get_num_threads()
         self._changed = threading.Condition()
         self._waiting: deque[Handle] = deque()
         self._coming = 0
@@ -245,6 +248,7 @@ class Engine:
     def _serve(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
+            allow(self._most_threads)
         scheduler = self._scheduler
         with torch.inference_mode():
             self._measure_while_idle(scheduler)
@@ -253,6 +257,7 @@ class Engine:
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
                 self._measure_while_idle(scheduler)
+        dismiss()
         scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
 
     def _drafter(self, decoding: str) -> Drafter:

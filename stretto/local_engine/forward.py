@@ -89,14 +89,19 @@ class _Adapter(Cache):
 def disagreement(model: Any, forward: Forward, tokens: int = 6) -> float:
     """How far ``forward``, two sequences in two steps, is from the model reading them at once without a cache.
 
+    The second step is one row, and then again that row with another one as its draft.
+
     The largest difference of the logits, relative to their standard deviation: rounding only, unless the
     model's attention is something else than the mask and the cache say (positions as a bias, a recurrent state).
     """
-    vocabulary = model.get_input_embeddings().weight.shape[0]
+    vocabulary, place = model.get_input_embeddings().weight.shape[0], torch.arange(tokens, device=model.device)
     ids = (torch.arange(2 * tokens, device=model.device).view(2, tokens) * 7 + 11) % vocabulary
-    expected = model(input_ids=ids, use_cache=False).logits[:, -1].float()
-    positions = torch.arange(tokens, device=ids.device).expand(2, tokens)
-    cache, keep, split = KeyValueCache(2), torch.tensor([0], device=ids.device), tokens - 1
-    forward(Rows(ids[:, :split], positions[:, :split], split), cache, keep)
-    got = forward(Rows(ids[:, split:], positions[:, split:], tokens), cache, keep)[:, -1].float()
-    return float((got - expected).abs().max() / expected.std().clamp_min(1e-6))
+    expected = model(input_ids=ids, use_cache=False).logits[:, -2:].float()
+    positions, cache, known = place.expand(2, tokens), KeyValueCache(2), tokens - 2
+    forward(Rows(ids[:, :known], positions[:, :known], known), cache, place[:1])
+    plain = forward(Rows(ids[:, known:-1], positions[:, known:-1], tokens - 1), cache, place[:1])
+    chain = torch.ones(2, 2, 2, dtype=torch.bool, device=ids.device).tril()
+    last = positions[:, known:]
+    drafted = forward(Rows(ids[:, known:], last, tokens, slots=last, ancestry=chain), cache, place[:2])
+    gaps = torch.cat((plain, drafted), 1).float() - torch.cat((expected[:, :1], expected), 1)  # [2, 3, vocabulary]
+    return float(gaps.abs().max() / expected.std().clamp_min(1e-6))

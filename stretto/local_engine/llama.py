@@ -21,8 +21,12 @@ from torch.nn.functional import embedding, layer_norm, rms_norm, silu
 
 from stretto.local_engine.attention import Attention, unpack
 from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.compiled.panels import Panels
+from stretto.local_engine.compiled.step import CompiledStep
+from stretto.local_engine.compiled.step import Layer as CompiledLayer
+from stretto.local_engine.compiled.vectors import PANEL
 from stretto.local_engine.pads import PadAdapter
-from stretto.local_engine.products import Weight, packed, product
+from stretto.local_engine.products import Weight, narrowest, packed, product
 
 __all__ = ["LlamaForward", "is_llama_like"]
 
@@ -51,14 +55,14 @@ class _Norm:
     """
 
     def __init__(self, weight: Tensor, epsilon: float) -> None:
-        self._weight, self._epsilon = weight, epsilon  # [hidden]
+        self.weight, self._epsilon = weight, epsilon  # [hidden]
         self._twice = torch.cat((weight, weight)) if weight.device.type == "cpu" else None
 
     def __call__(self, state: Tensor) -> Tensor:
         if self._twice is None:
-            return rms_norm(state, self._weight.shape, self._weight, self._epsilon)
+            return rms_norm(state, self.weight.shape, self.weight, self._epsilon)
         both = layer_norm(torch.cat((state, -state), -1), self._twice.shape, self._twice, None, self._epsilon)
-        return both[..., : len(self._weight)].contiguous()  # a product of strided rows rounds twice
+        return both[..., : len(self.weight)].contiguous()  # a product of strided rows rounds twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +78,15 @@ class _Layer:
     down: Weight  # [hidden, intermediate]
     window: int | None
 
-    def packed(self) -> _Layer:
-        """The same, laid out for the processor."""
-        return replace(
-            self,
-            query_key_value=packed(self.query_key_value),
-            output=packed(self.output),
-            gate_up=packed(self.gate_up),
-            down=packed(self.down),
-        )
+    @property
+    def products(self) -> dict[str, Weight]:
+        """The weights that rows are multiplied by."""
+        names = ("query_key_value", "output", "gate_up", "down")
+        return {name: getattr(self, name) for name in names}
+
+    def packed(self, dtype: torch.dtype) -> _Layer:
+        """The same, laid out for the processor; see `stretto.local_engine.products`."""
+        return replace(self, **{name: packed(weight, dtype) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
 
 
 class LlamaForward:
@@ -112,16 +116,52 @@ class LlamaForward:
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
         self.is_packed = False
         self.pads: PadAdapter | None = None
+        self._step: CompiledStep | None = None
 
     def pack(self) -> None:
         """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.products`).
 
         No gradient goes through packed weights, and what else holds the old ones keeps their memory taken.
         """
+        weights = [self._vocabulary, *(weight for layer in self._layers for weight in layer.products.values())]
+        widened = self._embedding.device.type == "cpu" and self._embedding.dtype == torch.float32
+        dtype = narrowest([each for each in weights if isinstance(each, Tensor)]) if widened else torch.float32
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
-            self._layers = list(pool.map(_Layer.packed, self._layers))
-        self._vocabulary = packed(self._vocabulary)
+            self._layers = list(pool.map(lambda layer: layer.packed(dtype), self._layers))
+        self._vocabulary = packed(self._vocabulary, dtype)
+        self._step = self._compiled()
         self.is_packed = True
+
+    def _compiled(self) -> CompiledStep | None:
+        """Put the compiled step together, where the weights stand in panels that they fill."""
+        vocabulary, layers = self._vocabulary, []
+        for layer in self._layers:
+            panels = {name: weight for name, weight in layer.products.items() if isinstance(weight, Panels)}
+            if len(panels) < len(layer.products) or any(weight.outer % PANEL for weight in panels.values()):
+                return None
+            layers.append(
+                CompiledLayer(
+                    norm=layer.norm.weight,
+                    query_key_value_bias=layer.query_key_value_bias,
+                    query_key_norm=layer.query_key_norm,
+                    output_bias=layer.output_bias,
+                    feed_forward_norm=layer.feed_forward_norm.weight,
+                    window=layer.window,
+                    **panels,
+                )
+            )
+        if not isinstance(vocabulary, Panels) or self._width % PANEL:
+            return None
+        return CompiledStep(
+            layers,
+            embedding=self._embedding,
+            norm=self._norm.weight,
+            vocabulary=vocabulary,
+            heads=self.heads,
+            frequencies=self._frequencies,
+            amplitude=self._amplitude,
+            epsilon=self.epsilon,
+        )
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -136,6 +176,8 @@ class LlamaForward:
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
+        if self._step is not None and self._step.takes(rows, keep, self.pads):
+            return self._step(rows, cache)
         states = self.states(rows, cache, keep)
         if rows.real is None:
             return self.read_out(states)

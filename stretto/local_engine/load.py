@@ -22,9 +22,12 @@ from stretto.local_engine.source import Source
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
 
+_log = logging.getLogger(__name__)
+
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
 _LONGEST_WINDOW = 2**20
 _WEIGHTS_PER_THREAD = 2**23
+_SMALL = 2**26  # weights up to which a step on a CPU is spent between its products
 _GRAPHS_SHARE = 4  # recorded steps may hold one slot in so many of those that fit into memory
 
 
@@ -38,7 +41,7 @@ class LoadedModel:
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens.
         device: where the weights are.
-        dtype: of the weights.
+        dtype: it is computed with.
         context_window: tokens that prompt and answer may fill together.
         vocabulary: token ids are below this.
         end_ids: tokens that end an answer.
@@ -86,8 +89,8 @@ def load_model(
 
     Args:
         source: which one.
-        dtype: a name torch knows, such as ``float32``; by default bfloat16 where the machine
-            computes in it, else float32.
+        dtype: of the weights: a name torch knows, such as ``float32``; by default bfloat16 where the machine computes
+            in it, else float32. On a CPU, a small model of the Llama family is computed with in float32 all the same.
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
         packed: lay the weights out as the processor reads them, where it can; not for training.
@@ -123,10 +126,10 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
             f"cuda_graphs=True cannot be used on {model.device}. Leave it out, or choose device='cuda'."
         )
     model.eval().requires_grad_(False)
+    if packed and _better_widened(model):
+        model = model.float()
     config = model.config.get_text_config(decoder=True)
-    forward = _forward(name, model)
-    if packed and isinstance(forward, LlamaForward):
-        forward.pack()
+    forward = _forward(name, model, packed=packed)
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, model.dtype)
     if cuda_graphs and isinstance(forward, LlamaForward):
         held = cache_tokens // _GRAPHS_SHARE
@@ -149,15 +152,22 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
     )
 
 
-def _forward(name: str, model: Any) -> Forward:
+def _better_widened(model: Any) -> bool:
+    """Whether a model in half precision is to be computed with in float32, which still reads its weights in theirs.
+
+    A small one: its steps are spent between the products, which the compiled ones are not (`LlamaForward.pack`).
+    """
+    halved = model.device.type == "cpu" and model.dtype in (torch.bfloat16, torch.float16)
+    return halved and is_llama_like(model) and sum(each.numel() for each in model.parameters()) <= _SMALL
+
+
+def _forward(name: str, model: Any, *, packed: bool) -> Forward:
     """Choose the fastest forward that agrees with the model."""
     limit = _TOLERANCE.get(model.dtype, 0.5)
-    # Outside inference mode: what is made there cannot be used where something is trained on top of the model.
-    lean = LlamaForward(model) if is_llama_like(model) else None
+    lean = _lean(model, limit, packed=packed) if is_llama_like(model) else None
+    if lean is not None:
+        return lean
     with torch.inference_mode():
-        # The reason for the check: a model may look like the family and differ in something its configuration hides.
-        if lean is not None and disagreement(model, lean) < limit:
-            return lean
         try:
             general = TransformersForward(model)
             gap = disagreement(model, general)
@@ -170,6 +180,29 @@ def _forward(name: str, model: Any) -> Forward:
         f"logits than without (off by {gap:.2g} standard deviations). Choose a model of plain attention layers.",
         backend=name,
     )
+
+
+def _lean(model: Any, limit: float, *, packed: bool) -> Forward | None:
+    """The lean forward, if it agrees with the model to the ``limit``; packed, if it does so then.
+
+    It is checked because a model may look like the family and differ in something that its configuration hides, and,
+    where steps are compiled, because no processor is like the other. It is made outside inference mode: what is made
+    there cannot be used where something is trained on top of the model.
+    """
+    lean = LlamaForward(model)
+    if packed:
+        try:
+            lean.pack()
+            with torch.inference_mode():
+                gap = disagreement(model, lean)
+            if gap < limit:
+                return lean
+            _log.warning("packed weights are not used: logits are off by %.2g standard deviations", gap)
+        except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep the model from running
+            _log.warning("packed weights are not used: %s", error)
+        lean = LlamaForward(model)
+    with torch.inference_mode():
+        return lean if disagreement(model, lean) < limit else None
 
 
 def _device(name: str | None) -> torch.device:
@@ -249,7 +282,7 @@ def _sampling(model: Any) -> dict[str, float]:
 def _threads(model: Any) -> int | None:
     """Say how many threads share a step; for a small model, meeting takes longer than reading its weights.
 
-    Where a step in float32 reads halved weights, it reads as many bytes as one in bfloat16.
+    Compiled steps and products of many rows take more by themselves, see `stretto.local_engine.compiled.crew`.
     """
     if model.device.type != "cpu":
         return None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from stretto.local_engine.products import Weight, added_product, packed, product
+from stretto.local_engine.products import Weight, added_product, narrowest, packed, product
 
 __all__ = ["PadAdapter", "PadLayer"]
 
@@ -33,9 +33,9 @@ class PadLayer:
         units = product(read, self.units_in, rectified=True)  # [batch, rows, units]
         return added_product(units * active, self.units_out, state)
 
-    def packed(self) -> PadLayer:
-        """The same, laid out for the processor."""
-        return PadLayer(packed(self.units_in), packed(self.units_out))
+    def packed(self, dtype: torch.dtype) -> PadLayer:
+        """The same, laid out for the processor; see `stretto.local_engine.products`."""
+        return PadLayer(packed(self.units_in, dtype), packed(self.units_out, dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,10 @@ class PadAdapter:
 
     def packed(self) -> PadAdapter:
         """The same with its matrices laid out for the processor; see `stretto.local_engine.products`."""
-        layers = {number: layer.packed() for number, layer in self.layers.items()}
-        return PadAdapter(self.places, layers, self.last.packed())
+        matrices = [part for name, part in self.tensors().items() if name != "places"]
+        dtype = narrowest(matrices)
+        layers = {number: layer.packed(dtype) for number, layer in self.layers.items()}
+        return PadAdapter(self.places, layers, self.last.packed(dtype))
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it by name."""

@@ -7,12 +7,12 @@ from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCau
 
 from stretto.errors import BackendError
 from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.compiled.panels import Panels
 from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.flatten import flatten
 from stretto.local_engine.forward import TransformersForward, disagreement
 from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.load import prepare
-from stretto.local_engine.products import Halved
 from stretto.local_engine.segments import parts
 
 
@@ -173,11 +173,11 @@ def test_packed_weights_give_the_same_logits(name):
 @pytest.mark.parametrize("name", ["llama", "llama with biases", "qwen3"])
 def test_float32_weights_of_a_model_published_in_half_precision_are_held_in_it_and_give_the_same_logits(name):
     model = family_member(name).bfloat16().float()
-    plain, halved = LlamaForward(model), LlamaForward(model)
-    halved.pack()
-    if torch.backends.quantized.engine in {"x86", "fbgemm"}:
-        assert all(isinstance(weight, Halved) for layer in halved._layers for weight in (layer.gate_up, layer.down))
+    plain, packed = LlamaForward(model), LlamaForward(model)
+    packed.pack()
+    weights = [weight for layer in packed._layers for weight in layer.products.values()]
+    assert all(isinstance(weight, Panels) and weight.held.dtype == torch.bfloat16 for weight in weights)
     tokens = torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(5))
     rows = Rows(tokens, torch.arange(9).expand(2, -1), 9)
-    expected, found = (forward(rows, KeyValueCache(2), torch.arange(9)) for forward in (plain, halved))
+    expected, found = (forward(rows, KeyValueCache(2), torch.arange(9)) for forward in (plain, packed))
     assert (found - expected).abs().max() < 1e-5 * expected.std()

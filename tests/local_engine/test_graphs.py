@@ -1,5 +1,6 @@
 """Everything of recorded steps but the recording on a GPU."""
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -32,6 +33,12 @@ class Recordings:
             return traced()
 
         return replay
+
+
+@pytest.fixture(scope="module")
+def loaded(tokenizer):
+    """As on a GPU: with the operations of torch, not with a step that is compiled as a whole."""
+    return functools.cache(lambda name: prepare(f"local:{name}", build(name), tokenizer, packed=False))
 
 
 def graphed(model, **options):

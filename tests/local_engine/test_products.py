@@ -1,49 +1,56 @@
 import pytest
 import torch
 
-from stretto.local_engine.products import Halved, packed, product
+from stretto.local_engine.compiled import crew
+from stretto.local_engine.compiled.panels import Panels
+from stretto.local_engine.products import narrowest, packed, product
 
-halving = pytest.mark.skipif(
-    torch.backends.quantized.engine not in {"x86", "fbgemm"},
-    reason="this processor has no product with float16 weights",
-)
+TYPES = [torch.bfloat16, torch.float16, torch.float32]
 
 
 def drawn(*shape, scale=0.02):
     return scale * torch.randn(shape, generator=torch.Generator().manual_seed(3))
 
 
-@halving
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("scale", [1e-3, 0.02, 300.0])
-def test_a_weight_published_in_half_precision_loses_nothing(dtype, scale):
-    weight = drawn(300, 200, scale=scale).to(dtype).float()
-    weight[0, :3] = torch.tensor([0.0, 2.0**-30, -(2.0**-20)]) * weight.max()
-    weight = weight.to(dtype).float()
-    halved = packed(weight)
-    assert isinstance(halved, Halved)
-    assert torch.equal(halved.dense(), weight)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_weight_is_held_in_the_type_it_was_published_in_and_loses_nothing(dtype):
+    weight = drawn(300, 200).to(dtype).float()
+    assert narrowest([weight, drawn(3, 2).bfloat16().float() if dtype == torch.bfloat16 else weight]) == dtype
+    panels = packed(weight, dtype)
+    assert isinstance(panels, Panels)
+    assert panels.held.dtype == dtype
+    assert torch.equal(panels.dense(), weight)
 
 
-@halving
-@pytest.mark.parametrize("rows", [1, 2, 7, 64, 130])
-def test_rows_times_a_halved_weight_are_those_of_float32(rows):
-    weight, given, bias = drawn(70, 600).bfloat16().float(), drawn(2, rows, 600, scale=1.0), drawn(70, scale=1.0)
+def test_one_weight_of_more_digits_has_all_of_them_held_in_float32():
+    assert narrowest([drawn(30, 20).bfloat16().float(), drawn(30, 20)]) == torch.float32
+    assert narrowest([torch.full((3, 2), torch.nan)]) == torch.float32
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 7, 64, 131])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_times_panels_are_those_of_float32(dtype, rows, threads, monkeypatch):
+    weight, given, bias = drawn(70, 600).to(dtype).float(), drawn(2, rows, 600, scale=1.0), drawn(70, scale=1.0)
     exact = (given.double() @ weight.double().T + bias.double()).float()
-    torch.testing.assert_close(product(given, packed(weight), bias), exact, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(product(given, packed(weight), bias, rectified=True), exact.relu(), rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(crew, "_WORK", 1)
+    crew.allow(threads)
+    try:
+        found = [product(given, packed(weight, dtype), bias, rectified=rectified) for rectified in (False, True)]
+    finally:
+        crew.allow(0)
+    torch.testing.assert_close(found[0], exact, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[1], exact.relu(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "weight",
-    [
-        drawn(30, 20),
-        torch.zeros(30, 20),
-        torch.full((3, 2), torch.inf),
-        torch.full((3, 2), torch.nan),
-        drawn(3, 2).double(),
-    ],
-    ids=["more digits than half precision has", "nothing but 0", "infinite", "no numbers", "float64"],
-)
-def test_other_weights_stay_as_they_are(weight):
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_row_is_the_same_to_the_bit_whatever_other_rows_there_are(dtype):
+    weight, given = packed(drawn(80, 64).to(dtype).float(), dtype), drawn(40, 64, scale=1.0)
+    alone = torch.cat([product(row[None], weight) for row in given])
+    for count in (2, 3, 4, 5, 6, 7, 13, 40):
+        assert torch.equal(product(given[:count], weight), alone[:count])
+
+
+def test_other_weights_stay_as_they_are():
+    weight = drawn(3, 2).double()
     assert packed(weight) is weight

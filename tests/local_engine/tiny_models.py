@@ -22,14 +22,14 @@ VOCABULARY = 400
 WINDOW = 256
 SIZES = {
     "vocab_size": VOCABULARY,
-    "hidden_size": 32,
+    "hidden_size": 64,
     "intermediate_size": 48,
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "head_dim": 8,
+    "head_dim": 16,
     "max_position_embeddings": WINDOW,
-    "initializer_range": 0.3,
+    "initializer_range": 0.2,
     "bos_token_id": 1,
     "eos_token_id": 2,
     "pad_token_id": 0,

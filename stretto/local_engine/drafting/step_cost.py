@@ -38,12 +38,13 @@ class StepCost:
         self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
         self._surplus: dict[int, float] = {}  # what steps with drafts took beyond the table, by octaves of sequences
         self.measured = measured is not None
+        self._unit = 1.0  # milliseconds of a time in the table, while that is a guess
         self._tabulate(_GUESS if measured is None else measured)
 
     def fit(self, measured: Mapping[int, float]) -> None:
         """Go by this table from now on."""
         self._tabulate(measured)
-        self.measured = True
+        self._unit, self.measured = 1.0, True
         self._surplus.clear()
 
     def _tabulate(self, measured: Mapping[int, float]) -> None:
@@ -60,7 +61,8 @@ class StepCost:
     def __call__(self, rows: int) -> float:
         """Milliseconds of a step with this many rows, 1 or more."""
         beyond = rows - len(self._times)
-        return self._times[rows - 1] if beyond <= 0 else self._times[-1] + self._steepness * beyond
+        times = self._times[rows - 1] if beyond <= 0 else self._times[-1] + self._steepness * beyond
+        return self._unit * times
 
     def observe(self, rows: int, took_ms: float) -> None:
         """Note what a step of `sequences` took, with so many rows over all of them."""
@@ -71,8 +73,7 @@ class StepCost:
         if rows <= sequences:
             plain = self._plain[sequences] = took_ms if plain is None else plain + _FORGET * (took_ms - plain)
             if not self.measured:  # how much dearer more rows are is a guess, but not what one takes
-                unit = plain / self(sequences) * self(1)
-                self._tabulate({own: unit * times for own, times in _GUESS.items()})
+                self._unit *= plain / self(sequences)
             self._surplus[octave] = surplus * (1 - _FORGIVE)  # what was dear is tried again some day
         elif plain is not None:
             beyond = took_ms - plain - (self(rows) - self(sequences))
@@ -97,4 +98,4 @@ class StepCost:
 
     def nearly_free(self, allowance: float = 1.02) -> int:
         """Rows of each sequence beside its first that make a step at most so many times as long, as far as measured."""
-        return bisect_right(self._times, allowance * self(self.sequences)) // self.sequences - 1
+        return bisect_right(self._times, allowance * self(self.sequences) / self._unit) // self.sequences - 1

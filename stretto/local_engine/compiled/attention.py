@@ -1,0 +1,179 @@
+"""Attention of few rows, and what stands before it: which slots a row sees, and where its keys and values go."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stretto.local_engine.compiled.jit import inner, summing
+from stretto.local_engine.compiled.tiles import stripe
+from stretto.local_engine.compiled.vectors import PANEL, as_float, dots
+
+__all__ = ["exp", "mix", "visible"]
+
+_ROUNDS = np.float32(1.5 * 2**23)  # added, it leaves no room for a fraction
+
+
+@inner
+def exp(number):
+    """The exponential, to seven digits: a power of two and a polynomial, in operations that vectors have."""
+    number = np.float32(-87) if number < np.float32(-87) else number  # in this form what is no number stays none
+    number = np.float32(88) if number > np.float32(88) else number
+    power = (number * np.float32(1.44269504) + _ROUNDS) - _ROUNDS
+    rest = (number - power * np.float32(0.693359375)) + power * np.float32(2.12194440e-4)
+    total = np.float32(1.9875691500e-4)
+    total = total * rest + np.float32(1.3981999507e-3)
+    total = total * rest + np.float32(8.3334519073e-3)
+    total = total * rest + np.float32(4.1665795894e-2)
+    total = total * rest + np.float32(1.6666665459e-1)
+    total = total * rest + np.float32(5.0000001201e-1)
+    total = total * rest * rest + rest + np.float32(1)
+    return total * as_float((np.int32(power) + np.int32(127)) << np.int32(23))
+
+
+@inner
+def visible(batches, lines, slots, positions, ancestry, window, seen, bounds):
+    """Mark which slots each row sees # [count, extent]; the first of them, and the one behind the last # [count, 2]."""
+    for row in range(len(batches)):
+        batch, line = batches[row], lines[row]
+        own = positions[batch, line]
+        first, last = max(0, own + 1 - window), own + 1 if len(ancestry) == 0 else slots[batch, 0]
+        for slot in range(seen.shape[1]):
+            seen[row, slot] = first <= slot < last
+        for other in range(line + 1 if len(ancestry) > 0 else 0):
+            if ancestry[batch, line, other] and positions[batch, other] > own - window:
+                last = slots[batch, other] + 1
+                seen[row, last - 1] = True
+        bounds[row, 0], bounds[row, 1] = min(first, last - 1), last
+
+
+@summing
+def _turn(line, norm, epsilon, cosine, sine):
+    """Turn a query or key to its position, normalised where there is a norm # [head_dim]."""
+    half = len(cosine)
+    if len(norm) > 0:
+        squares = np.float32(0)
+        for at in range(2 * half):
+            squares += line[at] * line[at]
+        scale = np.float32(1) / math.sqrt(squares / np.float32(2 * half) + epsilon)
+        for at in range(2 * half):
+            line[at] *= scale * norm[at]
+    for at in range(half):
+        left, right = line[at], line[at + half]
+        line[at] = left * cosine[at] - right * sine[at]
+        line[at + half] = right * cosine[at] + left * sine[at]
+
+
+@inner
+def _soften(scores, seen, scale):
+    """Turn scores into shares of what they come to, which is returned; what is not seen has none # [slots]."""
+    most, total = np.float32(-np.inf), np.float32(0)
+    for slot in range(len(seen)):
+        scores[slot] *= scale
+        most = max(most, scores[slot] if seen[slot] else np.float32(-np.inf))
+    for slot in range(len(seen)):
+        scores[slot] = exp(scores[slot] - most) if seen[slot] else np.float32(0)
+    for slot in range(len(seen)):
+        total += scores[slot]
+    return total
+
+
+@inner
+def _attend(like, query, step, key, value, slot_step, seen, start, end, first, last, scores, head, result):
+    """Mix the values of one sequence for one head of its rows, those from ``start`` up to ``end``.
+
+    Args:
+        like: an array of float32.
+        query: address of the first row's; ``step`` bytes on is the next.
+        step: see there.
+        key: address of the first slot's; ``slot_step`` bytes on is the next.
+        value: like ``key``.
+        slot_step: see there.
+        seen: which slots each row sees # [count, extent]
+        start: see above.
+        end: see above.
+        first: of the slots that any of the rows sees.
+        last: of them, and one more.
+        scores: room # [count, extent]
+        head: this one.
+        result: # [count, heads, head_dim]
+    """
+    count, slots, width = end - start, last - first, result.shape[2]
+    place, room, out = scores.ctypes.data, 4 * scores.shape[1], 4 * result.shape[1] * width
+    row, scale = 0, np.float32(1 / math.sqrt(width))
+    while row < count:
+        line, spot = query + row * step, place + row * room
+        if count - row >= 4:
+            dots(4, line, step, key, slot_step, slots, width, spot, room)
+            row += 4
+        elif count - row >= 2:
+            dots(2, line, step, key, slot_step, slots, width, spot, room)
+            row += 2
+        else:
+            dots(1, line, step, key, slot_step, slots, width, spot, room)
+            row += 1
+    totals = np.empty(count, np.float32)
+    for row in range(count):
+        totals[row] = _soften(scores[row, :slots], seen[start + row, first:last], scale)
+    nothing, panels, target = np.int64(0), width // PANEL, result.ctypes.data + start * out + 4 * head * width
+    stripe(like, place, room, count, slots, value, slot_step, 4 * PANEL, target, out, nothing, nothing, panels)
+    for row in range(count):
+        line, share = result[start + row, head], np.float32(1) / totals[row]
+        for at in range(width):
+            line[at] *= share
+
+
+@inner
+def mix(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targets, seen, bounds, result, part, parts):
+    """Write keys and values and attend to them, for one part of the key-value heads and the queries that read them.
+
+    Args:
+        heads: queries, keys and values of each row, changed in place # [count, heads + 2 * key_value_heads, head_dim]
+        bias: of them # [heads + 2 * key_value_heads, head_dim], or empty.
+        norm: of queries and keys # [heads + key_value_heads, head_dim], or without numbers.
+        epsilon: of the norm.
+        cosine: of the angles that they are turned by # [count, head_dim / 2]
+        sine: of the angles.
+        keys: of the layer # [batch, slots, key_value_heads, head_dim]
+        values: of the layer.
+        batches: the sequence of each row; rows of one stand side by side # [count]
+        targets: the slot of each row # [count]
+        seen: see `visible`.
+        bounds: see `visible`.
+        result: # [count, heads, head_dim]
+        part: of the key-value heads.
+        parts: that they are divided into.
+    """
+    count, queries, stored, width = len(heads), result.shape[1], keys.shape[2], keys.shape[3]
+    group, scores, like = queries // stored, np.empty((count, seen.shape[1]), np.float32), np.empty(0, np.float32)
+    slot_step, step = 4 * stored * width, 4 * heads.shape[1] * width
+    for own in range(stored * part // parts, stored * (part + 1) // parts):
+        for row in range(count):
+            for number in range(group + 2):
+                head = own * group + number
+                if number >= group:
+                    head = queries + own + (number - group) * stored
+                line = heads[row, head]
+                if len(bias) > 0:
+                    own_bias = bias[head]
+                    for at in range(width):
+                        line[at] += own_bias[at]
+                if number <= group:
+                    _turn(line, norm[head], epsilon, cosine[row], sine[row])
+                if number >= group:
+                    spot = (keys if number == group else values)[batches[row], targets[row], own]
+                    for at in range(width):
+                        spot[at] = line[at]
+        start = 0
+        while start < count:
+            end, first, last = start, bounds[start, 0], bounds[start, 1]
+            while end < count and batches[end] == batches[start]:
+                first, last, end = min(first, bounds[end, 0]), max(last, bounds[end, 1]), end + 1
+            place = (batches[start] * keys.shape[1] + first) * slot_step + 4 * own * width
+            key, value = keys.ctypes.data + place, values.ctypes.data + place
+            for head in range(own * group, (own + 1) * group):
+                query = heads.ctypes.data + start * step + 4 * head * width
+                slots = start, end, first, last
+                _attend(like, query, step, key, value, slot_step, seen, *slots, scores, head, result)
+            start = end

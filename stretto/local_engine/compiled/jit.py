@@ -1,0 +1,51 @@
+"""How functions are compiled: by numba, when they are first called."""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+__all__ = ["VERSION", "entry", "first_call", "inner", "summing"]
+
+VERSION = zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
+"""An entry takes it as its last argument: numba keeps compiled code until the entry's own file changes, or this."""
+
+inner = njit(nogil=True, error_model="numpy")
+"""For what is called by compiled functions only."""
+
+summing = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
+"""For sums over one row, which may be taken in any order: it is the same for all rows."""
+
+_called: set[object] = set()
+
+
+def entry(function: Callable[..., Any]) -> Any:
+    """For what Python calls: compiled once for a machine, and kept beside the source, with all that it calls."""
+    try:
+        return njit(nogil=True, error_model="numpy", cache=True)(function)
+    except RuntimeError:  # there is no place to write to: it is compiled in each process
+        return inner(function)
+
+
+@contextmanager
+def first_call(kind: object) -> Iterator[bool]:
+    """Whether an entry was never called with arguments of this kind: it is compiled then, by one process at a time.
+
+    numba's files are not made for two that write at once.
+    """
+    if kind in _called:
+        yield False
+        return
+    with (Path(tempfile.gettempdir()) / f"stretto-{VERSION:08x}.lock").open("ab") as file:
+        with suppress(ImportError, OSError):  # there are none on Windows, nor on some network drives
+            import fcntl  # noqa: PLC0415
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield True
+    _called.add(kind)

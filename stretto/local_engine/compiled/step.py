@@ -1,0 +1,186 @@
+"""Steps of few rows: from torch's tensors to the compiled forward and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.compiled.crew import parts_for, together
+from stretto.local_engine.compiled.forward import Asked, Held, Pads, Room, Weights, run
+from stretto.local_engine.compiled.jit import first_call
+from stretto.local_engine.compiled.panels import LIKE, Panels
+from stretto.local_engine.compiled.vectors import PANEL, STOPPED
+from stretto.local_engine.pads import PadAdapter
+
+__all__ = ["CompiledStep", "Layer"]
+
+_NO_WINDOW = 2**62
+_NO_ANCESTRY = np.empty((0, 0, 0), np.bool_)
+_NO_PADS = Pads(np.empty((0, 0), np.float32), np.empty((0, 3), np.int64), np.empty(0, np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer is made of; see `stretto.local_engine.llama`."""
+
+    norm: Tensor
+    query_key_value: Panels
+    query_key_value_bias: Tensor | None
+    query_key_norm: Tensor | None
+    output: Panels
+    output_bias: Tensor | None
+    feed_forward_norm: Tensor
+    gate_up: Panels
+    down: Panels
+    window: int | None
+
+
+class CompiledStep:
+    """Scores few rows of a model in float32 on a CPU, whose weights stand in panels of one type.
+
+    Args:
+        layers: of the model.
+        embedding: # [vocabulary, hidden]
+        norm: behind the last layer # [hidden]
+        vocabulary: the last product.
+        heads: query heads and key-value heads.
+        frequencies: of the rotation # [head_dim / 2]
+        amplitude: of the rotation.
+        epsilon: of the norms.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        *,
+        embedding: Tensor,
+        norm: Tensor,
+        vocabulary: Panels,
+        heads: tuple[int, int],
+        frequencies: Tensor,
+        amplitude: float,
+        epsilon: float,
+    ) -> None:
+        self._kept, self._vocabulary = layers, vocabulary  # what is compiled knows but their addresses
+        self._stored, width = heads[1], 2 * len(frequencies)
+        turned, everything = sum(heads), sum(heads) + self._stored
+        norms = [each for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
+        products = [[layer.query_key_value, layer.output, layer.gate_up, layer.down] for layer in layers]
+        self._like = vocabulary.like
+        self._weights = Weights(
+            embedding=embedding.numpy(),
+            norms=torch.stack([*norms, norm]).numpy(),
+            head_norms=_table([layer.query_key_norm for layer in layers], (turned, width), (turned, 0)),
+            first_bias=_table([layer.query_key_value_bias for layer in layers], (everything, width), (0, width)),
+            second_bias=_table([layer.output_bias for layer in layers], norm.shape, (0,)),
+            frequencies=frequencies.numpy(),
+            amplitude=np.float32(amplitude),
+            epsilon=np.float32(epsilon),
+            windows=np.array([layer.window or _NO_WINDOW for layer in layers], np.int64),
+            stored=self._stored,
+            products=np.array([[weight.address for weight in each] for each in products], np.int64),
+            vocabulary=vocabulary.address,
+        )
+        self._size = sum(weight.held.numel() for each in products for weight in each) + vocabulary.held.numel()
+        stream, inner = tuple(norm.shape), layers[0].down.held.shape[1]
+        self._room = (
+            stream,
+            (everything, width),
+            (heads[0], width),
+            (2 * inner,),
+            (inner,),
+            stream,
+            stream,
+        )  # of a row
+        self._adapter: PadAdapter | None = None
+        self._pads, self._pad_like, self._units = _NO_PADS, self._like, 0
+
+    def takes(self, rows: Rows, keep: Tensor, pads: PadAdapter | None) -> bool:
+        """Whether all of these rows are wanted, and the adapter can be read, if they need one."""
+        if len(keep) < rows.tokens.shape[1] or (rows.ancestry is None and len(keep) > 1):
+            return False
+        return rows.pads is None or (rows.real is None and pads is not None and self._knows(pads))
+
+    def __call__(self, rows: Rows, cache: KeyValueCache) -> Tensor:
+        """See `stretto.local_engine.forward.Forward`; all rows are kept."""
+        batch, wide = rows.tokens.shape
+        tokens = rows.tokens.reshape(-1).numpy()
+        batches, lines = _places(batch, wide)
+        if rows.real is not None:
+            real = rows.real.numpy()
+            tokens, batches, lines = tokens[real], batches[real], lines[real]
+        pads, pad_like, units = _NO_PADS, self._like, 0
+        if rows.pads is not None:
+            pads = self._pads._replace(padded=rows.pads.reshape(-1).numpy())
+            pad_like, units = self._pad_like, self._units
+        if not -len(pads.vectors) <= tokens.min() <= tokens.max() < len(self._weights.embedding):
+            raise IndexError(f"a token is none of the model's {len(self._weights.embedding)}")
+        positions = _whole(rows.positions)
+        slots = positions if rows.slots is None else _whole(rows.slots)
+        ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
+        asked = Asked(tokens, batches, lines, positions, slots, ancestry, rows.extent)
+        keys, values = cache.addresses(rows.extent, len(self._kept), (self._stored, self._room[1][1]))
+        held, count = Held(keys, values, cache.capacity), len(tokens)
+        shared = [np.empty((count, *shape), np.float32) for shape in self._room]
+        room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
+        logits = torch.empty(count, len(self._vocabulary.held) * PANEL)
+        given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
+        with first_call(("forward", self._like.dtype, pad_like.dtype)) as is_first:
+            parts = 1 if is_first else parts_for(count, self._size)
+            together(lambda part: run(*given, scores, part, parts), parts, lambda: room.met.fill(STOPPED))
+        found = logits[:, : self._vocabulary.outer]
+        if rows.real is not None:
+            found = found.new_zeros(batch * wide, found.shape[-1]).index_copy_(0, rows.real, found)
+        return found.view(batch, wide, -1)
+
+    def _knows(self, adapter: PadAdapter) -> bool:
+        """Read an adapter, once; it must stand in panels of one type, and its units fill them."""
+        if self._adapter is adapter:
+            return True
+        nothing, table, types = [0, 0, 0], [], set()
+        for layer in (*(adapter.layers.get(number) for number in range(len(self._kept))), adapter.last):
+            if layer is None:
+                table.append(nothing)
+                continue
+            leading_in, leading_out = layer.units_in, layer.units_out
+            if not (isinstance(leading_in, Panels) and isinstance(leading_out, Panels)) or leading_in.outer % PANEL:
+                return False
+            types |= {leading_in.held.dtype, leading_out.held.dtype}
+            table.append([leading_in.address, leading_out.address, leading_in.outer])
+        if len(types) != 1:
+            return False
+        self._adapter, self._pad_like = adapter, LIKE[types.pop()]
+        self._pads = _NO_PADS._replace(vectors=adapter.places.numpy(), layers=np.array(table, np.int64))
+        self._units = max(units for _, _, units in table)
+        return True
+
+
+def _whole(tensor: Tensor) -> NDArray[Any]:
+    """Without gaps: for each other layout, code would be compiled anew."""
+    return np.ascontiguousarray(tensor.numpy())
+
+
+def _table(parts: Sequence[Tensor | None], shape: Sequence[int], empty: Sequence[int]) -> NDArray[np.float32]:
+    """Put the layers' parts into one table # [layers, *shape], or where they have none # [layers, *empty]."""
+    present = [part.reshape(tuple(shape)) for part in parts if part is not None]
+    if not present:
+        return np.empty((len(parts), *empty), np.float32)
+    if len(present) < len(parts):
+        raise ValueError("some layers have a bias or norm that others have not")
+    table: NDArray[np.float32] = torch.stack(present).numpy()
+    return table
+
+
+@lru_cache(128)
+def _places(batch: int, wide: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Say which sequence and which of its rows each row is, one sequence behind the other."""
+    places = np.arange(batch * wide)
+    return places // wide, places % wide

@@ -1,0 +1,245 @@
+"""Code that has to use the processor's vectors in one certain way, written for LLVM: numba would leave it to luck.
+
+Addresses and steps are bytes.
+
+Register tiles of a matrix product: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
+34(3), 2008.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["PANEL", "STOPPED", "as_float", "dots", "meet", "pointer", "tile"]
+
+PANEL = 16
+"""Outputs whose weights stand side by side: a register of AVX-512, two of AVX2, four of NEON."""
+
+STOPPED = -(2**62)
+"""See `meet`."""
+
+_FLOAT = ir.FloatType()
+_INT, _LONG = ir.IntType(32), ir.IntType(64)
+_VECTOR = ir.VectorType(_FLOAT, PANEL)
+_PATIENCE = 4096  # looks at a counter before another thread is let in
+
+
+def _widened(builder: Any, address: Any, kind: Any) -> Any:
+    """Load a panel's weights of one input as float32: they are bfloat16, float16 or float32."""
+    if kind == types.float32:
+        return _load(builder, address, _VECTOR)
+    held = ir.IntType(16) if kind == types.uint16 else ir.HalfType()
+    vector = builder.load(builder.inttoptr(address, ir.VectorType(held, PANEL).as_pointer()), align=2)
+    if kind == types.int16:
+        return builder.fpext(vector, _VECTOR)
+    words = builder.zext(vector, ir.VectorType(_INT, PANEL))
+    return builder.bitcast(builder.shl(words, ir.Constant(words.type, [16] * PANEL)), _VECTOR)
+
+
+def _fill(function: Any, count: int, many: int, kind: Any) -> None:
+    """Write the code of a tile; see `tile`."""
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    source, stride, width, weight, step, panel_step, target, out, add = function.args
+    lines = [_far(builder, source, stride, row) for row in range(count)]
+    strips = [_far(builder, weight, panel_step, panel) for panel in range(many)]
+    nothing = ir.Constant(_VECTOR, [0.0] * PANEL)
+    with _loop(builder, width, [nothing] * (count * many)) as (at, sums, new):
+        weights = [_widened(builder, builder.add(strip, builder.mul(at, step)), kind) for strip in strips]
+        for row, line in enumerate(lines):
+            spread = _spread(builder, _load(builder, builder.add(line, builder.mul(at, _long(4))), _FLOAT))
+            for vector, total in zip(weights, sums[row * many :], strict=False):
+                new.append(_added(builder, spread, vector, total))
+    keeps = builder.icmp_signed("!=", add, _long(0))
+    for number, total in enumerate(sums):
+        row, panel = divmod(number, many)
+        spot = builder.add(_far(builder, target, out, row), _long(4 * PANEL * panel))
+        old = builder.select(keeps, _load(builder, spot, _VECTOR), nothing)
+        builder.store(builder.fadd(total, old), builder.inttoptr(spot, _VECTOR.as_pointer()), align=4)
+    builder.ret_void()
+
+
+def _fill_dots(function: Any, count: int) -> None:
+    """Write the code of `dots`."""
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    queries, query_step, keys, key_step, slots, width, scores, score_step = function.args
+    lines = [_far(builder, queries, query_step, row) for row in range(count)]
+    nothing = ir.Constant(_VECTOR, [0.0] * PANEL)
+    with _loop(builder, slots, []) as (slot, _, _):
+        key = builder.add(keys, builder.mul(slot, key_step))
+        with _loop(builder, builder.sdiv(width, _long(PANEL)), [nothing] * count) as (chunk, sums, new):
+            place = builder.mul(chunk, _long(4 * PANEL))
+            vector = _load(builder, builder.add(key, place), _VECTOR)
+            for line, total in zip(lines, sums, strict=True):
+                new.append(_added(builder, _load(builder, builder.add(line, place), _VECTOR), vector, total))
+        for row, total in enumerate(sums):
+            half, size = total, PANEL
+            while size > 1:  # halves onto each other, in an order of our own: no compiler may choose another
+                size //= 2
+                parts = [
+                    builder.shuffle_vector(
+                        half, half, ir.Constant(ir.VectorType(_INT, size), list(range(at, at + size)))
+                    )
+                    for at in (0, size)
+                ]
+                half = builder.fadd(*parts)
+            spot = builder.add(_far(builder, scores, score_step, row), builder.mul(slot, _long(4)))
+            builder.store(builder.extract_element(half, _INT(0)), builder.inttoptr(spot, _FLOAT.as_pointer()))
+    builder.ret_void()
+
+
+def _long(number: int) -> Any:
+    return ir.Constant(_LONG, number)
+
+
+def _far(builder: Any, address: Any, step: Any, times: int) -> Any:
+    return builder.add(address, builder.mul(step, _long(times)))
+
+
+def _load(builder: Any, address: Any, kind: Any) -> Any:
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=4)
+
+
+def _spread(builder: Any, number: Any) -> Any:
+    """Put a number into all places of a vector."""
+    anything = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(anything, number, _INT(0))
+    return builder.shuffle_vector(first, anything, ir.Constant(ir.VectorType(_INT, PANEL), [0] * PANEL))
+
+
+def _added(builder: Any, left: Any, right: Any, total: Any) -> Any:
+    """Multiply, and add to the total, rounded once where the processor can."""
+    function = _function(builder, f"llvm.fmuladd.v{PANEL}f32", _VECTOR, [_VECTOR] * 3)
+    return builder.call(function, [left, right, total])
+
+
+def _function(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)  # type: ignore[no-untyped-call]  # numba leaves it untyped
+
+
+@contextmanager
+def _loop(builder: Any, times: Any, starts: Sequence[Any]) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+    """Count up to ``times``, and carry values from turn to turn: the body leaves the next ones in the last list."""
+    before, (head, body, after) = builder.block, (builder.append_basic_block() for _ in range(3))
+    following: list[Any] = []
+    builder.branch(head)
+    builder.position_at_end(head)
+    at, carried = builder.phi(_LONG), [builder.phi(start.type) for start in starts]
+    at.add_incoming(_long(0), before)
+    for value, start in zip(carried, starts, strict=True):
+        value.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", at, times), body, after)
+    builder.position_at_end(body)
+    yield at, carried, following
+    at.add_incoming(builder.add(at, _long(1)), builder.block)
+    for value, coming in zip(carried, following, strict=True):
+        value.add_incoming(coming, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+
+
+def _called(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Callable[[Any], None]) -> Any:
+    """Call a function of that name, written once: called from many places, it would be compiled at each otherwise."""
+    function = _function(builder, name, ir.VoidType(), [_LONG] * len(given))
+    if function.is_declaration:
+        function.linkage = "linkonce_odr"
+        function.attributes.add("noinline")
+        fill(function)
+    builder.call(function, given)
+    return context.get_dummy_value()
+
+
+@intrinsic(prefer_literal=True)
+def tile(
+    context: Any, like: Any, rows: Any, panels: Any, source: Any, stride: Any, width: Any, weight: Any, step: Any,
+    panel_step: Any, target: Any, out: Any, add: Any,
+) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
+    """Multiply so many rows with so many neighbouring panels, both known when it is compiled.
+
+    ``stride``, ``step``, ``panel_step`` and ``out`` are bytes: between rows, between a panel's inputs, between panels,
+    and between rows of the result.
+    """
+    count, many, kind = rows.literal_value, panels.literal_value, like.dtype
+
+    def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        name = f"stretto_tile_{kind}_{count}_{many}"
+        return _called(context, builder, name, given[3:], lambda function: _fill(function, count, many, kind))
+
+    arguments = (like, rows, panels, source, stride, width, weight, step, panel_step, target, out, add)
+    return types.void(*arguments), generate
+
+
+@intrinsic(prefer_literal=True)
+def dots(
+    context: Any, count: Any, queries: Any, query_step: Any, keys: Any, key_step: Any, slots: Any, width: Any,
+    scores: Any, score_step: Any,
+) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
+    """Multiply so many queries, known when it is compiled, with keys whose width is a multiple of PANEL."""
+    many = count.literal_value
+
+    def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        return _called(context, builder, f"stretto_dots_{many}", given[1:], lambda function: _fill_dots(function, many))
+
+    arguments = (count, queries, query_step, keys, key_step, slots, width, scores, score_step)
+    return types.void(*arguments), generate
+
+
+@intrinsic
+def as_float(context: Any, bits: Any) -> tuple[Any, Callable[..., Any]]:
+    """Read the bits of an integer as a float32."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        return builder.bitcast(given[0], _FLOAT)
+
+    return types.float32(types.int32), generate
+
+
+@intrinsic
+def pointer(context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
+    """Make an address what `numba.carray` takes."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        return builder.inttoptr(given[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+@intrinsic
+def meet(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., Any]]:
+    """Wait until all threads have come here; ``counter`` is the address of a number that begins with 0.
+
+    Whoever sets it to `STOPPED` lets all go, here and wherever they meet again: one of them will not come.
+    They wait awake: they are never far apart, and going to sleep and waking takes longer than what they wait for.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        counter, parts = given
+        place = builder.inttoptr(counter, _LONG.as_pointer())
+        before = builder.atomic_rmw("add", place, _long(1), "acq_rel")
+        arrivals = builder.mul(builder.add(builder.sdiv(before, parts), _long(1)), parts)
+        look, spin, go = (builder.append_basic_block(name) for name in ("look", "spin", "go"))
+        entry = builder.block
+        builder.branch(look)
+        builder.position_at_end(look)
+        turns = builder.phi(_LONG)
+        turns.add_incoming(_long(1), entry)
+        here = builder.load_atomic(place, "acquire", 8)
+        stopped = builder.icmp_signed("<", here, _long(0))
+        builder.cbranch(builder.or_(stopped, builder.icmp_signed(">=", here, arrivals)), go, spin)
+        builder.position_at_end(spin)
+        if sys.platform != "win32":  # lets a thread that has no processor have this one
+            with builder.if_then(builder.icmp_signed("==", builder.srem(turns, _long(_PATIENCE)), _long(0))):
+                builder.call(_function(builder, "sched_yield", _INT, []), [])
+        turns.add_incoming(builder.add(turns, _long(1)), builder.block)
+        builder.branch(look)
+        builder.position_at_end(go)
+        return context.get_dummy_value()
+
+    return types.void(counter, parts), generate

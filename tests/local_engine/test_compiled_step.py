@@ -1,0 +1,250 @@
+"""The compiled step: what torch's operations give, and the same bits for a row whatever stands beside it."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+from adapters import adapted
+from test_forward import FAMILY, family_member
+from tiny_models import SIZES, VOCABULARY
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.compiled import crew
+from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+from stretto.local_engine.flatten import flatten
+from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.load import prepare
+from stretto.local_engine.training.lexical import Plan
+
+CPU = torch.device("cpu")
+TEXTS = [[(7 * place + 3) % 390 + 5 for place in range(length)] for length in (30, 7, 21)]
+TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+@contextmanager
+def sharing(threads):
+    """So many threads for every product, small as they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crew, "_WORK", 1)
+        crew.allow(threads)
+        try:
+            yield
+        finally:
+            crew.allow(0)
+
+
+def tree(*paths):
+    drawn = DraftTree()
+    for path in paths:
+        drawn.add_path(path, [1.0] * len(path))
+    return drawn
+
+
+TREES = [tree((11, 12, 13), (11, 14), (15,)), tree(), tree((21, 22, 23, 24), (25,))]
+
+
+def forwards(model):
+    """The same model with torch's operations and compiled."""
+    plain, compiled = LlamaForward(model), LlamaForward(model)
+    compiled.pack()
+    assert compiled._step is not None
+    return plain, compiled
+
+
+def read(forward, texts, capacity=0):
+    """A cache that holds all but the last token of each text."""
+    caches = []
+    for text in texts:
+        cache, before = KeyValueCache(1), len(text) - 1
+        forward(Rows(torch.tensor([text[:-1]]), torch.arange(before)[None], before), cache, torch.tensor([0]))
+        caches.append(cache)
+    joined = KeyValueCache(0)
+    for cache in caches:
+        joined.join(cache)
+    return joined
+
+
+def step(forward, cache, texts, trees):
+    rows = flatten(texts, trees, CPU)
+    wide = rows.tokens.shape[1]
+    logits = forward(rows, cache, torch.arange(wide))
+    return [logits[number, : 1 + len(drawn)] for number, drawn in enumerate(trees)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])  # more than there are key-value heads
+@pytest.mark.parametrize("published", TYPES)
+@pytest.mark.parametrize("name", FAMILY)
+def test_a_batch_of_trees_is_scored_as_by_torch(name, published, threads):
+    model = family_member(name).to(TYPES[published]).float()
+    with sharing(threads):
+        expected, found = (step(each, read(each, TEXTS), TEXTS, TREES) for each in forwards(model))
+    for one, other in zip(expected, found, strict=True):
+        assert (one - other).abs().max() < 2e-5 * one.std()
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_a_row_of_a_draft_gives_the_bits_that_it_gives_alone(name):
+    _, compiled = forwards(family_member(name).bfloat16().float())
+    drafted = step(compiled, read(compiled, TEXTS), TEXTS, TREES)
+    alone = read(compiled, TEXTS[:1])
+    text = list(TEXTS[0])
+    for row, token in enumerate((11, 12, 13, 0)):
+        (logits,) = step(compiled, alone, [text], [tree()])
+        assert torch.equal(drafted[0][row], logits[0])
+        text.append(token)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3 sliding"])
+def test_the_bits_are_the_same_for_any_number_of_threads(name):
+    _, compiled = forwards(family_member(name).bfloat16().float())
+    cache = read(compiled, TEXTS)
+    alone = step(compiled, cache, TEXTS, TREES)
+    for threads in (2, 3, 5):
+        with sharing(threads):
+            shared = step(compiled, cache, TEXTS, TREES)
+        assert all(torch.equal(one, other) for one, other in zip(alone, shared, strict=True))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"vocab_size": 397},
+        {"hidden_size": 96},
+        {"num_key_value_heads": 4},
+        {"num_key_value_heads": 1, "head_dim": 32},
+        {"hidden_size": 96, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 48},
+    ],
+    ids=str,
+)
+def test_sizes_of_other_models(sizes):
+    model = LlamaForCausalLM(LlamaConfig(**SIZES | sizes, tie_word_embeddings=False)).eval().bfloat16().float()
+    expected, found = (step(each, read(each, TEXTS), TEXTS, TREES) for each in forwards(model))
+    for one, other in zip(expected, found, strict=True):
+        assert (one - other).abs().max() < 2e-5 * one.std()
+
+
+@pytest.mark.parametrize("sizes", [{"head_dim": 24}, {"intermediate_size": 44}, {"hidden_size": 56}], ids=str)
+def test_a_model_whose_sizes_do_not_fill_panels_runs_without(sizes, tokenizer):
+    model = LlamaForCausalLM(LlamaConfig(**SIZES | sizes)).eval()
+    ready = prepare("local:odd", model, tokenizer)
+    assert ready.forward._step is None
+    tokens = torch.arange(9)[None]
+    found = ready.forward(Rows(tokens, tokens, 9), KeyValueCache(1), torch.arange(9))
+    torch.testing.assert_close(found, model(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_a_window_shorter_than_a_draft_is_deep():
+    plain, compiled = forwards(family_member("mistral").bfloat16().float())
+    trees = [tree(tuple(range(5, 25)), (3, 4))]
+    (expected,), (found,) = (step(each, read(each, TEXTS[:1]), TEXTS[:1], trees) for each in (plain, compiled))
+    assert (found - expected).abs().max() < 2e-5 * expected.std()
+
+
+def test_padding_and_many_rows_are_read_too():
+    """Padding is left out of batches where that is worth it; here it is not."""
+    plain, compiled = forwards(family_member("qwen2").bfloat16().float())
+    trees = [tree(tuple(range(5, 95)), tuple(range(100, 160))), tree((1,) * 140)]
+    rows = replace(flatten(TEXTS[:2], trees, CPU), real=None, segments=None)
+    expected, found = (
+        each(rows, read(each, TEXTS[:2]), torch.arange(rows.tokens.shape[1])) for each in (plain, compiled)
+    )
+    assert (found - expected)[0].abs().max() < 2e-5 * expected.std()
+    assert (found - expected)[1, :141].abs().max() < 2e-5 * expected.std()
+
+
+def test_a_cache_that_grows_shrinks_and_takes_others_in_between_steps():
+    plain, compiled = forwards(family_member("llama").bfloat16().float())
+    logits = []
+    for forward in (plain, compiled):
+        cache, texts = read(forward, TEXTS[:2]), [list(text) for text in TEXTS[:2]]
+        for turn in range(60):  # the first sequence outgrows 64 slots
+            said = step(forward, cache, texts, [tree()] * len(texts))
+            logits.append(said)
+            for number, text in enumerate(texts):
+                text.append((turn * 5 + number) % 390 + 5)
+            if turn == 20:
+                cache.keep([1])
+                texts = texts[1:]
+            if turn == 40:
+                cache.join(read(forward, TEXTS[2:]))
+                texts.append(list(TEXTS[2]))
+    for expected, found in zip(logits[:60], logits[60:], strict=True):
+        for one, other in zip(expected, found, strict=True):
+            assert (one - other).abs().max() < 2e-5 * one.std()
+
+
+@pytest.mark.parametrize("token", [VOCABULARY, 2**40, -1])
+def test_a_token_that_the_model_has_not_is_an_error(token):
+    _, compiled = forwards(family_member("llama"))
+    with pytest.raises(IndexError, match=r"none of the model's 400"):
+        compiled(Rows(torch.tensor([[token]]), torch.tensor([[0]]), 1), KeyValueCache(1), torch.tensor([0]))
+
+
+def test_what_is_no_number_stays_none():
+    model = family_member("llama").bfloat16().float()
+    model.model.layers[1].self_attn.k_proj.weight[0] = torch.nan
+    _, compiled = forwards(model)
+    assert step(compiled, read(compiled, TEXTS[:1]), TEXTS[:1], [tree()])[0].isnan().all()
+
+
+def test_where_the_compiler_fails_the_model_runs_without(tokenizer, monkeypatch, caplog):
+    def fail(*_):
+        raise RuntimeError("no such processor")
+
+    monkeypatch.setattr("stretto.local_engine.compiled.step.run", fail)
+    ready = prepare("local:tiny", family_member("llama"), tokenizer)
+    assert not ready.forward.is_packed
+    assert "no such processor" in caplog.text
+
+
+def test_a_small_model_in_half_precision_is_computed_with_in_float32(tokenizer):
+    ready = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
+    assert ready.dtype == torch.float32
+    weights = [weight for layer in ready.forward._layers for weight in layer.products.values()]
+    assert {weight.held.dtype for weight in weights} == {torch.bfloat16}
+
+
+def test_keys_and_values_are_those_that_torch_writes_and_reads():
+    """One forward may follow the other: prompts are read by torch's operations, steps by what is compiled."""
+    plain, compiled = forwards(family_member("qwen3").bfloat16().float())
+    cache = read(compiled, TEXTS[:1])
+    (first,) = step(compiled, cache, TEXTS[:1], [tree()])
+    text = [*TEXTS[0], 33]
+    (second,) = step(plain, cache, [text], [tree()])
+    whole = plain(
+        Rows(torch.tensor([text]), torch.arange(len(text))[None], len(text)), KeyValueCache(1), torch.arange(31)
+    )
+    assert (first[0] - whole[0, 29]).abs().max() < 2e-5 * whole.std()
+    assert (second[0] - whole[0, 30]).abs().max() < 2e-5 * whole.std()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["llama", "qwen3 sliding"])
+def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
+    ready = adapted(
+        prepare("local:tiny", family_member(name).bfloat16().float(), tokenizer, packed=False),
+        Plan(tokens=4, beside=16, last=96),
+    )
+    plain, adapter = ready.forward, ready.forward.pads
+    compiled = LlamaForward(family_member(name).bfloat16().float())
+    compiled.pack()
+    compiled.pads = adapter.packed()
+    drawn = tree((31, 32), (33,))
+    for node in (1, ROOT, 0):
+        drawn.add_path((-1, -2, -3), [1.0] * 3, node)
+    trees = [drawn, tree((11,))]
+    assert compiled._step.takes(flatten(TEXTS[:2], trees, CPU), torch.arange(13), compiled.pads)
+    with sharing(threads):
+        expected, found = (step(each, read(each, TEXTS[:2]), TEXTS[:2], trees) for each in (plain, compiled))
+    for one, other in zip(expected, found, strict=True):
+        assert (one - other).abs().max() < 2e-5 * one.std()
+    without = step(compiled, read(compiled, TEXTS[:1]), TEXTS[:1], [tree((31, 32), (33,))])
+    assert torch.equal(found[0][:4], without[0])
