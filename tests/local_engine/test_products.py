@@ -33,7 +33,7 @@ def test_one_weight_of_more_digits_has_all_of_them_held_in_float32():
 def test_rows_times_panels_are_those_of_float32(dtype, rows, threads, monkeypatch):
     weight, given, bias = drawn(70, 600).to(dtype).float(), drawn(2, rows, 600, scale=1.0), drawn(70, scale=1.0)
     exact = (given.double() @ weight.double().T + bias.double()).float()
-    monkeypatch.setattr(crew, "_WORK", 1)
+    monkeypatch.setattr(crew, "_WORK", 1)  # or nothing as small as this would be shared
     crew.allow(threads)
     try:
         found = [product(given, packed(weight, dtype), bias, rectified=rectified) for rectified in (False, True)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from numba import njit
+from platformdirs import user_cache_path
 
 __all__ = ["VERSION", "entry", "first_call", "inner", "summing"]
 
@@ -42,10 +42,11 @@ def first_call(kind: object) -> Iterator[bool]:
     if kind in _called:
         yield False
         return
-    with (Path(tempfile.gettempdir()) / f"stretto-{VERSION:08x}.lock").open("ab") as file:
-        with suppress(ImportError, OSError):  # there are none on Windows, nor on some network drives
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):  # no locks on Windows and some network drives, or no place to write to
             import fcntl  # noqa: PLC0415
 
+            file = stack.enter_context((user_cache_path("stretto", ensure_exists=True) / "compiling.lock").open("ab"))
             fcntl.flock(file, fcntl.LOCK_EX)
         yield True
     _called.add(kind)
