@@ -11,7 +11,7 @@ import torch
 
 __all__ = ["allow", "dismiss", "parts_for", "together"]
 
-_WORK = 2**24  # products of two numbers for which one thread more is worth its coming
+_WORK = 2**23  # products of two numbers for which one thread more is worth its coming
 
 _Work = Callable[[int], None]
 _Failure = BaseException | None

@@ -5,48 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from stretto.local_engine.compiled.jit import VERSION, entry, inner
-from stretto.local_engine.compiled.vectors import PANEL, tile
+from stretto.local_engine.compiled.vectors import ABREAST, MOST, PANEL, tile
 
 __all__ = ["multiply", "multiply_part", "stripe"]
-
-_MOST = 6  # rows of a tile: twelve of AVX2's sixteen registers hold sums
-
 
 @inner
 def stripe(like, source, stride, count, width, weight, step, panel_step, target, out, add, first, last):
     """Multiply rows with the panels from ``first`` up to ``last``: each is read once, and stays in the cache."""
-    panel = first
+    panel, tiles = first, -(-count // MOST)
+    abreast = ABREAST[-(-count // tiles)]
     while panel < last:
         strip, spot = weight + panel * panel_step, target + panel * 4 * PANEL
-        if count == 1 and last - panel >= 4:
-            tile(like, 1, 4, source, stride, width, strip, step, panel_step, spot, out, add)
-            panel += 4
-            continue
-        if 2 <= count <= 3 and last - panel >= 2:
-            if count == 2:
-                tile(like, 2, 2, source, stride, width, strip, step, panel_step, spot, out, add)
-            else:
-                tile(like, 3, 2, source, stride, width, strip, step, panel_step, spot, out, add)
-            panel += 2
-            continue
-        row, tiles = 0, -(-count // _MOST)
-        while tiles > 0:
-            rows = -(-(count - row) // tiles)
+        many = abreast if last - panel >= abreast else np.int64(1)
+        row, left = 0, tiles
+        while left > 0:
+            rows = -(-(count - row) // left)
             line, place = source + row * stride, spot + row * out
-            if rows == 6:
-                tile(like, 6, 1, line, stride, width, strip, step, panel_step, place, out, add)
-            elif rows == 5:
-                tile(like, 5, 1, line, stride, width, strip, step, panel_step, place, out, add)
-            elif rows == 4:
-                tile(like, 4, 1, line, stride, width, strip, step, panel_step, place, out, add)
-            elif rows == 3:
-                tile(like, 3, 1, line, stride, width, strip, step, panel_step, place, out, add)
-            elif rows == 2:
-                tile(like, 2, 1, line, stride, width, strip, step, panel_step, place, out, add)
-            else:
-                tile(like, 1, 1, line, stride, width, strip, step, panel_step, place, out, add)
-            row, tiles = row + rows, tiles - 1
-        panel += 1
+            tile(like, rows, many, line, stride, width, strip, step, panel_step, place, out, add)
+            row, left = row + rows, left - 1
+        panel += many
 
 
 @inner

@@ -11,17 +11,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["PANEL", "STOPPED", "as_float", "dots", "meet", "pointer", "tile"]
+__all__ = ["ABREAST", "MOST", "PANEL", "STOPPED", "as_float", "dots", "meet", "pointer", "tile"]
 
 PANEL = 16
 """Outputs whose weights stand side by side: a register of AVX-512, two of AVX2, four of NEON."""
+
+_WIDE = "avx512f" in binding.get_host_cpu_features() and binding.get_host_cpu_features()["avx512f"]
+
+MOST = 12 if _WIDE else 6
+"""Rows of a tile. Of AVX-512's 32 registers 24 hold sums then, of AVX2's 16 twelve."""
+
+ABREAST = (0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (0, 4, 2, 2, 1, 1, 1)
+"""Panels of a tile, by its rows: at least eight sums, or each waits for its last one."""
 
 STOPPED = -(2**62)
 """See `meet`."""
@@ -156,21 +165,34 @@ def _called(context: Any, builder: Any, name: str, given: Sequence[Any], fill: C
     return context.get_dummy_value()
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic
 def tile(
     context: Any, like: Any, rows: Any, panels: Any, source: Any, stride: Any, width: Any, weight: Any, step: Any,
     panel_step: Any, target: Any, out: Any, add: Any,
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Multiply so many rows with so many neighbouring panels, both known when it is compiled.
+    """Multiply at most `MOST` rows with one, or with `ABREAST` neighbouring panels, by their number or one more.
 
     ``stride``, ``step``, ``panel_step`` and ``out`` are bytes: between rows, between a panel's inputs, between panels,
     and between rows of the result.
     """
-    count, many, kind = rows.literal_value, panels.literal_value, like.dtype
+    kind = like.dtype
+    shapes = {(rows, many) for rows in range(1, MOST + 1) for many in (1, *ABREAST[rows : rows + 2])}
 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
-        name = f"stretto_tile_{kind}_{count}_{many}"
-        return _called(context, builder, name, given[3:], lambda function: _fill(function, count, many, kind))
+        shape = builder.add(builder.mul(given[1], _long(PANEL)), given[2])
+        no_other, after = builder.append_basic_block(), builder.append_basic_block()
+        choice = builder.switch(shape, no_other)
+        for count, many in sorted(shapes):
+            block = builder.append_basic_block()
+            choice.add_case(_long(count * PANEL + many), block)
+            builder.position_at_end(block)
+            name = f"stretto_tile_{kind}_{count}_{many}"
+            _called(context, builder, name, given[3:], partial(_fill, count=count, many=many, kind=kind))
+            builder.branch(after)
+        builder.position_at_end(no_other)
+        builder.unreachable()
+        builder.position_at_end(after)
+        return context.get_dummy_value()
 
     arguments = (like, rows, panels, source, stride, width, weight, step, panel_step, target, out, add)
     return types.void(*arguments), generate
