@@ -8,33 +8,17 @@ import numpy as np
 
 from stretto.local_engine.compiled.jit import inner, summing
 from stretto.local_engine.compiled.tiles import stripe
-from stretto.local_engine.compiled.vectors import PANEL, as_float, dots
+from stretto.local_engine.compiled.vectors import PANEL, dots, soften
 
-__all__ = ["exp", "mix", "visible"]
-
-_ROUNDS = np.float32(1.5 * 2**23)  # added, it leaves no room for a fraction
-
-
-@inner
-def exp(number):
-    """The exponential, to seven digits: a power of two and a polynomial, in operations that vectors have."""
-    number = np.float32(-87) if number < np.float32(-87) else number  # in this form what is no number stays none
-    number = np.float32(88) if number > np.float32(88) else number
-    power = (number * np.float32(1.44269504) + _ROUNDS) - _ROUNDS
-    rest = (number - power * np.float32(0.693359375)) + power * np.float32(2.12194440e-4)
-    total = np.float32(1.9875691500e-4)
-    total = total * rest + np.float32(1.3981999507e-3)
-    total = total * rest + np.float32(8.3334519073e-3)
-    total = total * rest + np.float32(4.1665795894e-2)
-    total = total * rest + np.float32(1.6666665459e-1)
-    total = total * rest + np.float32(5.0000001201e-1)
-    total = total * rest * rest + rest + np.float32(1)
-    return total * as_float((np.int32(power) + np.int32(127)) << np.int32(23))
+__all__ = ["mix", "visible"]
 
 
 @inner
 def visible(batches, lines, slots, positions, ancestry, window, seen, bounds):
-    """Mark which slots each row sees # [count, extent]; the first of them, and the one behind the last # [count, 2]."""
+    """Mark which slots each row sees # [count, extent]; the first of them, and the one behind the last # [count, 2].
+
+    The first is one of a full block's, or what a row sees would be added up in another order beside other rows.
+    """
     for row in range(len(batches)):
         batch, line = batches[row], lines[row]
         own = positions[batch, line]
@@ -45,7 +29,7 @@ def visible(batches, lines, slots, positions, ancestry, window, seen, bounds):
             if ancestry[batch, line, other] and positions[batch, other] > own - window:
                 last = slots[batch, other] + 1
                 seen[row, last - 1] = True
-        bounds[row, 0], bounds[row, 1] = min(first, last - 1), last
+        bounds[row, 0], bounds[row, 1] = min(first, last - 1) // PANEL * PANEL, last
 
 
 @summing
@@ -66,20 +50,6 @@ def _turn(line, norm, epsilon, cosine, sine):
 
 
 @inner
-def _soften(scores, seen, scale):
-    """Turn scores into shares of what they come to, which is returned; what is not seen has none # [slots]."""
-    most, total = np.float32(-np.inf), np.float32(0)
-    for slot in range(len(seen)):
-        scores[slot] *= scale
-        most = max(most, scores[slot] if seen[slot] else np.float32(-np.inf))
-    for slot in range(len(seen)):
-        scores[slot] = exp(scores[slot] - most) if seen[slot] else np.float32(0)
-    for slot in range(len(seen)):
-        total += scores[slot]
-    return total
-
-
-@inner
 def _attend(like, query, step, key, value, slot_step, seen, start, end, first, last, scores, head, result):
     """Mix the values of one sequence for one head of its rows, those from ``start`` up to ``end``.
 
@@ -90,32 +60,34 @@ def _attend(like, query, step, key, value, slot_step, seen, start, end, first, l
         key: address of the first slot's; ``slot_step`` bytes on is the next.
         value: like ``key``.
         slot_step: see there.
-        seen: which slots each row sees # [count, extent]
+        seen: which slots each row sees; the extent is a multiple of `PANEL` # [count, extent]
         start: see above.
         end: see above.
-        first: of the slots that any of the rows sees.
+        first: of the slots that any of the rows sees; a multiple of `PANEL`.
         last: of them, and one more.
         scores: room # [count, extent]
         head: this one.
         result: # [count, heads, head_dim]
     """
     count, slots, width = end - start, last - first, result.shape[2]
+    filled = -(-slots // PANEL) * PANEL
     place, room, out = scores.ctypes.data, 4 * scores.shape[1], 4 * result.shape[1] * width
-    row, scale = 0, np.float32(1 / math.sqrt(width))
+    row = 0
     while row < count:
         line, spot = query + row * step, place + row * room
         if count - row >= 4:
-            dots(4, line, step, key, slot_step, slots, width, spot, room)
+            dots(4, line, step, key, slot_step, filled, width, spot, room)
             row += 4
         elif count - row >= 2:
-            dots(2, line, step, key, slot_step, slots, width, spot, room)
+            dots(2, line, step, key, slot_step, filled, width, spot, room)
             row += 2
         else:
-            dots(1, line, step, key, slot_step, slots, width, spot, room)
+            dots(1, line, step, key, slot_step, filled, width, spot, room)
             row += 1
-    totals = np.empty(count, np.float32)
+    totals, scale = np.empty(count, np.float32), np.float32(1 / math.sqrt(width))
     for row in range(count):
-        totals[row] = _soften(scores[row, :slots], seen[start + row, first:last], scale)
+        flags, total = seen.ctypes.data + (start + row) * seen.shape[1] + first, totals.ctypes.data + 4 * row
+        soften(place + row * room, flags, filled, scale, total)
     nothing, panels, target = np.int64(0), width // PANEL, result.ctypes.data + start * out + 4 * head * width
     stripe(like, place, room, count, slots, value, slot_step, 4 * PANEL, target, out, nothing, nothing, panels)
     for row in range(count):

@@ -12,10 +12,10 @@ import numpy as np
 from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
 
-from stretto.local_engine.compiled.attention import exp, mix, visible
+from stretto.local_engine.compiled.attention import mix, visible
 from stretto.local_engine.compiled.jit import VERSION, entry, inner, summing
 from stretto.local_engine.compiled.tiles import multiply_part
-from stretto.local_engine.compiled.vectors import PANEL, meet, pointer
+from stretto.local_engine.compiled.vectors import PANEL, exp, meet, pointer
 
 __all__ = ["Asked", "Held", "Pads", "Room", "Weights", "run"]
 
@@ -236,7 +236,8 @@ def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, v
     counter, put, add = room.met.ctypes.data, np.int64(0), np.int64(1)
 
     cosine, sine = np.empty((count, width // 2), np.float32), np.empty((count, width // 2), np.float32)
-    seen, targets, window = np.empty((count, asked.extent), np.bool_), np.empty(count, np.int64), np.int64(0)
+    extent = -(-asked.extent // PANEL) * PANEL
+    seen, targets, window = np.empty((count, extent), np.bool_), np.empty(count, np.int64), np.int64(0)
     bounds = np.empty((count, 2), np.int64)
     if part == 0:
         _read_in(asked.tokens, weights.embedding, pads.vectors, state)

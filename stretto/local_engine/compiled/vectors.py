@@ -8,8 +8,9 @@ Register tiles of a matrix product: Goto and van de Geijn, "Anatomy of high-perf
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["ABREAST", "MOST", "PANEL", "STOPPED", "as_float", "dots", "meet", "pointer", "tile"]
+__all__ = ["ABREAST", "MOST", "PANEL", "STOPPED", "dots", "exp", "meet", "pointer", "soften", "tile"]
 
 PANEL = 16
 """Outputs whose weights stand side by side: a register of AVX-512, two of AVX2, four of NEON."""
@@ -32,6 +33,9 @@ MOST = 12 if _WIDE else 6
 ABREAST = (0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (0, 4, 2, 2, 1, 1, 1)
 """Panels of a tile, by its rows: at least eight sums, or each waits for its last one."""
 
+_ACROSS = 16 if _WIDE else 4
+"""Sums of `dots` that are folded together."""
+
 STOPPED = -(2**62)
 """See `meet`."""
 
@@ -39,6 +43,7 @@ _FLOAT = ir.FloatType()
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, PANEL)
 _PATIENCE = 4096  # looks at a counter before another thread is let in
+_SERIES = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
 
 def _widened(builder: Any, address: Any, kind: Any) -> Any:
@@ -79,29 +84,112 @@ def _fill_dots(function: Any, count: int) -> None:
     """Write the code of `dots`."""
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     queries, query_step, keys, key_step, slots, width, scores, score_step = function.args
+    abreast = _ACROSS // count
     lines = [_far(builder, queries, query_step, row) for row in range(count)]
-    nothing = ir.Constant(_VECTOR, [0.0] * PANEL)
-    with _loop(builder, slots, []) as (slot, _, _):
-        key = builder.add(keys, builder.mul(slot, key_step))
-        with _loop(builder, builder.sdiv(width, _long(PANEL)), [nothing] * count) as (chunk, sums, new):
+    with _loop(builder, builder.sdiv(slots, _long(abreast)), []) as (block, _, _):
+        slot = builder.mul(block, _long(abreast))
+        first = builder.add(keys, builder.mul(slot, key_step))
+        beside = [_far(builder, first, key_step, number) for number in range(abreast)]
+        nothing = ir.Constant(_VECTOR, [0.0] * PANEL)
+        with _loop(builder, builder.sdiv(width, _long(PANEL)), [nothing] * _ACROSS) as (chunk, sums, new):
             place = builder.mul(chunk, _long(4 * PANEL))
-            vector = _load(builder, builder.add(key, place), _VECTOR)
-            for line, total in zip(lines, sums, strict=True):
-                new.append(_added(builder, _load(builder, builder.add(line, place), _VECTOR), vector, total))
-        for row, total in enumerate(sums):
-            half, size = total, PANEL
-            while size > 1:  # halves onto each other, in an order of our own: no compiler may choose another
-                size //= 2
-                parts = [
-                    builder.shuffle_vector(
-                        half, half, ir.Constant(ir.VectorType(_INT, size), list(range(at, at + size)))
-                    )
-                    for at in (0, size)
-                ]
-                half = builder.fadd(*parts)
+            vectors = [_load(builder, builder.add(key, place), _VECTOR) for key in beside]
+            for row, line in enumerate(lines):
+                query = _load(builder, builder.add(line, place), _VECTOR)
+                for vector, total in zip(vectors, sums[row * abreast :], strict=False):
+                    new.append(_added(builder, query, vector, total))
+        folded = _folded(builder, sums)
+        for row in range(count):
+            own = _chosen(builder, folded, folded, range(row * abreast, (row + 1) * abreast))
             spot = builder.add(_far(builder, scores, score_step, row), builder.mul(slot, _long(4)))
-            builder.store(builder.extract_element(half, _INT(0)), builder.inttoptr(spot, _FLOAT.as_pointer()))
+            builder.store(own, builder.inttoptr(spot, own.type.as_pointer()), align=4)
     builder.ret_void()
+
+
+def _folded(builder: Any, sums: Sequence[Any]) -> Any:
+    """Add up each of some vectors, as many as a power of two: halves onto each other, in an order of our own.
+
+    Whatever stands beside it, a row's sum is the same then: no compiler may choose another order.
+    """
+    size, held = PANEL, list(sums)
+    while size > 1:
+        size //= 2
+        low = [at for start in range(0, held[0].type.count, 2 * size) for at in range(start, start + size)]
+        pairs = list(zip(held[::2], held[1::2], strict=True)) if len(held) > 1 else [(held[0], held[0])]
+        if len(held) > 1:
+            low += [at + PANEL for at in low]
+        high = [at + size for at in low]
+        held = [builder.fadd(*(_chosen(builder, *pair, places) for places in (low, high))) for pair in pairs]
+    return held[0]
+
+
+def _fill_soften(function: Any) -> None:
+    """Write the code of `soften`."""
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    scores, seen, slots, scale, target = function.args
+    blocks, scale = builder.sdiv(slots, _long(PANEL)), _spread(builder, scale)
+    lowest, nothing = (ir.Constant(_VECTOR, [value] * PANEL) for value in (-math.inf, 0.0))
+
+    def looked_up(block: Any) -> tuple[Any, Any]:
+        spot = builder.add(scores, builder.mul(block, _long(4 * PANEL)))
+        flags = ir.VectorType(ir.IntType(8), PANEL)
+        place = builder.inttoptr(builder.add(seen, builder.mul(block, _long(PANEL))), flags.as_pointer())
+        return builder.inttoptr(spot, _VECTOR.as_pointer()), builder.icmp_unsigned(
+            "!=", builder.load(place, align=1), ir.Constant(flags, [0] * PANEL)
+        )
+
+    with _loop(builder, blocks, [lowest]) as (block, mosts, new):
+        place, visible = looked_up(block)
+        found = builder.select(visible, builder.fmul(builder.load(place, align=4), scale), lowest)
+        builder.store(found, place, align=4)
+        new.append(_larger(builder, found, mosts[0]))
+    most = mosts[0]
+    for size in (8, 4, 2, 1):
+        most = _larger(builder, *(_chosen(builder, most, most, range(at, at + size)) for at in (0, size)))
+    most = _spread(builder, builder.extract_element(most, _INT(0)))
+    with _loop(builder, blocks, [nothing]) as (block, totals, new):
+        place, visible = looked_up(block)
+        raised = _exponential(builder, builder.fsub(builder.load(place, align=4), most))
+        share = builder.select(visible, raised, nothing)
+        builder.store(share, place, align=4)
+        new.append(builder.fadd(totals[0], share))
+    total = builder.extract_element(_folded(builder, totals), _INT(0))
+    builder.store(total, builder.inttoptr(target, _FLOAT.as_pointer()))
+    builder.ret_void()
+
+
+def _larger(builder: Any, left: Any, right: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+def _exponential(builder: Any, number: Any) -> Any:
+    """Raise e to a number or to a vector of them, to seven digits: a power of two and a polynomial."""
+    kind, whole, many = number.type, _INT, 1
+    if isinstance(kind, ir.VectorType):
+        many, whole = kind.count, ir.VectorType(_INT, kind.count)
+
+    def constant(value: float, kind: Any = kind) -> Any:
+        return ir.Constant(kind, [value] * many if isinstance(kind, ir.VectorType) else value)
+
+    for bound, side in ((-87.0, "<"), (88.0, ">")):  # in this form what is no number stays none
+        number = builder.select(
+            builder.fcmp_ordered(side, number, constant(bound)), constant(bound), number
+        )
+    rounds = constant(1.5 * 2**23)  # added, it leaves no room for a fraction
+    power = builder.fsub(builder.fadd(builder.fmul(number, constant(math.log2(math.e))), rounds), rounds)
+    rest = builder.fsub(number, builder.fmul(power, constant(0.693359375)))
+    rest = builder.fadd(rest, builder.fmul(power, constant(2.12194440e-4)))
+    total = constant(_SERIES[0])
+    for factor in _SERIES[1:]:
+        total = builder.fadd(builder.fmul(total, rest), constant(factor))
+    total = builder.fadd(builder.fadd(builder.fmul(builder.fmul(total, rest), rest), rest), constant(1.0))
+    exponent = builder.add(builder.fptosi(power, whole), constant(127, whole))
+    return builder.fmul(total, builder.bitcast(builder.shl(exponent, constant(23, whole)), kind))
+
+
+def _chosen(builder: Any, left: Any, right: Any, places: Iterable[int]) -> Any:
+    mask = list(places)
+    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(_INT, len(mask)), mask))
 
 
 def _long(number: int) -> Any:
@@ -156,7 +244,7 @@ def _loop(builder: Any, times: Any, starts: Sequence[Any]) -> Iterator[tuple[Any
 
 def _called(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Callable[[Any], None]) -> Any:
     """Call a function of that name, written once: called from many places, it would be compiled at each otherwise."""
-    function = _function(builder, name, ir.VoidType(), [_LONG] * len(given))
+    function = _function(builder, name, ir.VoidType(), [value.type for value in given])
     if function.is_declaration:
         function.linkage = "linkonce_odr"
         function.attributes.add("noinline")
@@ -203,7 +291,10 @@ def dots(
     context: Any, count: Any, queries: Any, query_step: Any, keys: Any, key_step: Any, slots: Any, width: Any,
     scores: Any, score_step: Any,
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Multiply so many queries, known when it is compiled, with keys whose width is a multiple of PANEL."""
+    """Multiply so many queries, known when it is compiled, with keys.
+
+    These are as wide as a multiple of `PANEL`, and as many.
+    """
     many = count.literal_value
 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
@@ -214,13 +305,32 @@ def dots(
 
 
 @intrinsic
-def as_float(context: Any, bits: Any) -> tuple[Any, Callable[..., Any]]:
-    """Read the bits of an integer as a float32."""
+def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: Any) -> tuple[Any, Callable[..., Any]]:
+    """Raise e to scores, scaled and without the largest of them, and write down what that comes to.
+
+    Args:
+        context: numba's.
+        scores: address of as many as a multiple of `PANEL`, which are replaced; what is not seen becomes 0.
+        seen: address of a byte for each; at least one is seen.
+        slots: how many.
+        scale: of the scores.
+        total: address of the sum.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        return _called(context, builder, "stretto_soften", given, _fill_soften)
+
+    return types.void(scores, seen, slots, scale, total), generate
+
+
+@intrinsic
+def exp(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
+    """Raise e to a float32, to seven digits, in operations that vectors have."""
 
     def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
-        return builder.bitcast(given[0], _FLOAT)
+        return _exponential(builder, given[0])
 
-    return types.float32(types.int32), generate
+    return types.float32(types.float32), generate
 
 
 @intrinsic
