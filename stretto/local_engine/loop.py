@@ -23,7 +23,7 @@ from stretto.local_engine.forward import Forward
 from stretto.local_engine.logprobs import score
 from stretto.local_engine.prefill import Prefill
 from stretto.local_engine.prefixes import PrefixCache, best_source
-from stretto.local_engine.sampling import Sampler, first_rows, widen
+from stretto.local_engine.sampling import Sampler, best_tokens
 from stretto.local_engine.sequence import Sequence
 from stretto.local_engine.verify import Verdict, verify
 
@@ -246,9 +246,8 @@ def _tops(logits: Tensor, wants: Indices[int], counts: Indices[int]) -> list[tup
     if most == 0:
         return [((), ())] * len(wants)
     counts = [count if want else 0 for want, count in zip(wants, counts, strict=True)]
-    wide = widen(first_rows(logits, counts))
-    found = wide.topk(most, dim=-1).indices  # [rows, most]
-    probabilities, ids = iter(wide.softmax(-1).gather(-1, found).tolist()), iter(found.tolist())
+    tokens, shares = best_tokens(logits, counts, most)
+    ids, probabilities = iter(tokens), iter(shares)
     return [
         ([row[:want] for row in islice(ids, count)], [row[:want] for row in islice(probabilities, count)])
         for want, count in zip(wants, counts, strict=True)

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stretto.local_engine.compiled.ranks import best
 from stretto.local_engine.constraint import Constraint
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.noise import exponential
 
-__all__ = ["Sampler", "choose", "distribution", "first_rows", "most_probable", "scores", "widen"]
+__all__ = ["Sampler", "best_tokens", "choose", "distribution", "first_rows", "most_probable", "scores", "widen"]
 
 _CANDIDATES = 256
 _UNLIMITED = (1.0, 0.0, 0.0)  # top_p, top_k, min_p
@@ -220,12 +221,35 @@ def first_rows(logits: Tensor, counts: Sequence[int]) -> Tensor:
     Returns:
         # [sum of counts, vocabulary]
     """
-    batch, rows, _ = logits.shape
     flat = logits.flatten(0, 1)
-    if sum(counts) == batch * rows:
+    if sum(counts) == len(flat):
         return flat
-    chosen = [number * rows + row for number, count in enumerate(counts) for row in range(count)]
-    return flat.index_select(0, torch.tensor(chosen, device=logits.device))
+    return flat.index_select(0, torch.tensor(_places(logits, counts), device=logits.device))
+
+
+def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[list[list[int]], list[list[float]]]:
+    """Find the most probable tokens of each sequence's first rows, and their probabilities.
+
+    Args:
+        logits: # [batch, rows, vocabulary]
+        counts: of rows, for each sequence; 0 for none.
+        most: how many tokens of each row.
+
+    Returns:
+        for each row, one sequence's behind the other's, the most probable first # [sum of counts][most], twice
+    """
+    if logits.device.type == "cpu" and logits.dtype == torch.float32:  # a fifth of the time that torch takes
+        ids, probabilities = best(logits.flatten(0, 1), _places(logits, counts), most)
+        return ids.tolist(), probabilities.tolist()
+    wide = widen(first_rows(logits, counts))
+    found = wide.topk(most, dim=-1).indices  # [rows, most]
+    return found.tolist(), wide.softmax(-1).gather(-1, found).tolist()
+
+
+def _places(logits: Tensor, counts: Sequence[int]) -> list[int]:
+    """Where each sequence's first rows stand, if all rows of all sequences stand behind each other."""
+    rows = logits.shape[1]
+    return [number * rows + row for number, count in enumerate(counts) for row in range(count)]
 
 
 def widen(logits: Tensor) -> Tensor:

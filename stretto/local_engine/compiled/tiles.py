@@ -9,6 +9,7 @@ from stretto.local_engine.compiled.vectors import ABREAST, MOST, PANEL, tile
 
 __all__ = ["multiply", "multiply_part", "stripe"]
 
+
 @inner
 def stripe(like, source, stride, count, width, weight, step, panel_step, target, out, add, first, last):
     """Multiply rows with the panels from ``first`` up to ``last``: each is read once, and stays in the cache."""

@@ -172,9 +172,7 @@ def _exponential(builder: Any, number: Any) -> Any:
         return ir.Constant(kind, [value] * many if isinstance(kind, ir.VectorType) else value)
 
     for bound, side in ((-87.0, "<"), (88.0, ">")):  # in this form what is no number stays none
-        number = builder.select(
-            builder.fcmp_ordered(side, number, constant(bound)), constant(bound), number
-        )
+        number = builder.select(builder.fcmp_ordered(side, number, constant(bound)), constant(bound), number)
     rounds = constant(1.5 * 2**23)  # added, it leaves no room for a fraction
     power = builder.fsub(builder.fadd(builder.fmul(number, constant(math.log2(math.e))), rounds), rounds)
     rest = builder.fsub(number, builder.fmul(power, constant(0.693359375)))
@@ -325,7 +323,10 @@ def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: 
 
 @intrinsic
 def exp(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
-    """Raise e to a float32, to seven digits, in operations that vectors have."""
+    """Raise e to a float32, to seven digits, in operations that vectors have.
+
+    Not for a function that sums in any order: its operations would be taken in another order too, and be wrong.
+    """
 
     def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
         return _exponential(builder, given[0])

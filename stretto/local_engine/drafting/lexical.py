@@ -65,7 +65,7 @@ class Lexical:
         alpha: float | None = None,
         breadth: int = 2,
         floor: float = 0.15,
-        least: float = 0.25,
+        least: float = 0.45,
     ) -> None:
         self.name = "lexical" if alpha is None else "lexical_lossy"
         self.wants_top = breadth
