@@ -41,6 +41,7 @@ $(VENV)/bin/python:
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
 	$(PIP) --editable '.[local]'
+	$(BIN)/python -m stretto.local_engine.ahead
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt

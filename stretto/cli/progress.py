@@ -16,6 +16,8 @@ from stretto.events import (
     RouteChosen,
 )
 
+_PATIENCE_S = 5.0  # after which it is said why loading takes so long
+
 
 class Progress:
     """Feed it events; `phrase` says where things stand.
@@ -24,7 +26,7 @@ class Progress:
     """
 
     def __init__(self, model: str, now_s: Callable[[], float], *, loads: bool = False) -> None:
-        self._waiting = f"{'loading' if loads else 'waiting for'} {one_line(model)}"
+        self._model, self._loads = one_line(model), loads
         self._now_s = now_s
         self._began = now_s()
         self._strategy = ""
@@ -51,6 +53,13 @@ class Progress:
     def phrase(self) -> str:
         """A few words and the seconds so far: ``writing 5 points, 2 done · 1.4 s``."""
         return f"{self._doing()} · {self._now_s() - self._began:.1f} s"
+
+    @property
+    def _waiting(self) -> str:
+        if not self._loads:
+            return f"waiting for {self._model}"
+        why = " (the first time on a machine its steps are compiled: some 20 s)"
+        return f"loading {self._model}{why if self._now_s() - self._began > _PATIENCE_S else ''}"
 
     def _doing(self) -> str:
         if not self._strategy:
