@@ -177,7 +177,7 @@ class LlamaForward:
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
         if self._step is not None and self._step.takes(rows, keep, self.pads):
-            return self._step(rows, cache)
+            return self._step(rows, cache, keep)
         states = self.states(rows, cache, keep)
         if rows.real is None:
             return self.read_out(states)

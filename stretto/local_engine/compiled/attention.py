@@ -1,4 +1,4 @@
-"""Attention of few rows, and what stands before it: which slots a row sees, and where its keys and values go."""
+"""Attention, and what stands before it: which slots a row sees, and where its keys and values go."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from stretto.local_engine.compiled.tiles import stripe
 from stretto.local_engine.compiled.vectors import PANEL, dots, soften
 
 __all__ = ["mix", "visible"]
+
+_ROWS = 48  # of a prompt, that attend together: the scores of few stay near, and see little in vain
 
 
 @inner
@@ -140,7 +142,7 @@ def mix(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targets
         start = 0
         while start < count:
             end, first, last = start, bounds[start, 0], bounds[start, 1]
-            while end < count and batches[end] == batches[start]:
+            while end < min(count, start + _ROWS) and batches[end] == batches[start]:
                 first, last, end = min(first, bounds[end, 0]), max(last, bounds[end, 1]), end + 1
             place = (batches[start] * keys.shape[1] + first) * slot_step + 4 * own * width
             key, value = keys.ctypes.data + place, values.ctypes.data + place

@@ -1,4 +1,4 @@
-"""A whole forward of few rows.
+"""A whole forward.
 
 Addresses stand for tensors that the caller keeps alive; all numbers but weights are float32.
 """
@@ -78,6 +78,7 @@ class Asked(NamedTuple):
         slots: # [batch, rows]
         ancestry: # [batch, rows, rows], or empty
         extent: slots in use.
+        wanted: rows that are to be scored, in order # [wanted]
     """
 
     tokens: NDArray[np.int64]
@@ -87,6 +88,7 @@ class Asked(NamedTuple):
     slots: NDArray[np.int64]
     ancestry: NDArray[np.bool_]
     extent: int
+    wanted: NDArray[np.int64]
 
 
 class Held(NamedTuple):
@@ -215,7 +217,7 @@ def _anchored(state, batches, lines, ancestry, padded):
 
 @entry
 def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, version=VERSION):  # noqa: ARG001
-    """Read rows, write their keys and values, and score them: one part of it, all others running at the same time.
+    """Read rows, write their keys and values, and score some: one part of it, all others running at the same time.
 
     Args:
         like: see `multiply_part`.
@@ -225,7 +227,7 @@ def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, v
         asked: the rows.
         held: keys and values.
         room: that the parts share.
-        logits: of the vocabulary and what fills its last panel up # [count, out]
+        logits: of the vocabulary and what fills its last panel up # [wanted, out]
         part: this one.
         parts: all of them.
         version: see `VERSION`.
@@ -281,4 +283,10 @@ def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, v
         both = _anchored(final, asked.batches, asked.lines, asked.ancestry, pads.padded)
         meet(counter, parts)
         _add_units(pad_like, both, pads.layers[layers], pads.padded, room, final, part, parts)
-    multiply_part(like, final, weights.vocabulary, logits, put, part, parts)
+    chosen = final
+    if len(asked.wanted) < count:
+        chosen = np.empty((len(asked.wanted), final.shape[1]), np.float32)
+        for place in range(len(asked.wanted)):
+            for at in range(final.shape[1]):
+                chosen[place, at] = final[asked.wanted[place], at]
+    multiply_part(like, chosen, weights.vocabulary, logits, put, part, parts)

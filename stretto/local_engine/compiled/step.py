@@ -1,4 +1,4 @@
-"""Steps of few rows: from torch's tensors to the compiled forward and back."""
+"""A forward: from torch's tensors to the compiled one and back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Layer:
 
 
 class CompiledStep:
-    """Scores few rows of a model in float32 on a CPU, whose weights stand in panels of one type.
+    """Runs a model in float32 on a CPU, whose weights stand in panels of one type.
 
     Args:
         layers: of the model.
@@ -104,20 +104,23 @@ class CompiledStep:
         self._pads, self._pad_like, self._units = _NO_PADS, self._like, 0
 
     def takes(self, rows: Rows, keep: Tensor, pads: PadAdapter | None) -> bool:
-        """Whether all of these rows are wanted, and the adapter can be read, if they need one."""
-        if len(keep) < rows.tokens.shape[1] or (rows.ancestry is None and len(keep) > 1):
+        """Whether one row of a prompt is wanted, or all of a step, and the adapter can be read, if they need one."""
+        wide = rows.tokens.shape[1]
+        if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
             return False
         return rows.pads is None or (rows.real is None and pads is not None and self._knows(pads))
 
-    def __call__(self, rows: Rows, cache: KeyValueCache) -> Tensor:
-        """See `stretto.local_engine.forward.Forward`; all rows are kept."""
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """See `stretto.local_engine.forward.Forward`."""
         batch, wide = rows.tokens.shape
         tokens = rows.tokens.reshape(-1).numpy()
         batches, lines = _places(batch, wide)
         if rows.real is not None:
             real = rows.real.numpy()
             tokens, batches, lines = tokens[real], batches[real], lines[real]
-        pads, pad_like, units = _NO_PADS, self._like, 0
+        wanted, pads, pad_like, units = _all(len(tokens)), _NO_PADS, self._like, 0
+        if len(keep) < wide:
+            wanted = np.nonzero(lines == int(keep))[0]
         if rows.pads is not None:
             pads = self._pads._replace(padded=rows.pads.reshape(-1).numpy())
             pad_like, units = self._pad_like, self._units
@@ -126,20 +129,21 @@ class CompiledStep:
         positions = _whole(rows.positions)
         slots = positions if rows.slots is None else _whole(rows.slots)
         ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
-        asked = Asked(tokens, batches, lines, positions, slots, ancestry, rows.extent)
+        asked = Asked(tokens, batches, lines, positions, slots, ancestry, rows.extent, wanted)
         keys, values = cache.addresses(rows.extent, len(self._kept), (self._stored, self._room[1][1]))
         held, count = Held(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
         room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
-        logits = torch.empty(count, len(self._vocabulary.held) * PANEL)
+        logits = torch.empty(len(wanted), len(self._vocabulary.held) * PANEL)
         given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
         with first_call(("forward", self._like.dtype, pad_like.dtype)) as is_first:
             parts = 1 if is_first else parts_for(count, self._size)
             together(lambda part: run(*given, scores, part, parts), parts, lambda: room.met.fill(STOPPED))
         found = logits[:, : self._vocabulary.outer]
-        if rows.real is not None:
-            found = found.new_zeros(batch * wide, found.shape[-1]).index_copy_(0, rows.real, found)
-        return found.view(batch, wide, -1)
+        if len(wanted) < batch * len(keep):  # sequences that are read to their end have none
+            places = (batches * len(keep) + lines - int(keep[0]))[wanted]
+            found = found.new_zeros(batch * len(keep), found.shape[-1]).index_copy_(0, torch.from_numpy(places), found)
+        return found.view(batch, len(keep), -1)
 
     def _knows(self, adapter: PadAdapter) -> bool:
         """Read an adapter, once; it must stand in panels of one type, and its units fill them."""
@@ -177,6 +181,11 @@ def _table(parts: Sequence[Tensor | None], shape: Sequence[int], empty: Sequence
         raise ValueError("some layers have a bias or norm that others have not")
     table: NDArray[np.float32] = torch.stack(present).numpy()
     return table
+
+
+@lru_cache(128)
+def _all(count: int) -> NDArray[np.int64]:
+    return np.arange(count)
 
 
 @lru_cache(128)
