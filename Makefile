@@ -47,4 +47,5 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto with everything its tests need into $(VENV) (once; a few minutes) ..."
 	$(PIP) --editable '.[dev]'
+	$(BIN)/python -m stretto.local_engine.ahead
 	@touch $@ $(VENV)/.demo

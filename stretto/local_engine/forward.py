@@ -86,22 +86,23 @@ class _Adapter(Cache):
         return self._before
 
 
-def disagreement(model: Any, forward: Forward, tokens: int = 6) -> float:
-    """How far ``forward``, two sequences in two steps, is from the model reading them at once without a cache.
+def disagreement(model: Any, forward: Forward, tokens: int = 20) -> float:
+    """How far ``forward``, two sequences in three parts, is from the model reading them at once without a cache.
 
-    The second step is one row, and then again that row with another one as its draft.
+    A prompt, one row, and again that row with another one as its draft.
 
     The largest difference of the logits, relative to their standard deviation: rounding only, unless the
     model's attention is something else than the mask and the cache say (positions as a bias, a recurrent state).
     """
     vocabulary, place = model.get_input_embeddings().weight.shape[0], torch.arange(tokens, device=model.device)
     ids = (torch.arange(2 * tokens, device=model.device).view(2, tokens) * 7 + 11) % vocabulary
-    expected = model(input_ids=ids, use_cache=False).logits[:, -2:].float()
+    expected = model(input_ids=ids, use_cache=False).logits[:, -3:].float()
     positions, cache, known = place.expand(2, tokens), KeyValueCache(2), tokens - 2
-    forward(Rows(ids[:, :known], positions[:, :known], known), cache, place[:1])
+    read = forward(Rows(ids[:, :known], positions[:, :known], known), cache, place[known - 1 : known])
     plain = forward(Rows(ids[:, known:-1], positions[:, known:-1], tokens - 1), cache, place[:1])
     chain = torch.ones(2, 2, 2, dtype=torch.bool, device=ids.device).tril()
     last = positions[:, known:]
     drafted = forward(Rows(ids[:, known:], last, tokens, slots=last, ancestry=chain), cache, place[:2])
-    gaps = torch.cat((plain, drafted), 1).float() - torch.cat((expected[:, :1], expected), 1)  # [2, 3, vocabulary]
+    found = torch.cat((read, plain, drafted), 1).float()  # [2, 4, vocabulary]
+    gaps = found - expected[:, [0, 1, 1, 2]]
     return float(gaps.abs().max() / expected.std().clamp_min(1e-6))

@@ -21,9 +21,9 @@ from torch.nn.functional import embedding, layer_norm, rms_norm, silu
 
 from stretto.local_engine.attention import Attention, unpack
 from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.compiled.model import CompiledModel
+from stretto.local_engine.compiled.model import Layer as CompiledLayer
 from stretto.local_engine.compiled.panels import Panels
-from stretto.local_engine.compiled.step import CompiledStep
-from stretto.local_engine.compiled.step import Layer as CompiledLayer
 from stretto.local_engine.compiled.vectors import PANEL
 from stretto.local_engine.pads import PadAdapter
 from stretto.local_engine.products import Weight, narrowest, packed, product
@@ -93,7 +93,7 @@ class LlamaForward:
     """Runs a model for which `is_llama_like` holds; see `stretto.local_engine.forward.Forward`."""
 
     packs = True
-    """Padding is left out of all but attention, so a forward costs by its real rows."""
+    """Padding is left out, of all but the attention of torch, so a forward costs by its real rows."""
 
     def __init__(self, model: Any) -> None:
         config, inner = model.config, model.model
@@ -116,7 +116,7 @@ class LlamaForward:
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
         self.is_packed = False
         self.pads: PadAdapter | None = None
-        self._step: CompiledStep | None = None
+        self._compiled: CompiledModel | None = None
 
     def pack(self) -> None:
         """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.products`).
@@ -129,11 +129,11 @@ class LlamaForward:
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
             self._layers = list(pool.map(lambda layer: layer.packed(dtype), self._layers))
         self._vocabulary = packed(self._vocabulary, dtype)
-        self._step = self._compiled()
+        self._compiled = self._compile()
         self.is_packed = True
 
-    def _compiled(self) -> CompiledStep | None:
-        """Put the compiled step together, where the weights stand in panels that they fill."""
+    def _compile(self) -> CompiledModel | None:
+        """Hand the weights to compiled code, where they stand in panels that they fill."""
         vocabulary, layers = self._vocabulary, []
         for layer in self._layers:
             panels = {name: weight for name, weight in layer.products.items() if isinstance(weight, Panels)}
@@ -152,7 +152,7 @@ class LlamaForward:
             )
         if not isinstance(vocabulary, Panels) or self._width % PANEL:
             return None
-        return CompiledStep(
+        return CompiledModel(
             layers,
             embedding=self._embedding,
             norm=self._norm.weight,
@@ -176,8 +176,8 @@ class LlamaForward:
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
-        if self._step is not None and self._step.takes(rows, keep, self.pads):
-            return self._step(rows, cache, keep)
+        if self._compiled is not None and self._compiled.takes(rows, keep, self.pads):
+            return self._compiled(rows, cache, keep)
         states = self.states(rows, cache, keep)
         if rows.real is None:
             return self.read_out(states)

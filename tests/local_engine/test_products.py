@@ -47,7 +47,7 @@ def test_rows_times_panels_are_those_of_float32(dtype, rows, threads, monkeypatc
 def test_a_row_is_the_same_to_the_bit_whatever_other_rows_there_are(dtype):
     weight, given = packed(drawn(80, 64).to(dtype).float(), dtype), drawn(40, 64, scale=1.0)
     alone = torch.cat([product(row[None], weight) for row in given])
-    for count in (2, 3, 4, 5, 6, 7, 13, 40):
+    for count in range(41):
         assert torch.equal(product(given[:count], weight), alone[:count])
 
 

@@ -1,7 +1,7 @@
-"""Float32 on a CPU, compiled for the processor at hand: products with weights in panels, and whole steps of few rows.
+"""Float32 on a CPU, compiled for the processor at hand: products with weights in panels, and whole forwards.
 
 A small model's step is spent between torch's operations more than in them: 180 of them for the pocket model, each a few
-microseconds of arithmetic and ten times that of getting there. Here a step is one call.
+microseconds of arithmetic and ten times that of getting there. Here a step is one call, and so is a part of a prompt.
 
 A number of a result is summed in the same order whatever other rows there are. So a row of a draft gives the same bits
 as the same row alone, and every method the same answer to the last bit of its logits.

@@ -10,7 +10,7 @@ from stretto.local_engine.compiled.jit import inner, summing
 from stretto.local_engine.compiled.tiles import stripe
 from stretto.local_engine.compiled.vectors import PANEL, dots, soften
 
-__all__ = ["mix", "visible"]
+__all__ = ["mix", "visible", "write"]
 
 _ROWS = 48  # of a prompt, that attend together: the scores of few stay near, and see little in vain
 
@@ -67,7 +67,7 @@ def _attend(like, query, step, key, value, slot_step, seen, start, end, first, l
         end: see above.
         first: of the slots that any of the rows sees; a multiple of `PANEL`.
         last: of them, and one more.
-        scores: room # [count, extent]
+        scores: room for as many rows # [rows, extent]
         head: this one.
         result: # [count, heads, head_dim]
     """
@@ -99,8 +99,8 @@ def _attend(like, query, step, key, value, slot_step, seen, start, end, first, l
 
 
 @inner
-def mix(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targets, seen, bounds, result, part, parts):
-    """Write keys and values and attend to them, for one part of the key-value heads and the queries that read them.
+def write(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targets, queries, part, parts):
+    """Turn queries and keys to their positions, and write keys and values, for one part of all rows' heads.
 
     Args:
         heads: queries, keys and values of each row, changed in place # [count, heads + 2 * key_value_heads, head_dim]
@@ -111,43 +111,55 @@ def mix(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targets
         sine: of the angles.
         keys: of the layer # [batch, slots, key_value_heads, head_dim]
         values: of the layer.
-        batches: the sequence of each row; rows of one stand side by side # [count]
+        batches: the sequence of each row # [count]
         targets: the slot of each row # [count]
+        queries: how many of the heads are.
+        part: of the heads of all rows.
+        parts: that they are divided into.
+    """
+    (count, every, width), stored = heads.shape, keys.shape[2]
+    for number in range(count * every * part // parts, count * every * (part + 1) // parts):
+        row, head = number // every, number % every
+        line = heads[row, head]
+        if len(bias) > 0:
+            own_bias = bias[head]
+            for at in range(width):
+                line[at] += own_bias[at]
+        if head < queries + stored:
+            _turn(line, norm[head], epsilon, cosine[row], sine[row])
+        if head >= queries:
+            spot = (keys if head < queries + stored else values)[batches[row], targets[row], (head - queries) % stored]
+            for at in range(width):
+                spot[at] = line[at]
+
+
+@inner
+def mix(heads, keys, values, batches, seen, bounds, result, part, parts):
+    """Attend to what is written, for one part of the query heads.
+
+    Args:
+        heads: queries, and what else `write` had # [count, heads + 2 * key_value_heads, head_dim]
+        keys: of the layer # [batch, slots, key_value_heads, head_dim]
+        values: of the layer.
+        batches: the sequence of each row; rows of one stand side by side # [count]
         seen: see `visible`.
         bounds: see `visible`.
         result: # [count, heads, head_dim]
-        part: of the key-value heads.
+        part: of the query heads.
         parts: that they are divided into.
     """
     count, queries, stored, width = len(heads), result.shape[1], keys.shape[2], keys.shape[3]
-    group, scores, like = queries // stored, np.empty((count, seen.shape[1]), np.float32), np.empty(0, np.float32)
+    scores, like = np.empty((min(count, _ROWS), seen.shape[1]), np.float32), np.empty(0, np.float32)
     slot_step, step = 4 * stored * width, 4 * heads.shape[1] * width
-    for own in range(stored * part // parts, stored * (part + 1) // parts):
-        for row in range(count):
-            for number in range(group + 2):
-                head = own * group + number
-                if number >= group:
-                    head = queries + own + (number - group) * stored
-                line = heads[row, head]
-                if len(bias) > 0:
-                    own_bias = bias[head]
-                    for at in range(width):
-                        line[at] += own_bias[at]
-                if number <= group:
-                    _turn(line, norm[head], epsilon, cosine[row], sine[row])
-                if number >= group:
-                    spot = (keys if number == group else values)[batches[row], targets[row], own]
-                    for at in range(width):
-                        spot[at] = line[at]
-        start = 0
-        while start < count:
-            end, first, last = start, bounds[start, 0], bounds[start, 1]
-            while end < min(count, start + _ROWS) and batches[end] == batches[start]:
-                first, last, end = min(first, bounds[end, 0]), max(last, bounds[end, 1]), end + 1
+    start = 0
+    while start < count:
+        end, first, last = start, bounds[start, 0], bounds[start, 1]
+        while end < min(count, start + _ROWS) and batches[end] == batches[start]:
+            first, last, end = min(first, bounds[end, 0]), max(last, bounds[end, 1]), end + 1
+        for head in range(queries * part // parts, queries * (part + 1) // parts):
+            own = head * stored // queries
             place = (batches[start] * keys.shape[1] + first) * slot_step + 4 * own * width
             key, value = keys.ctypes.data + place, values.ctypes.data + place
-            for head in range(own * group, (own + 1) * group):
-                query = heads.ctypes.data + start * step + 4 * head * width
-                slots = start, end, first, last
-                _attend(like, query, step, key, value, slot_step, seen, *slots, scores, head, result)
-            start = end
+            query, slots = heads.ctypes.data + start * step + 4 * head * width, (start, end, first, last)
+            _attend(like, query, step, key, value, slot_step, seen, *slots, scores, head, result)
+        start = end

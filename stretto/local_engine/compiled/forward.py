@@ -12,7 +12,7 @@ import numpy as np
 from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
 
-from stretto.local_engine.compiled.attention import mix, visible
+from stretto.local_engine.compiled.attention import mix, visible, write
 from stretto.local_engine.compiled.jit import VERSION, entry, inner, summing
 from stretto.local_engine.compiled.tiles import multiply_part
 from stretto.local_engine.compiled.vectors import PANEL, exp, meet, pointer
@@ -258,7 +258,9 @@ def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, v
             visible(asked.batches, asked.lines, asked.slots, asked.positions, asked.ancestry, window, seen, bounds)
         meet(counter, parts)
         bias, norm, turned = weights.first_bias[layer], weights.head_norms[layer], (weights.epsilon, cosine, sine)
-        mix(heads, bias, norm, *turned, keys, values, asked.batches, targets, seen, bounds, mixed, part, parts)
+        write(heads, bias, norm, *turned, keys, values, asked.batches, targets, mixed.shape[1], part, parts)
+        meet(counter, parts)
+        mix(heads, keys, values, asked.batches, seen, bounds, mixed, part, parts)
         meet(counter, parts)
         multiply_part(like, flat_mixed, weights.products[layer, 1], state, add, part, parts)
         meet(counter, parts)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
+import torch
 from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
 from torch import Tensor
@@ -12,9 +15,10 @@ from torch import Tensor
 from stretto.local_engine.compiled.jit import VERSION, entry, first_call, inner, summing
 from stretto.local_engine.compiled.vectors import exp, pointer
 
-__all__ = ["best"]
+__all__ = ["best", "ready"]
 
 _BLOCK = 64
+_log = logging.getLogger(__name__)
 
 
 def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -28,6 +32,8 @@ def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int
     Returns:
         # [rows, most], twice.
     """
+    if not 1 <= most <= logits.shape[1]:
+        raise ValueError(f"{most} tokens of {logits.shape[1]} cannot be named")
     ids, probabilities = np.empty((len(rows), most), np.int64), np.empty((len(rows), most), np.float32)
     chosen, (step, beside) = np.array(rows, np.int64), logits.stride()
     if beside != 1:
@@ -35,6 +41,17 @@ def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int
     with first_call("best"):
         _best(logits.data_ptr(), 4 * step, logits.shape[1], chosen, ids, probabilities)
     return ids, probabilities
+
+
+@cache
+def ready() -> bool:
+    """Whether `best` runs here: compiled by now, unless the compiler fails."""
+    try:
+        ids, _ = best(torch.tensor([[0.0, 2.0, 1.0]]), [0], 2)
+    except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep a model from running
+        _log.warning("torch looks for the most probable tokens: %s", error)
+        return False
+    return bool(ids.tolist() == [[1, 2]])
 
 
 @inner

@@ -25,13 +25,13 @@ __all__ = ["ABREAST", "MOST", "PANEL", "STOPPED", "dots", "exp", "meet", "pointe
 PANEL = 16
 """Outputs whose weights stand side by side: a register of AVX-512, two of AVX2, four of NEON."""
 
-_WIDE = "avx512f" in binding.get_host_cpu_features() and binding.get_host_cpu_features()["avx512f"]
+_WIDE = bool(binding.get_host_cpu_features().get("avx512f", False))
 
 MOST = 12 if _WIDE else 6
-"""Rows of a tile. Of AVX-512's 32 registers 24 hold sums then, of AVX2's 16 twelve."""
+"""Rows of a tile. Of AVX-512's 32 registers 24 hold sums then, of AVX2's 16 twelve, of NEON's 32 narrow ones 24."""
 
-ABREAST = (0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (0, 4, 2, 2, 1, 1, 1)
-"""Panels of a tile, by its rows: at least eight sums, or each waits for its last one."""
+ABREAST = (1, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (1, 4, 2, 2, 1, 1, 1)
+"""Panels of a tile, by its rows: so many sums that few wait for their last one."""
 
 _ACROSS = 16 if _WIDE else 4
 """Sums of `dots` that are folded together."""
@@ -349,7 +349,7 @@ def meet(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., Any
     """Wait until all threads have come here; ``counter`` is the address of a number that begins with 0.
 
     Whoever sets it to `STOPPED` lets all go, here and wherever they meet again: one of them will not come.
-    They wait awake: they are never far apart, and going to sleep and waking takes longer than what they wait for.
+    They wait awake: in a step they are never far apart, and waking up takes longer than what they wait for.
     """
 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:

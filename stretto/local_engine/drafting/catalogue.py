@@ -79,7 +79,10 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
             f"A unit of {options.tokens} tokens cannot be used: the adapter of {equipment.model.name} was trained for "
             f"{places + 1}. Give that or fewer."
         )
-    places = places if options.tokens is None else options.tokens - 1
+    if options.tokens is not None:
+        places = options.tokens - 1
+    elif equipment.model.device.type == "cpu":  # rows cost time there: see docs/lexical.md
+        places = 1
     return Lexical(places, alpha=options.alpha if lossy else None)
 
 

@@ -25,7 +25,7 @@ class LexicalOptions:
 
     Attributes:
         tokens: k, of a unit at most, the one that the model chooses itself included; ``None`` for as many as the
-            adapter was trained for.
+            adapter was trained for, and on a CPU 2.
         alpha: for ``lexical_lossy``: predicted tokens above this probability are taken without verification.
     """
 
@@ -42,8 +42,8 @@ class LexicalOptions:
 class Lexical:
     """Predicts the tokens of a unit in the forward that commits the one before it.
 
-    Behind each node where the next step may begin hang k - 1 [PAD] rows: the first says the second token after that
-    node, and so on. So the forward that chooses a token also says what follows it, and this is the next draft. Its
+    Behind nodes where the next step is likely to begin hang k - 1 [PAD] rows: the first says the second token after
+    that node, and so on. So the forward that chooses a token also says what follows it, and this is the next draft. Its
     nodes are the most probable combinations of what the [PAD]s of each place hold likely, corrected by how often that
     was right (see `Calibration`).
 

@@ -20,7 +20,7 @@ from stretto.local_engine.compiled.panels import LIKE, Panels
 from stretto.local_engine.compiled.vectors import PANEL, STOPPED
 from stretto.local_engine.pads import PadAdapter
 
-__all__ = ["CompiledStep", "Layer"]
+__all__ = ["CompiledModel", "Layer"]
 
 _NO_WINDOW = 2**62
 _NO_ANCESTRY = np.empty((0, 0, 0), np.bool_)
@@ -43,7 +43,7 @@ class Layer:
     window: int | None
 
 
-class CompiledStep:
+class CompiledModel:
     """Runs a model in float32 on a CPU, whose weights stand in panels of one type.
 
     Args:
@@ -113,7 +113,7 @@ class CompiledStep:
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
         batch, wide = rows.tokens.shape
-        tokens = rows.tokens.reshape(-1).numpy()
+        tokens = _whole(rows.tokens).reshape(-1)
         batches, lines = _places(batch, wide)
         if rows.real is not None:
             real = rows.real.numpy()
@@ -122,7 +122,7 @@ class CompiledStep:
         if len(keep) < wide:
             wanted = np.nonzero(lines == int(keep))[0]
         if rows.pads is not None:
-            pads = self._pads._replace(padded=rows.pads.reshape(-1).numpy())
+            pads = self._pads._replace(padded=_whole(rows.pads).reshape(-1))
             pad_like, units = self._pad_like, self._units
         if not -len(pads.vectors) <= tokens.min() <= tokens.max() < len(self._weights.embedding):
             raise IndexError(f"a token is none of the model's {len(self._weights.embedding)}")

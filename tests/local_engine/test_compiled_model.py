@@ -1,4 +1,4 @@
-"""The compiled step: what torch's operations give, and the same bits for a row whatever stands beside it."""
+"""The compiled forward: what torch's operations give, and the same bits for a row whatever stands beside it."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -57,7 +57,7 @@ def forwards(model):
     """The same model with torch's operations and compiled."""
     plain, compiled = LlamaForward(model), LlamaForward(model)
     compiled.pack()
-    assert compiled._step is not None
+    assert compiled._compiled is not None
     return plain, compiled
 
 
@@ -137,7 +137,7 @@ def test_sizes_of_other_models(sizes):
 def test_a_model_whose_sizes_do_not_fill_panels_runs_without(sizes, tokenizer):
     model = LlamaForCausalLM(LlamaConfig(**SIZES | sizes)).eval()
     ready = prepare("local:odd", model, tokenizer)
-    assert ready.forward._step is None
+    assert ready.forward._compiled is None
     tokens = torch.arange(9)[None]
     found = ready.forward(Rows(tokens, tokens, 9), KeyValueCache(1), torch.arange(9))
     torch.testing.assert_close(found, model(tokens).logits, rtol=1e-4, atol=1e-4)
@@ -169,7 +169,7 @@ def test_prompts_of_different_lengths_are_read_as_by_torch(name, threads):
     plain, compiled = forwards(family_member(name).bfloat16().float())
     texts = [TEXTS[0] * 5, *TEXTS[1:]]
     rows, last = lay_out(texts, [0, 0, 0])
-    assert compiled._step.takes(rows, last, None)
+    assert compiled._compiled.takes(rows, last, None)
     caches = [KeyValueCache(3), KeyValueCache(3)]
     with sharing(threads):
         expected, found = (each(rows, cache, last) for each, cache in zip((plain, compiled), caches, strict=True))
@@ -193,6 +193,28 @@ def test_a_prompt_gives_the_same_bits_alone_beside_others_and_in_parts(name):
     assert torch.equal(parts[0], alone[0])
     assert torch.equal(beside[0], alone[0])
     assert caches[1].equals(caches[0], 150)
+
+
+def test_a_prompt_gives_the_same_bits_for_any_number_of_threads():
+    _, compiled = forwards(family_member("llama").bfloat16().float())
+    texts, found = [TEXTS[0] * 5, *TEXTS[1:]], []
+    for threads in (1, 2, 3, 5):
+        cache = KeyValueCache(3)
+        with sharing(threads):
+            found.append((compiled(*given(texts, [0, 0, 0], cache)), cache))
+    for logits, cache in found[1:]:
+        assert torch.equal(logits, found[0][0])
+        assert cache.equals(found[0][1], 7)
+
+
+def test_what_stands_behind_a_sequence_is_not_read():
+    """Leftovers of a sequence that ended, for instance; here they are no numbers."""
+    _, compiled = forwards(family_member("llama").bfloat16().float())
+    clean, dirty = read(compiled, TEXTS[:1]), read(compiled, TEXTS[:1])
+    for layer in (*dirty._keys, *dirty._values):
+        layer[:, 34:] = torch.nan  # the tree's last rows come to stand before
+    trees = [tree((11, 12, 13), (11,))]
+    assert torch.equal(*(step(compiled, cache, TEXTS[:1], trees)[0] for cache in (clean, dirty)))
 
 
 def test_a_sequence_that_is_read_already_has_no_rows_and_no_logits():
@@ -262,7 +284,7 @@ def test_where_the_compiler_fails_the_model_runs_without(tokenizer, monkeypatch,
     def fail(*_):
         raise RuntimeError("no such processor")
 
-    monkeypatch.setattr("stretto.local_engine.compiled.step.run", fail)
+    monkeypatch.setattr("stretto.local_engine.compiled.model.run", fail)
     ready = prepare("local:tiny", family_member("llama"), tokenizer)
     assert not ready.forward.is_packed
     assert "no such processor" in caplog.text
@@ -304,7 +326,7 @@ def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
     for node in (1, ROOT, 0):
         drawn.add_path((-1, -2, -3), [1.0] * 3, node)
     trees = [drawn, tree((11,))]
-    assert compiled._step.takes(flatten(TEXTS[:2], trees, CPU), torch.arange(13), compiled.pads)
+    assert compiled._compiled.takes(flatten(TEXTS[:2], trees, CPU), torch.arange(13), compiled.pads)
     with sharing(threads):
         expected, found = (step(each, read(each, TEXTS[:2]), TEXTS[:2], trees) for each in (plain, compiled))
     for one, other in zip(expected, found, strict=True):
