@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.compiled import crew
+from stretto.local_engine.compiled.sharing import Sharing
 from stretto.local_engine.drafting.protocol import ROOT, DraftTree
 from stretto.local_engine.flatten import flatten
 from stretto.local_engine.llama import LlamaForward
@@ -36,6 +37,7 @@ def sharing(threads):
     """So many threads for every product, small as they are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crew, "_WORK", 1)
+        patch.setattr(Sharing, "parts", lambda _, __, most: most)
         crew.allow(threads)
         try:
             yield

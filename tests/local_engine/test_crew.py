@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stretto.local_engine.compiled.crew import allow, dismiss, parts_for, together
+from stretto.local_engine.compiled.crew import allow, dismiss, most_parts, share, together
 
 
 def test_all_parts_run_at_the_same_time():
@@ -71,6 +71,24 @@ def test_they_are_dismissed():
 def test_small_products_are_not_shared():
     allow(4)
     try:
-        assert [parts_for(rows, 8_000_000) for rows in (1, 2, 4, 64)] == [1, 1, 3, 4]
+        assert [most_parts(rows * 8_000_000) for rows in (1, 2, 4, 64)] == [1, 1, 3, 4]
     finally:
         allow(0)
+
+
+def test_work_is_shared_by_as_many_as_are_allowed_or_done_by_one():
+    allow(3)
+    try:
+        seen = []
+        for _ in range(40):
+            parts = []
+            share(2**26, lambda part, of, parts=parts: parts.append((part, of)))
+            seen.append(sorted(parts))
+    finally:
+        allow(0)
+    assert seen[0] == [(0, 3), (1, 3), (2, 3)]
+    assert seen[1] == [(0, 1)]
+    assert all(parts in (seen[0], seen[1]) for parts in seen)
+    alone = []
+    share(0, lambda part, of: alone.append((part, of)))
+    assert alone == [(0, 1)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread, local
 
 import torch
 
-__all__ = ["allow", "dismiss", "parts_for", "together"]
+from stretto.local_engine.compiled.sharing import Sharing
+
+__all__ = ["allow", "dismiss", "most_parts", "share", "together"]
 
 _WORK = 2**23  # products of two numbers for which one thread more is worth its coming
 
@@ -48,10 +51,10 @@ class _Crew:
 
 
 class _Own(local):
-    """What belongs to one thread: how many may share its work, and who helps."""
+    """What belongs to one thread: how many may share its work, whether that pays, and who helps."""
 
     def __init__(self) -> None:
-        self.threads, self.crew = 0, _Crew()
+        self.threads, self.sharing, self.crew = 0, Sharing(), _Crew()
 
 
 _own = _Own()
@@ -62,9 +65,23 @@ def allow(threads: int) -> None:
     _own.threads = threads
 
 
-def parts_for(rows: int, weights: int) -> int:
-    """Say by how many threads a product of rows with so many weights is best shared."""
-    return max(1, min(_own.threads or torch.get_num_threads(), rows * weights // _WORK))
+def most_parts(amount: int) -> int:
+    """By how many threads so many products of two numbers are shared at most."""
+    return max(1, min(_own.threads or torch.get_num_threads(), amount // _WORK))
+
+
+def share(amount: int, work: Callable[[int, int], None], stop: Callable[[], None] = lambda: None) -> None:
+    """Run ``work`` for each part of so many, by as many threads as turn out to be fastest; ``stop`` as in `together`.
+
+    ``amount``: products of two numbers in it.
+    """
+    most = most_parts(amount)
+    if most == 1:
+        work(0, 1)
+        return
+    parts, began = _own.sharing.parts(amount, most), time.perf_counter()
+    together(lambda part: work(part, parts), parts, stop)
+    _own.sharing.note(amount, parts, time.perf_counter() - began)
 
 
 def together(work: _Work, parts: int, stop: Callable[[], None] = lambda: None) -> None:

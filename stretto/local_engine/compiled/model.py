@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.compiled.crew import parts_for, together
+from stretto.local_engine.compiled.crew import share
 from stretto.local_engine.compiled.forward import Asked, Held, Pads, Room, Weights, run
 from stretto.local_engine.compiled.jit import first_call
 from stretto.local_engine.compiled.panels import LIKE, Panels
@@ -137,8 +137,8 @@ class CompiledModel:
         logits = torch.empty(len(wanted), len(self._vocabulary.held) * PANEL)
         given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
         with first_call(("forward", self._like.dtype, pad_like.dtype)) as is_first:
-            parts = 1 if is_first else parts_for(count, self._size)
-            together(lambda part: run(*given, scores, part, parts), parts, lambda: room.met.fill(STOPPED))
+            amount = 0 if is_first else count * self._size
+            share(amount, lambda part, parts: run(*given, scores, part, parts), lambda: room.met.fill(STOPPED))
         found = logits[:, : self._vocabulary.outer]
         if len(wanted) < batch * len(keep):  # sequences that are read to their end have none
             places = (batches * len(keep) + lines - int(keep[0]))[wanted]

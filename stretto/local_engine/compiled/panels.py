@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stretto.local_engine.compiled.crew import parts_for, together
+from stretto.local_engine.compiled.crew import share
 from stretto.local_engine.compiled.jit import first_call
 from stretto.local_engine.compiled.tiles import multiply
 from stretto.local_engine.compiled.vectors import PANEL
@@ -61,8 +61,8 @@ class Panels:
         result = flat.new_empty(len(flat), len(self.held) * PANEL)
         source, target = flat.numpy(), result.numpy()
         with first_call(("product", self.held.dtype)) as is_first:
-            parts = 1 if is_first else parts_for(len(flat), self.held.numel())
-            together(lambda part: multiply(self.like, source, self.address, target, part, parts), parts)
+            amount = 0 if is_first else len(flat) * self.held.numel()
+            share(amount, lambda part, parts: multiply(self.like, source, self.address, target, part, parts))
         return result[:, : self.outer].view(*rows.shape[:-1], self.outer)
 
     @property
