@@ -58,7 +58,7 @@ class Progress:
     def _waiting(self) -> str:
         if not self._loads:
             return f"waiting for {self._model}"
-        why = " (the first time on a machine it may have to be compiled: some 10 s)"
+        why = " (the first time on a machine it may have to be compiled: some 15 s)"
         return f"loading {self._model}{why if self._now_s() - self._began > _PATIENCE_S else ''}"
 
     def _doing(self) -> str:

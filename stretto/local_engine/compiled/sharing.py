@@ -13,9 +13,8 @@ class Sharing:
     """Chooses between one thread and several, for work of each size.
 
     Threads that compute one forward meet dozens of times. Where other programs use the processor too, or its time is
-    limited as a container's is, one of them waits milliseconds for its turn, and all others for it: seven rows of the
-    pocket model took twenty times as long with two threads as with one. So both ways are timed. The slower one is
-    tried again now and then, and the more seldom the longer it stays so.
+    limited as a container's is, one of them waits milliseconds for its turn, and all others for it. So both ways are
+    timed. The slower one is tried again now and then, and the more seldom the longer it stays so.
     """
 
     def __init__(self) -> None:
