@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["exponential"]
+__all__ = ["exponential", "token_numbers"]
 
 _MIX = (0x7FEB352D, 0x2C1B3C6D, 0x297A2D39)  # odd, and with bits in many places
 
@@ -28,7 +28,7 @@ def exponential(keys: Tensor, count: int) -> Tensor:
     Returns:
         # [rows, count] float32, above 0
     """
-    state = _tokens(count, keys.device) ^ keys[:, :1]
+    state = token_numbers(count, keys.device) ^ keys[:, :1]
     state.mul_(keys[:, 1:] | 1)
     state.bitwise_xor_(state >> 16)
     state.mul_(_MIX[0])
@@ -39,8 +39,8 @@ def exponential(keys: Tensor, count: int) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def _tokens(count: int, device: torch.device) -> Tensor:
-    """A number of 32 bits for each token, as unlike its neighbours' as possible # [count] int32."""
+def token_numbers(count: int, device: torch.device) -> Tensor:
+    """Return a number of 32 bits for each token, as unlike its neighbours' as possible # [count] int32."""
     state = torch.arange(1, count + 1, dtype=torch.int32, device=device)
     for factor in _MIX:
         state = (state ^ (state >> 16)) * factor

@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stretto.local_engine.compiled.ranks import best, ready
+from stretto.local_engine.compiled.draws import draw
+from stretto.local_engine.compiled.ranks import best
+from stretto.local_engine.compiled.trial import chooses
 from stretto.local_engine.constraint import Constraint
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.noise import exponential
+from stretto.local_engine.noise import exponential, token_numbers
 
 __all__ = ["Sampler", "best_tokens", "choose", "distribution", "first_rows", "most_probable", "scores", "widen"]
 
@@ -103,6 +105,11 @@ class Sampler:
         """Whether it always takes the token with the largest logit."""
         return not self.sampled and not self.adjusts
 
+    @property
+    def unlimited(self) -> bool:
+        """Whether it samples from all tokens."""
+        return self.sampled and self.settings[1:] == _UNLIMITED
+
     def key(self, ahead: int = 0) -> tuple[int, int]:
         """The key, two numbers of 32 bits, of the place that comes after ``ahead`` more tokens."""
         place = self._committed + ahead
@@ -160,8 +167,28 @@ class Sampler:
 
 def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
     """Choose the token that follows each row: the one with the highest of its `scores`."""
-    chosen: list[int] = scores(logits, samplers, paths).argmax(dim=-1).tolist()
+    rows, chosen = _adjusted(logits, samplers, paths), [0] * len(samplers)
+    for drawn in (True, False):
+        own = [row for row, sampler in enumerate(samplers) if drawn == (sampler.unlimited and _compiled(rows))]
+        if own:
+            some = rows if len(own) == len(samplers) else rows[torch.tensor(own, device=rows.device)]
+            given = [samplers[row] for row in own], [paths[row] for row in own]
+            tokens = _drawn(some, *given) if drawn else most_probable(_scored(some, *given)).tolist()
+            for row, token in zip(own, tokens, strict=True):
+                chosen[row] = token
     return chosen
+
+
+def _compiled(logits: Tensor) -> bool:
+    """Whether these rows can be looked through by compiled code, in a fifth of the time that torch takes."""
+    return logits.device.type == "cpu" and logits.dtype == torch.float32 and chooses()
+
+
+def _drawn(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
+    """Sample from all tokens: those with the highest of their `scores`, which need not be written down."""
+    temperatures = [sampler.settings[0] for sampler in samplers]
+    keys = [sampler.key(len(path)) for sampler, path in zip(samplers, paths, strict=True)]
+    return draw(logits, temperatures, keys, token_numbers(logits.shape[-1], logits.device).numpy())
 
 
 def scores(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
@@ -180,12 +207,22 @@ def scores(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
     Returns:
         # [rows, vocabulary]
     """
+    return _scored(_adjusted(logits, samplers, paths), samplers, paths)
+
+
+def _adjusted(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
+    """Return the logits after penalties, bias and constraints; without any, they may be those given."""
     logits = widen(logits)
     if any(sampler.adjusts for sampler in samplers):
         logits = logits.clone()
         for row, (sampler, path) in enumerate(zip(samplers, paths, strict=True)):
             if sampler.adjusts:
                 sampler.adjust(logits[row], path)
+    return logits
+
+
+def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
+    """Give each token its number, by logits that are adjusted; see `scores`."""
     sampled = [row for row, sampler in enumerate(samplers) if sampler.sampled]
     if not sampled:
         return logits
@@ -196,7 +233,7 @@ def scores(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
     temperature, *limits = torch.tensor(settings, device=logits.device).unbind(1)
     keys = [samplers[row].key(len(paths[row])) for row in sampled]
     chances = exponential(torch.tensor(keys, dtype=torch.int32, device=logits.device), logits.shape[-1])
-    if all(setting[1:] == _UNLIMITED for setting in settings):  # the same, in a third of the time
+    if all(samplers[row].unlimited for row in sampled):  # the same, in a third of the time
         drawn = torch.softmax(rows / temperature[:, None], dim=-1).div_(chances)
     else:
         drawn = distribution(rows, temperature, *limits).div_(chances)
@@ -238,9 +275,7 @@ def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[list[
     Returns:
         for each row, one sequence's behind the other's, the most probable first # [sum of counts][most], twice
     """
-    if (
-        logits.device.type == "cpu" and logits.dtype == torch.float32 and ready()
-    ):  # a fifth of the time that torch takes
+    if _compiled(logits):
         ids, probabilities = best(logits.flatten(0, 1), _places(logits, counts), most)
         return ids.tolist(), probabilities.tolist()
     wide = widen(first_rows(logits, counts))

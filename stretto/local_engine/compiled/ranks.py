@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
-import torch
 from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,10 +12,9 @@ from torch import Tensor
 from stretto.local_engine.compiled.jit import VERSION, entry, first_call, inner, summing
 from stretto.local_engine.compiled.vectors import exp, pointer
 
-__all__ = ["best", "ready"]
+__all__ = ["best"]
 
 _BLOCK = 64
-_log = logging.getLogger(__name__)
 
 
 def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -41,17 +37,6 @@ def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int
     with first_call("best"):
         _best(logits.data_ptr(), 4 * step, logits.shape[1], chosen, ids, probabilities)
     return ids, probabilities
-
-
-@cache
-def ready() -> bool:
-    """Whether `best` runs here: compiled by now, unless the compiler fails."""
-    try:
-        ids, _ = best(torch.tensor([[0.0, 2.0, 1.0]]), [0], 2)
-    except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep a model from running
-        _log.warning("torch looks for the most probable tokens: %s", error)
-        return False
-    return bool(ids.tolist() == [[1, 2]])
 
 
 @inner

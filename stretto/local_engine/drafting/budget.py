@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from stretto.local_engine.drafting.protocol import DraftTree
-from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.step_cost import PACE, StepCost
 
 __all__ = ["divide"]
-
-_PACE = 0.97
 
 
 def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int]:
@@ -56,7 +54,7 @@ def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int
 
 def _fair(gains: Sequence[float], took: float, base: float) -> bool:
     """Whether each request gets its tokens about as fast as if no others drafted."""
-    return 1 + min(gains) >= _PACE * took / base
+    return 1 + min(gains) >= PACE * took / base
 
 
 def _by_column(loose: Sequence[Sequence[float]], counts: Sequence[int], cost: StepCost, share: int) -> list[int]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 
-__all__ = ["StepCost"]
+__all__ = ["PACE", "StepCost"]
 
+PACE = 0.97
+"""How fast a request is to get its tokens at least while others draft, compared with how it was without."""
 
 _FORGET = 1 / 8
 _FORGIVE = 1 / 64
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
 _SMALL = 1 / 256
+_MANY = 64  # rows, of which more are not asked about
 _GUESS = {1: 1.0, 2: 1.7, 8: 2.2, 64: 5.0}  # times a step of one row: as dear as rows are on a slow CPU
 
 
@@ -95,6 +98,15 @@ class StepCost:
         """Whether so many rows more, with so many expected tokens, gain more time than they and the overhead take."""
         step = self.ahead(self.sequences)
         return tokens * step / self.sequences > self.ahead(self.sequences + rows) - step + overhead_ms
+
+    def may_pay(self, overhead_ms: float) -> bool:
+        """Whether the draft of one request alone could pay, all of it right, without slowing the others down."""
+        plain, rows = self.ahead(self.sequences), 1
+        while PACE * self.ahead(self.sequences + rows) <= plain and rows < _MANY:
+            if self.pays(rows, rows, overhead_ms):
+                return True
+            rows += 1
+        return False
 
     def nearly_free(self, allowance: float = 1.02) -> int:
         """Rows of each sequence beside its first that make a step at most so many times as long, as far as measured."""

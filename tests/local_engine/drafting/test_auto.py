@@ -87,6 +87,25 @@ def test_in_a_batch_where_nothing_can_be_foreseen_each_looks_the_more_seldom_the
     assert looks[0] > looks[1] > looks[2] > 0
 
 
+@pytest.mark.parametrize(("table", "sequences", "looks"), [
+    ({1: 1.0, 64: 1.1}, 8, True),  # rows are nearly free
+    ({1: 1.0, 64: 8.0}, 4, True),  # dear, but all four may have something to draft
+    ({1: 1.0, 64: 8.0}, 8, False),
+    ({1: 1.0, 64: 1.4}, 64, False),  # less dear, but what one of so many gains is less than it costs to look
+])  # fmt: skip
+def test_in_a_large_batch_a_repetition_is_drafted_only_where_that_can_pay(table, sequences, looks):
+    cost, text = StepCost(table), [*range(40)] * 2
+    cost.sequences = sequences
+    drafter, context = Auto(cost), Context(text, 40, 4000)
+    drafted = 0
+    for token in [*range(40)] * 2:
+        draft = drafter.propose(context, 64 // sequences)
+        drafted += len(draft)
+        text.append(token)
+        drafter.learn(context, Outcome([-1] * len(draft), [[]], [[]], [token], []))
+    assert (drafted > 0) is looks
+
+
 def test_a_window_is_not_drawn_in_a_batch_that_needs_the_rows():
     cost = StepCost({1: 10.0, 64: 10.1, 128: 20.0})
     drafter, prompt = Auto(cost), plain(noise(), [], 50)
