@@ -26,7 +26,7 @@ from stretto.local_engine.compiled.model import Layer as CompiledLayer
 from stretto.local_engine.compiled.panels import Panels
 from stretto.local_engine.compiled.vectors import PANEL
 from stretto.local_engine.pads import PadAdapter
-from stretto.local_engine.products import Weight, narrowest, packed, product
+from stretto.local_engine.products import Shelf, Weight, narrowest, packed, product, shelf_for
 
 __all__ = ["LlamaForward", "is_llama_like"]
 
@@ -84,9 +84,9 @@ class _Layer:
         names = ("query_key_value", "output", "gate_up", "down")
         return {name: getattr(self, name) for name in names}
 
-    def packed(self, dtype: torch.dtype) -> _Layer:
+    def packed(self, dtype: torch.dtype, shelf: Shelf) -> _Layer:
         """The same, laid out for the processor; see `stretto.local_engine.products`."""
-        return replace(self, **{name: packed(weight, dtype) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
+        return replace(self, **{name: packed(weight, dtype, shelf) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
 
 
 class LlamaForward:
@@ -123,12 +123,14 @@ class LlamaForward:
 
         No gradient goes through packed weights, and what else holds the old ones keeps their memory taken.
         """
-        weights = [self._vocabulary, *(weight for layer in self._layers for weight in layer.products.values())]
+        every = [self._vocabulary, *(weight for layer in self._layers for weight in layer.products.values())]
+        weights = [weight for weight in every if isinstance(weight, Tensor)]
         widened = self._embedding.device.type == "cpu" and self._embedding.dtype == torch.float32
-        dtype = narrowest([each for each in weights if isinstance(each, Tensor)]) if widened else torch.float32
+        dtype = narrowest(weights) if widened else torch.float32
+        shelf = shelf_for(weights, dtype)
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
-            self._layers = list(pool.map(lambda layer: layer.packed(dtype), self._layers))
-        self._vocabulary = packed(self._vocabulary, dtype)
+            self._layers = list(pool.map(lambda layer: layer.packed(dtype, shelf), self._layers))
+        self._vocabulary = packed(self._vocabulary, dtype, shelf)
         self._compiled = self._compile()
         self.is_packed = True
 

@@ -112,7 +112,7 @@ class Batch:
             [member.context.tokens for member in members], [member.draft for member in members], self._device
         )
         count = rows.tokens.shape[1]
-        if count > len(self._kept):
+        if count > self._kept.shape[0]:
             self._kept = torch.arange(count, device=self._device)
         logits = self._forward(rows, self._cache, self._kept[:count])
         committed = self._commit(members, logits, step=True)

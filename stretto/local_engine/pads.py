@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from stretto.local_engine.products import Weight, added_product, narrowest, packed, product
+from stretto.local_engine.products import Shelf, Weight, added_product, narrowest, packed, product, shelf_for
 
 __all__ = ["PadAdapter", "PadLayer"]
 
@@ -33,9 +33,9 @@ class PadLayer:
         units = product(read, self.units_in, rectified=True)  # [batch, rows, units]
         return added_product(units * active, self.units_out, state)
 
-    def packed(self, dtype: torch.dtype) -> PadLayer:
+    def packed(self, dtype: torch.dtype, shelf: Shelf) -> PadLayer:
         """The same, laid out for the processor; see `stretto.local_engine.products`."""
-        return PadLayer(packed(self.units_in, dtype), packed(self.units_out, dtype))
+        return PadLayer(packed(self.units_in, dtype, shelf), packed(self.units_out, dtype, shelf))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,9 @@ class PadAdapter:
         """The same with its matrices laid out for the processor; see `stretto.local_engine.products`."""
         matrices = [part for name, part in self.tensors().items() if name != "places"]
         dtype = narrowest(matrices)
-        layers = {number: layer.packed(dtype) for number, layer in self.layers.items()}
-        return PadAdapter(self.places, layers, self.last.packed(dtype))
+        shelf = shelf_for(matrices, dtype)
+        layers = {number: layer.packed(dtype, shelf) for number, layer in self.layers.items()}
+        return PadAdapter(self.places, layers, self.last.packed(dtype, shelf))
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it by name."""

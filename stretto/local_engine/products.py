@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, relu
 
-from stretto.local_engine.compiled.panels import Panels, narrowest
+from stretto.local_engine.compiled.panels import Panels, narrowest, shelf_for
+from stretto.local_engine.compiled.shelf import Shelf
 
-__all__ = ["Weight", "added_product", "narrowest", "packed", "product"]
+__all__ = ["Shelf", "Weight", "added_product", "narrowest", "packed", "product", "shelf_for"]
 
 # For each number of rows torch and oneDNN keep code and room of their own, by default 1,024 times: half a GiB beside
 # the pocket model, which prompts of all lengths fill little by little. They read the limit when they first multiply.
@@ -24,17 +25,18 @@ for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
 Weight = Tensor | Panels
 
 
-def packed(weight: Weight, dtype: torch.dtype = torch.float32) -> Weight:
+def packed(weight: Weight, dtype: torch.dtype = torch.float32, shelf: Shelf | None = None) -> Weight:
     """Lay a weight out, or give it back where nothing is faster; no gradient goes through it any more.
 
-    A float32 weight is held in ``dtype``, which must have all its numbers; see `narrowest`.
+    A float32 weight is held in ``dtype``, which must have all its numbers (see `narrowest`), on a shelf that has room
+    for it (see `shelf_for`).
     """
     if isinstance(weight, Panels):
         return weight
     if weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and _multiplies_bfloat16():
         return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)  # type: ignore[no-any-return]
     if weight.device.type == "cpu" and weight.dtype == torch.float32:
-        return Panels.of(weight, dtype)
+        return Panels.of(weight, dtype, shelf)
     return weight
 
 

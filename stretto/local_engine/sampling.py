@@ -259,7 +259,7 @@ def first_rows(logits: Tensor, counts: Sequence[int]) -> Tensor:
         # [sum of counts, vocabulary]
     """
     flat = logits.flatten(0, 1)
-    if sum(counts) == len(flat):
+    if sum(counts) == flat.shape[0]:
         return flat
     return flat.index_select(0, torch.tensor(_places(logits, counts), device=logits.device))
 

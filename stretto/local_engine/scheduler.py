@@ -217,6 +217,8 @@ class Scheduler:
 
     def _leave(self) -> None:
         """Let finished and cancelled requests go."""
+        if not any(handle.finished or handle.cancelled for handle in self._running + self._reading + self._admitted):
+            return
         for handle in self.handles:
             if handle.cancelled:
                 self._end(handle, handle.sequence.finish("cancelled"))

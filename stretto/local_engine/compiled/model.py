@@ -112,14 +112,14 @@ class CompiledModel:
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
-        batch, wide = rows.tokens.shape
+        (batch, wide), kept = rows.tokens.shape, keep.shape[0]  # len() of a tensor takes as long as a small operation
         tokens = _whole(rows.tokens).reshape(-1)
         batches, lines = _places(batch, wide)
         if rows.real is not None:
             real = rows.real.numpy()
             tokens, batches, lines = tokens[real], batches[real], lines[real]
         wanted, pads, pad_like, units = _all(len(tokens)), _NO_PADS, self._like, 0
-        if len(keep) < wide:
+        if kept < wide:
             wanted = np.nonzero(lines == int(keep))[0]
         if rows.pads is not None:
             pads = self._pads._replace(padded=_whole(rows.pads).reshape(-1))
@@ -134,16 +134,16 @@ class CompiledModel:
         held, count = Held(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
         room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
-        logits = torch.empty(len(wanted), len(self._vocabulary.held) * PANEL)
+        logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL)
         given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
         with first_call(("forward", self._like.dtype, pad_like.dtype)) as is_first:
             amount = 0 if is_first else count * self._size
             share(amount, lambda part, parts: run(*given, scores, part, parts), lambda: room.met.fill(STOPPED))
         found = logits[:, : self._vocabulary.outer]
-        if len(wanted) < batch * len(keep):  # sequences that are read to their end have none
-            places = (batches * len(keep) + lines - int(keep[0]))[wanted]
-            found = found.new_zeros(batch * len(keep), found.shape[-1]).index_copy_(0, torch.from_numpy(places), found)
-        return found.view(batch, len(keep), -1)
+        if len(wanted) < batch * kept:  # sequences that are read to their end have none
+            places = (batches * kept + lines - int(keep[0]))[wanted]
+            found = found.new_zeros(batch * kept, found.shape[-1]).index_copy_(0, torch.from_numpy(places), found)
+        return found.view(batch, kept, -1)
 
     def _knows(self, adapter: PadAdapter) -> bool:
         """Read an adapter, once; it must stand in panels of one type, and its units fill them."""

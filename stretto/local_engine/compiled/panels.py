@@ -13,10 +13,11 @@ from torch.nn.functional import pad
 
 from stretto.local_engine.compiled.crew import share
 from stretto.local_engine.compiled.jit import first_call
+from stretto.local_engine.compiled.shelf import Shelf
 from stretto.local_engine.compiled.tiles import multiply
 from stretto.local_engine.compiled.vectors import PANEL
 
-__all__ = ["LIKE", "Panels", "narrowest"]
+__all__ = ["LIKE", "Panels", "narrowest", "shelf_for"]
 
 LIKE: dict[torch.dtype, NDArray[np.generic]] = {
     torch.bfloat16: np.empty(0, np.uint16),
@@ -34,6 +35,12 @@ def narrowest(weights: Sequence[Tensor]) -> torch.dtype:
     return torch.float32
 
 
+def shelf_for(weights: Sequence[Tensor], dtype: torch.dtype) -> Shelf:
+    """Memory for all of these weights in panels of this type."""
+    filled = [-(-len(weight) // PANEL) * PANEL * weight.shape[1] for weight in weights]
+    return Shelf(sum(filled) * dtype.itemsize, len(filled))
+
+
 @dataclass(frozen=True, slots=True)
 class Panels:
     """A weight # [outer, inner] laid out so that a product reads it from beginning to end.
@@ -47,11 +54,12 @@ class Panels:
     outer: int
 
     @classmethod
-    def of(cls, weight: Tensor, dtype: torch.dtype) -> Panels:
-        """Lay a float32 weight out; its numbers must be ones of ``dtype``."""
+    def of(cls, weight: Tensor, dtype: torch.dtype, shelf: Shelf | None = None) -> Panels:
+        """Lay a float32 weight out, on a shelf with those it is used with; its numbers must be ones of ``dtype``."""
         outer, inner = weight.shape
-        filled = pad(weight.to(dtype), (0, 0, 0, -outer % PANEL))
-        return cls(filled.view(-1, PANEL, inner).transpose(1, 2).contiguous(), outer)
+        panels = pad(weight.to(dtype), (0, 0, 0, -outer % PANEL)).view(-1, PANEL, inner).transpose(1, 2)
+        held = torch.empty(panels.shape, dtype=dtype) if shelf is None else shelf.room(panels.shape, dtype)
+        return cls(held.copy_(panels), outer)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Multiply rows of float32 # [..., inner] -> [..., outer]."""

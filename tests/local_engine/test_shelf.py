@@ -1,0 +1,38 @@
+import gc
+from weakref import ref
+
+import pytest
+import torch
+
+from stretto.local_engine.compiled.panels import Panels, shelf_for
+from stretto.local_engine.compiled.shelf import Shelf
+
+
+def test_tensors_stand_beside_each_other_and_at_the_beginning_of_a_cache_line():
+    shelf = Shelf(4 * 300 + 2 * 50, 2)
+    numbers, halves = shelf.room((3, 100), torch.float32).fill_(7), shelf.room((50,), torch.bfloat16).fill_(-2)
+    assert halves.data_ptr() - numbers.data_ptr() == 1216
+    assert (numbers == 7).all()
+    assert (halves == -2).all()
+    assert numbers.data_ptr() % 64 == halves.data_ptr() % 64 == 0
+
+
+def test_there_is_room_for_all_weights_it_was_made_for_and_no_more():
+    weights = [torch.randn(rows, 24).bfloat16().float() for rows in (16, 40, 1)]
+    shelf = shelf_for(weights, torch.bfloat16)
+    for weight in weights:
+        assert torch.equal(Panels.of(weight, torch.bfloat16, shelf).dense(), weight)
+    with pytest.raises(ValueError, match="buffer"):
+        shelf.room((10_000,), torch.float32)
+
+
+def test_memory_stays_as_long_as_a_tensor_that_stands_in_it():
+    shelf = Shelf(4096, 1)
+    memory, tensor = ref(shelf._memory), shelf.room((1024,), torch.float32).fill_(3)
+    del shelf
+    gc.collect()
+    assert memory() is not None
+    assert tensor.sum() == 3072
+    del tensor
+    gc.collect()
+    assert memory() is None
