@@ -84,7 +84,7 @@ class _Layer:
         names = ("query_key_value", "output", "gate_up", "down")
         return {name: getattr(self, name) for name in names}
 
-    def packed(self, dtype: torch.dtype, shelf: Shelf) -> _Layer:
+    def packed(self, dtype: torch.dtype, shelf: Shelf | None) -> _Layer:
         """The same, laid out for the processor; see `stretto.local_engine.products`."""
         return replace(self, **{name: packed(weight, dtype, shelf) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
 

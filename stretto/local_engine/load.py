@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
-from stretto.local_engine.compiled.trial import chooses
+from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.dtype import chosen_dtype
 from stretto.local_engine.forward import Forward, TransformersForward, disagreement
 from stretto.local_engine.graphs import GraphedForward, cuda_recorder
@@ -132,7 +132,7 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
     config = model.config.get_text_config(decoder=True)
     forward = _forward(name, model, packed=packed)
     if model.device.type == "cpu":
-        chooses()  # compiled here rather than in the first request
+        can_choose()  # compiled here rather than in the first request
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, model.dtype)
     if cuda_graphs and isinstance(forward, LlamaForward):
         held = cache_tokens // _GRAPHS_SHARE

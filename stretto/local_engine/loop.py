@@ -106,7 +106,7 @@ class Batch:
         """Run one step; the tokens it commits to each sequence, at least one."""
         members, cost, began = self._members, self._cost, time.perf_counter()
         if cost is not None:
-            cost.sequences = len(members)
+            cost.begin(len(members))
         self._draft(members)
         rows = flatten(
             [member.context.tokens for member in members], [member.draft for member in members], self._device

@@ -33,7 +33,7 @@ class PadLayer:
         units = product(read, self.units_in, rectified=True)  # [batch, rows, units]
         return added_product(units * active, self.units_out, state)
 
-    def packed(self, dtype: torch.dtype, shelf: Shelf) -> PadLayer:
+    def packed(self, dtype: torch.dtype, shelf: Shelf | None) -> PadLayer:
         """The same, laid out for the processor; see `stretto.local_engine.products`."""
         return PadLayer(packed(self.units_in, dtype, shelf), packed(self.units_out, dtype, shelf))
 

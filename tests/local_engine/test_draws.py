@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from stretto.local_engine.compiled.draws import draw
+from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.noise import token_numbers
 from stretto.local_engine.sampling import Sampler, choose, scores
@@ -23,15 +24,23 @@ def test_what_is_drawn_is_what_torch_draws(vocabulary, temperature):
     logits = 4 * torch.randn(60, vocabulary, generator=torch.Generator().manual_seed(vocabulary))
     ours = samplers(*({"temperature": temperature} for _ in range(60)))
     paths = [range(place % 4) for place in range(60)]
+    assert can_choose()
     assert choose(logits, ours, paths) == scores(logits, ours, paths).argmax(-1).tolist()
 
 
 def test_rows_are_drawn_as_they_are_alone():
     logits = torch.randn(4, 300, generator=torch.Generator().manual_seed(3))
-    kinds = ({"temperature": 1.0}, {"temperature": 0.0}, {"temperature": 1.0, "top_k": 3}, {"temperature": 0.5})
-    together, alone = samplers(*kinds), samplers(*kinds)
-    expected = [choose(logits[row : row + 1], [own], [()])[0] for row, own in enumerate(alone)]
-    assert choose(logits, together, [()] * 4) == expected
+    kinds = (
+        {"temperature": 1.0},
+        {"temperature": 0.0},
+        {"temperature": 1.0, "top_k": 3},
+        {"temperature": 0.5, "logit_bias": {7: 50.0}},
+    )
+    for dtype in (torch.float32, torch.float64):
+        together, alone = samplers(*kinds), samplers(*kinds)
+        expected = [choose(logits[row : row + 1].to(dtype), [own], [()])[0] for row, own in enumerate(alone)]
+        assert choose(logits.to(dtype), together, [()] * 4) == expected
+        assert expected[3] == 7
 
 
 def test_what_is_impossible_is_never_drawn():
@@ -50,3 +59,23 @@ def test_rows_may_stand_apart_but_not_their_numbers():
     assert apart == draw(wide[:, 1, :90].contiguous(), [1.0] * 4, keys, numbers(90))
     with pytest.raises(ValueError, match="side by side"):
         draw(wide[0].T, [1.0], keys[:1], np.arange(2, dtype=np.int32))
+
+
+def test_what_float32_has_no_number_for_is_the_coldest_temperature():
+    logits = torch.randn(200, 50, generator=torch.Generator().manual_seed(6))
+    keys = [(place, 1) for place in range(200)]
+    assert draw(logits, [1e-46] * 200, keys, numbers(50)) == logits.argmax(-1).tolist()
+
+
+def test_of_infinite_logits_one_is_drawn():
+    logits = torch.zeros(50, 20)
+    logits[:, [3, 8]] = torch.inf
+    assert set(draw(logits, [1.0] * 50, [(place, 5) for place in range(50)], numbers(20))) == {3, 8}
+
+
+def test_rows_keys_and_tokens_have_to_fit():
+    logits = torch.zeros(2, 20)
+    for keys, tokens in (([(1, 1)], 20), ([(1, 1)] * 2, 19)):
+        with pytest.raises(ValueError, match="none of logits"):
+            draw(logits, [1.0] * len(keys), keys, numbers(tokens))
+    assert draw(logits[:0], [], [], numbers(20)) == []

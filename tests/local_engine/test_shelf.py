@@ -22,8 +22,20 @@ def test_there_is_room_for_all_weights_it_was_made_for_and_no_more():
     shelf = shelf_for(weights, torch.bfloat16)
     for weight in weights:
         assert torch.equal(Panels.of(weight, torch.bfloat16, shelf).dense(), weight)
-    with pytest.raises(ValueError, match="buffer"):
+    with pytest.raises(ValueError, match="no room"):
         shelf.room((10_000,), torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device"), [(torch.bfloat16, "cpu"), (torch.float64, "cpu"), (torch.float32, "meta")]
+)
+def test_weights_that_do_not_get_into_panels_take_no_memory(dtype, device):
+    assert shelf_for([torch.empty(16, 16), torch.empty(16, 16, dtype=dtype, device=device)], torch.bfloat16) is None
+
+
+def test_where_there_is_no_such_memory_weights_stand_for_themselves():
+    endless = torch.empty(1, 1).expand(2**44, 16)
+    assert shelf_for([endless], torch.float32) is None
 
 
 def test_memory_stays_as_long_as_a_tensor_that_stands_in_it():

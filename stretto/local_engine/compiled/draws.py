@@ -23,6 +23,7 @@ __all__ = ["draw"]
 _BLOCK = 64
 _FACTOR = np.int32(0x7FEB352D)
 _CLOSEST = np.float32(1 - 2.0**-24)
+_COLDEST = 1e-30  # float32 has a number for it, and at it only the most probable token is drawn
 
 
 def draw(
@@ -39,9 +40,12 @@ def draw(
     step, beside = logits.stride()
     if beside != 1:
         raise ValueError("the logits of a row do not stand side by side")
-    found, scales = np.empty(len(logits), np.int64), np.array(temperatures, np.float32)
+    rows = len(keys)
+    if not rows == len(temperatures) == logits.shape[0] or logits.shape[1] != len(tokens):
+        raise ValueError(f"{rows} keys and {len(tokens)} tokens are none of logits with the shape {logits.shape}")
+    found, scales = np.empty(rows, np.int64), np.array(temperatures).clip(_COLDEST).astype(np.float32)
     with first_call("draw"):
-        _draw(logits.data_ptr(), 4 * step, scales, np.array(keys, np.int32), tokens, found)
+        _draw(logits.data_ptr(), 4 * step, scales, np.array(keys, np.int32).reshape(-1, 2), tokens, found)
     drawn: list[int] = found.tolist()
     return drawn
 
@@ -72,7 +76,8 @@ def _weigh(line, most, temperature, key, tokens, uniform, bounds):
         state = (state ^ (state >> np.int32(15))) & np.int32(0x7FFFFFFF)
         number = min((np.float32(state) + np.float32(0.5)) * np.float32(2.0**-31), _CLOSEST)
         uniform[token] = number
-        bounds[token] = exp((line[token] - most) / temperature) / number
+        below = line[token] - most if line[token] < most else np.float32(0)  # infinite ones have no difference
+        bounds[token] = exp(below / temperature) / number
 
 
 @inner

@@ -35,10 +35,15 @@ def narrowest(weights: Sequence[Tensor]) -> torch.dtype:
     return torch.float32
 
 
-def shelf_for(weights: Sequence[Tensor], dtype: torch.dtype) -> Shelf:
-    """Memory for all of these weights in panels of this type."""
+def shelf_for(weights: Sequence[Tensor], dtype: torch.dtype) -> Shelf | None:
+    """Memory for all of these weights in panels of this type; `None` where they do not get into panels."""
+    if any(weight.device.type != "cpu" or weight.dtype != torch.float32 for weight in weights):
+        return None
     filled = [-(-len(weight) // PANEL) * PANEL * weight.shape[1] for weight in weights]
-    return Shelf(sum(filled) * dtype.itemsize, len(filled))
+    try:
+        return Shelf(sum(filled) * dtype.itemsize, len(filled))
+    except OSError:  # not so much at once
+        return None
 
 
 @dataclass(frozen=True, slots=True)

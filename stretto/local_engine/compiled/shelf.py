@@ -17,13 +17,13 @@ _LINE = 64  # bytes of the processor's caches
 
 
 class Shelf:
-    """Holds some tensors side by side, as long as one of them is in use. Safe from any thread.
+    """Holds some tensors side by side; one that is still in use keeps the memory of all. Safe from any thread.
 
-    A step reads every weight, and for each page of 4 KiB the processor looks up where it is, in a virtual machine
-    twice. Of pages that are 512 times as large it remembers all.
+    A step reads every weight, and for each page, mostly of 4 KiB, the processor looks up where it is, in a virtual
+    machine twice. A large page is 512 of them.
 
     Args:
-        size: bytes of all tensors; what is never written takes no memory.
+        size: bytes of all tensors. Raises OSError where there is no such memory.
         tensors: how many, at most.
     """
 
@@ -36,9 +36,11 @@ class Shelf:
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """A tensor that nothing has been written to yet. Raises ValueError where the shelf is full."""
-        count = prod(shape)
+        """A tensor that nothing has been written to yet. Raises ValueError where there is no room for it."""
+        size = prod(shape) * dtype.itemsize
         with self._lock:
             start = self._used
-            self._used += -(-count * dtype.itemsize // _LINE) * _LINE
-        return torch.frombuffer(self._memory, dtype=dtype, count=count, offset=start).view(*shape)
+            if start + size > len(self._memory):
+                raise ValueError(f"a tensor of {size} bytes has no room: {len(self._memory) - start} are left")
+            self._used += -(-size // _LINE) * _LINE
+        return torch.frombuffer(self._memory, dtype=dtype, count=prod(shape), offset=start).view(*shape)

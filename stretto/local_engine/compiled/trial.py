@@ -11,13 +11,13 @@ import torch
 from stretto.local_engine.compiled.draws import draw
 from stretto.local_engine.compiled.ranks import best
 
-__all__ = ["chooses"]
+__all__ = ["can_choose"]
 
 _log = logging.getLogger(__name__)
 
 
 @cache
-def chooses() -> bool:
+def can_choose() -> bool:
     """Whether `best` and `draw` run here: compiled by now, unless the compiler fails."""
     logits = torch.tensor([[0.0, 9.0, 1.0]])
     try:
@@ -25,4 +25,7 @@ def chooses() -> bool:
     except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep a model from running
         _log.warning("torch chooses tokens: %s", error)
         return False
-    return bool(ids.tolist() == [[1, 2]] and drawn == [1])
+    right = bool(ids.tolist() == [[1, 2]] and drawn == [1])
+    if not right:
+        _log.warning("torch chooses tokens: compiled code chose others")
+    return right

@@ -21,8 +21,6 @@ _BEYOND_SHARE = 4  # times its equal share is what one request may hope for when
 _LONGEST_REST = 32
 _PATIENCE = 3  # drafts in a row that need not pay
 _WAKING_MATCH = 3
-_CROWD = 5  # requests that hardly ever have something to draft all at once
-_WATCHED = 4  # in a batch, of so many steps of a rest it is looked in one whether it is over
 _CLAIMS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75)
 _RECYCLING = 4  # beside the two that are merged, each with and without a window
 _SLEEPY = 5  # drafts that did not pay, as which a beginning counts: most sources have nothing to go by yet
@@ -62,7 +60,7 @@ class Auto:
     batch longer still, such that looking for drafts in vain takes a small share of its steps. While it rests, no source
     reads on, and nobody looks for probable tokens; only whether the text repeats itself is watched, because a match
     longer than those that did not pay ends the rest. So text that nothing can foresee costs what `autoregressive`
-    costs. In a larger batch nobody looks where a draft that is right could not gain what looking for it takes.
+    costs. In a batch a rest ends only where a draft may be evaluated then (see `StepCost.invites`).
 
     The number of rows chosen by goodput: Liu et al., arXiv:2406.14066 (TurboSpec).
 
@@ -148,13 +146,14 @@ class Auto:
         """Whether this step is left alone."""
         if self._window_rows:
             return False
-        if self._sequences > 1 and self._rested % _WATCHED:
-            return True
-        if self._sequences >= _CROWD and not self._cost.may_pay(self._overhead):
-            return True
+        alone = self._sequences == 1
         if self._rested >= self._rest:
-            return False
-        return self._match(context) < max(self._idle - _PATIENCE + _WAKING_MATCH, 2 * self._doubted)
+            over = True
+        elif alone or self._cost.watching:
+            over = self._match(context) >= max(self._idle - _PATIENCE + _WAKING_MATCH, 2 * self._doubted)
+        else:
+            over = False
+        return not (over and (alone or self._cost.invites(self)))
 
     def _length_of_rest(self) -> int:
         """Steps that are left alone, unless the text repeats itself."""

@@ -14,7 +14,7 @@ _FORGET = 1 / 8
 _FORGIVE = 1 / 64
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
 _SMALL = 1 / 256
-_MANY = 64  # rows, of which more are not asked about
+_TOGETHER = 4  # steps within which requests have to have something to draft, to have it at the same time
 _GUESS = {1: 1.0, 2: 1.7, 8: 2.2, 64: 5.0}  # times a step of one row: as dear as rows are on a slow CPU
 
 
@@ -33,15 +33,18 @@ class StepCost:
     Attributes:
         sequences: that share a step now; each has a row of its own in any case.
         measured: whether there is a table.
+        watching: whether this is one of the steps in which those of a batch look whether their texts repeat themselves.
     """
 
     sequences = 1
+    watching = True
 
     def __init__(self, measured: Mapping[int, float] | None = None) -> None:
         self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
         self._surplus: dict[int, float] = {}  # what steps with drafts took beyond the table, by octaves of sequences
         self.measured = measured is not None
         self._unit = 1.0  # milliseconds of a time in the table, while that is a guess
+        self._steps, self._hoping, self._hoped = 0, set[int](), 0
         self._tabulate(_GUESS if measured is None else measured)
 
     def fit(self, measured: Mapping[int, float]) -> None:
@@ -99,14 +102,22 @@ class StepCost:
         step = self.ahead(self.sequences)
         return tokens * step / self.sequences > self.ahead(self.sequences + rows) - step + overhead_ms
 
-    def may_pay(self, overhead_ms: float) -> bool:
-        """Whether the draft of one request alone could pay, all of it right, without slowing the others down."""
-        plain, rows = self.ahead(self.sequences), 1
-        while PACE * self.ahead(self.sequences + rows) <= plain and rows < _MANY:
-            if self.pays(rows, rows, overhead_ms):
-                return True
-            rows += 1
-        return False
+    def begin(self, sequences: int) -> None:
+        """A step of so many begins."""
+        self.sequences, self.watching = sequences, self._steps % _TOGETHER == 0
+        if self.watching:
+            self._hoping, self._hoped = set(), len(self._hoping)
+        self._steps += 1
+
+    def invites(self, drafter: object) -> bool:
+        """Whether a drafter that has something to draft may find that evaluated; it counts as one that has.
+
+        A request's draft alone must not slow the others down, so where a row costs more than that, all of them need
+        to have something to draft.
+        """
+        self._hoping.add(id(drafter))
+        plain = self.ahead(self.sequences)
+        return self._hoped >= self.sequences or PACE * self.ahead(self.sequences + 1) <= plain
 
     def nearly_free(self, allowance: float = 1.02) -> int:
         """Rows of each sequence beside its first that make a step at most so many times as long, as far as measured."""

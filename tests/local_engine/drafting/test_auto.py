@@ -87,23 +87,38 @@ def test_in_a_batch_where_nothing_can_be_foreseen_each_looks_the_more_seldom_the
     assert looks[0] > looks[1] > looks[2] > 0
 
 
-@pytest.mark.parametrize(("table", "sequences", "looks"), [
-    ({1: 1.0, 64: 1.1}, 8, True),  # rows are nearly free
-    ({1: 1.0, 64: 8.0}, 4, True),  # dear, but all four may have something to draft
-    ({1: 1.0, 64: 8.0}, 8, False),
-    ({1: 1.0, 64: 1.4}, 64, False),  # less dear, but what one of so many gains is less than it costs to look
+@pytest.mark.parametrize(("last_row", "repeating", "drafts"), [
+    (1.01, 1, True),  # rows are nearly free
+    (1.5, 1, False),  # one request's would slow the other three down
+    (1.5, 3, False),
+    (1.5, 4, True),  # all of them gain
 ])  # fmt: skip
-def test_in_a_large_batch_a_repetition_is_drafted_only_where_that_can_pay(table, sequences, looks):
-    cost, text = StepCost(table), [*range(40)] * 2
-    cost.sequences = sequences
-    drafter, context = Auto(cost), Context(text, 40, 4000)
-    drafted = 0
-    for token in [*range(40)] * 2:
-        draft = drafter.propose(context, 64 // sequences)
-        drafted += len(draft)
-        text.append(token)
-        drafter.learn(context, Outcome([-1] * len(draft), [[]], [[]], [token], []))
-    assert (drafted > 0) is looks
+def test_in_a_batch_a_repetition_is_drafted_where_that_slows_nobody_down(last_row, repeating, drafts):
+    cost, loop = StepCost({1: 1.0, 4: 1.0, 5: last_row, 64: 60 * (last_row - 1) + 1}), [*range(40)]
+    drafters = [Auto(cost) for _ in range(4)]
+    texts = [loop * 2 if number < repeating else list(range(100 * number, 100 * number + 80)) for number in range(4)]
+    contexts, drafted = [Context(text, 40, 4000) for text in texts], 0
+    for step in range(60):
+        cost.begin(4)
+        for number, (drafter, context) in enumerate(zip(drafters, contexts, strict=True)):
+            draft = drafter.propose(context, 16)
+            drafted += len(draft) if number < repeating else 0
+            context.tokens.append(step % 40 if number < repeating else 1000 * (number + 1) + step)
+            drafter.learn(context, Outcome([-1] * len(draft), [[]], [[]], context.tokens[-1:], []))
+    assert (drafted > 0) is drafts
+
+
+def test_in_a_batch_of_slow_steps_a_rest_ends_in_time():
+    cost, text = StepCost({1: 100.0, 64: 101.0}), plain(noise(), [], 100)
+    drafter, context, looks = Auto(cost), Context(text, 100, 4000), []
+    for _ in range(40):
+        cost.begin(2)
+        outcome = verify(drafter.propose(context, 4), text, noise(), 4)
+        looks.append(drafter.wants_top > 0)
+        text.extend(outcome.path)
+        drafter.learn(context, outcome)
+    first = looks.index(True)
+    assert first < 3
 
 
 def test_a_window_is_not_drawn_in_a_batch_that_needs_the_rows():
