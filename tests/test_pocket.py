@@ -286,6 +286,6 @@ def test_the_published_model_answers_items_one_by_one(writer: Writer) -> None:
 
 
 @published
-def test_the_published_model_says_what_it_is_when_it_cannot_know(writer: Writer) -> None:
-    (answer,) = writer.answers(["Who won the chess world championship in 1972?"], 80)
-    assert answer.strip() == UNKNOWN
+def test_the_published_model_mostly_says_what_it_is_when_it_cannot_know(writer: Writer) -> None:
+    answers = [answer.strip() for answer in writer.answers(unknown_questions(held_out=True), 80)]
+    assert answers.count(UNKNOWN) > len(answers) / 2

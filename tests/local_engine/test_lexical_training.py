@@ -121,7 +121,7 @@ def test_the_command_writes_an_adapter_that_the_engine_takes(tokenizer, tmp_path
     (source / "bicycle.txt").write_text("The bicycle needs oil, air and a dry place.\n" * 9)
     main([*base, "--texts", str(source)])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"training on cpu in {str(load_model(find_source(name)).dtype)[6:]}, threads: 1"
+    assert lines[0] == f"training on cpu in {str(load_model(find_source(name), packed=False).dtype)[6:]}, threads: 1"
     assert any("wrote" in line for line in lines)
     assert (folder / ADAPTER_FILE).stat().st_size < 2_000_000
     engine = Engine(load_model(find_source(name), dtype="float32"), threads=1)

@@ -52,7 +52,7 @@ __all__ = ["Plan", "Trainer", "export", "main"]
 class Plan:
     """What a training run is: its length and its batches."""
 
-    minutes: float = 89.0
+    minutes: float = 72.0
     steps: int | None = None
     tokens: int = 6144
     micro: int = 1024

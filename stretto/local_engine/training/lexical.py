@@ -57,9 +57,9 @@ class Plan:
     threshold: float = 0.5  # above it a token belongs to the unit
     outside: float = 0.2  # weight of a token outside units
     texts: int = 8  # in a step
-    anchors: int = 64  # places of a text that get [PAD]s in one step
+    anchors: int = 128  # places of a text that get [PAD]s in one step
     beside: int = 256  # units beside a feed-forward layer
-    last: int = 2048  # units of the last layer
+    last: int = 1024  # units of the last layer
     rate: float = 0.003
     seed: int = 1
     save_every: float = 60.0  # seconds
