@@ -13,7 +13,7 @@ PACE = 0.97
 _FORGET = 1 / 8
 _FORGIVE = 1 / 64
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
-_SMALL = 1 / 256
+_SMALL, _OWN = 1 / 256, 1 / 128
 _TOGETHER = 4  # steps within which requests have to have something to draft, to have it at the same time
 _GUESS = {1: 1.0, 2: 1.7, 8: 2.2, 64: 5.0}  # times a step of one row: as dear as rows are on a slow CPU
 
@@ -94,8 +94,12 @@ class StepCost:
         return plain + self(rows) - own + self._surplus.get(self.sequences.bit_length(), 0.0)
 
     def spacing(self, overhead_ms: float) -> int:
-        """Steps of `sequences` of which an overhead in one, of every request, is a small share."""
-        return int(overhead_ms * (self.sequences - 1) / (_SMALL * self.ahead(self.sequences)))
+        """Steps of `sequences` of which an overhead in one, of every request, is a small share.
+
+        The others of a batch have nothing of it, so they are to lose less than one that looks for itself.
+        """
+        others = self.sequences - 1
+        return int(overhead_ms * max(others / _SMALL, 1 / _OWN) / self.ahead(self.sequences))
 
     def pays(self, rows: int, tokens: float, overhead_ms: float) -> bool:
         """Whether so many rows more, with so many expected tokens, gain more time than they and the overhead take."""
