@@ -7,8 +7,8 @@
     python benchmarks/decoding.py --quick                          whether it runs; keeps nothing
     python benchmarks/decoding.py --redraw --update-docs           plot and document from the kept figures
 
-Repetitions alternate between the methods, in another order each time; before them each method is run once that does not
-count. Continued are Python files that the pocket model was not trained on, questions of its encyclopaedia, and texts to
+Repetitions alternate between the methods, in a random order each time; a method's turn begins with a short answer that
+does not count. Continued are Python files that the pocket model was not trained on, questions of its encyclopaedia, and texts to
 be transformed, each greedily and sampled at temperature 0.7. A larger model with random weights shows what a step costs
 beside the time in which memory can be read.
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
+import random
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -112,11 +113,12 @@ class Bench:
         peaks: dict[str, float | None] = {}
         task = progress.add_task(f"{workload.name}, {heat}", total=len(self.methods) * (options.repetitions + 1))
         for repetition in range(-1, options.repetitions):
-            turn = max(repetition, 0) % max(len(self.methods), 1)
-            for method in self.methods[turn:] + self.methods[:turn]:
+            order = random.Random(repetition).sample(self.methods, len(self.methods))  # noqa: S311 - no secrets
+            for method in order:
                 progress.update(task, description=f"{workload.name}, {heat}: {method.name}", advance=1)
+                # Or it would be charged with what the method before it left in the processor's caches.
+                method.answer(Task(workload.prompts[0], TRIAL, heat))
                 if repetition < 0:
-                    method.answer(Task(workload.prompts[0], TRIAL, heat))
                     continue
                 memory.begin()
                 runs[method.name].append(
