@@ -8,9 +8,9 @@
     python benchmarks/decoding.py --redraw --update-docs           plot and document from the kept figures
 
 Repetitions alternate between the methods, in a random order each time; a method's turn begins with a short answer that
-does not count. Continued are Python files that the pocket model was not trained on, questions of its encyclopaedia, and texts to
-be transformed, each greedily and sampled at temperature 0.7. A larger model with random weights shows what a step costs
-beside the time in which memory can be read.
+does not count. Continued are Python files that the pocket model was not trained on, questions of its encyclopaedia, and
+texts to be transformed, each greedily and sampled at temperature 0.7. A larger model with random weights shows what a
+step costs beside the time in which memory can be read.
 
 Speeds are told from the first token to the last; speed-ups are those within one repetition. Answers are compared with
 those of one token at a time: in float32 ours must be the same; in bfloat16 sums of other lengths round otherwise, so it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -68,7 +69,6 @@ class Auto:
         cost: of a step, measured on this machine.
         memory: earlier answers, for the suffix automaton.
         experience: of requests that were sampled and of those that were not, to go on learning from.
-        overhead_ms: what drafting takes.
     """
 
     name = "auto"
@@ -79,10 +79,9 @@ class Auto:
         memory: AnswerMemory | None = None,
         *,
         experience: tuple[Experience, Experience] | None = None,
-        overhead_ms: float = 0.3,
     ) -> None:
         self._cost = cost
-        self._overhead = overhead_ms
+        self._took = 0.0  # seconds that this step's draft took
         self._suffix = Suffix(memory)
         self._remembers = memory is not None
         self._watch = RepetitionWatch(_WAKING_MATCH + 1)
@@ -110,7 +109,7 @@ class Auto:
             self._rested += 1
             self.wants_top = 0  # looking for the most probable tokens takes time too
             return _NOTHING
-        self._rested = 0
+        self._rested, began = 0, time.perf_counter()
         self.wants_top = self._recycling.wants_top
         experience = self._experiences[context.greedy]
         self._calibration, self._agreement = experience.guesses, experience.agreement
@@ -121,6 +120,7 @@ class Auto:
             for chance, depth in zip(draft.highest, draft.depths, strict=True)
         ]
         self._settle(draft)
+        self._took = time.perf_counter() - began
         return draft.tree
 
     def learn(self, context: Context, outcome: Outcome) -> None:
@@ -128,12 +128,14 @@ class Auto:
         draft, self._draft = self._draft, None
         if draft is None:
             return  # the sources catch up when they are asked again
+        began = time.perf_counter()
         self._suffix.learn(context, outcome)
         self._calibrate(draft, outcome.path)
         self._plan_rest(draft.tree, outcome.rows)
         if self._window_rows:
             self._lookahead.learn(context, outcome.seen_by(draft.window))
         self._recycling.learn(context, outcome)
+        self._cost.drafted(1e3 * (self._took + time.perf_counter() - began))
 
     def _fit_window(self) -> None:
         """Draw a window as wide as rows are nearly free; some of them are left to drafts, and two columns are none."""
@@ -158,7 +160,7 @@ class Auto:
     def _length_of_rest(self) -> int:
         """Steps that are left alone, unless the text repeats itself."""
         tries = self._idle - _PATIENCE
-        return max(min(1 << tries // 2, _LONGEST_REST), self._cost.spacing(self._overhead)) if tries > 0 else 0
+        return max(min(1 << tries // 2, _LONGEST_REST), self._cost.spacing()) if tries > 0 else 0
 
     def _match(self, context: Context) -> int:
         """Length of a match that could end a rest."""
@@ -241,7 +243,7 @@ class Auto:
                 chosen += 1
                 tokens += survival
         self._chosen = max(chosen, (self._chosen + chosen) // 2)
-        if self._cost.pays(chosen, tokens, self._overhead):
+        if self._cost.pays(chosen, tokens):
             self._idle = self._doubted = 0
         else:
             self._idle, self._doubted = self._idle + 1, self._suffix.evidence

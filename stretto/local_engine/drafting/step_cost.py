@@ -11,6 +11,7 @@ PACE = 0.97
 """How fast a request is to get its tokens at least while others draft, compared with how it was without."""
 
 _FORGET = 1 / 8
+_DRAFTING = 0.3  # milliseconds, until it is known
 _FORGIVE = 1 / 64
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
 _SMALL, _OWN = 1 / 256, 1 / 128
@@ -44,6 +45,7 @@ class StepCost:
         self._surplus: dict[int, float] = {}  # what steps with drafts took beyond the table, by octaves of sequences
         self.measured = measured is not None
         self._unit = 1.0  # milliseconds of a time in the table, while that is a guess
+        self._drafting = _DRAFTING
         self._steps, self._hoping, self._hoped = 0, set[int](), 0
         self._tabulate(_GUESS if measured is None else measured)
 
@@ -93,18 +95,23 @@ class StepCost:
             return plain
         return plain + self(rows) - own + self._surplus.get(self.sequences.bit_length(), 0.0)
 
-    def spacing(self, overhead_ms: float) -> int:
-        """Steps of `sequences` of which an overhead in one, of every request, is a small share.
+    def drafted(self, took_ms: float) -> None:
+        """Note what looking for a draft took, and learning from what became of it."""
+        took_ms = min(took_ms, _SPIKE * self._drafting)
+        self._drafting += _FORGET * (took_ms - self._drafting)
+
+    def spacing(self) -> int:
+        """Steps of `sequences` of which looking for drafts in one, for every request, is a small share.
 
         The others of a batch have nothing of it, so they are to lose less than one that looks for itself.
         """
         others = self.sequences - 1
-        return int(overhead_ms * max(others / _SMALL, 1 / _OWN) / self.ahead(self.sequences))
+        return int(self._drafting * max(others / _SMALL, 1 / _OWN) / self.ahead(self.sequences))
 
-    def pays(self, rows: int, tokens: float, overhead_ms: float) -> bool:
-        """Whether so many rows more, with so many expected tokens, gain more time than they and the overhead take."""
+    def pays(self, rows: int, tokens: float) -> bool:
+        """Whether so many rows more, with so many expected tokens, gain more time than they and drafting them take."""
         step = self.ahead(self.sequences)
-        return tokens * step / self.sequences > self.ahead(self.sequences + rows) - step + overhead_ms
+        return tokens * step / self.sequences > self.ahead(self.sequences + rows) - step + self._drafting
 
     def begin(self, sequences: int) -> None:
         """A step of so many begins."""
