@@ -107,7 +107,7 @@ def tiny(architecture: str, dtype: str, noise: float = 0.0) -> LoadedModel:
     if architecture in ADAPTED:
         assert isinstance(ready.forward, LlamaForward)
         adapter = random_adapter(ready.forward, ready.dtype)
-        ready.forward.pads = adapter.packed() if ready.forward.is_packed else adapter
+        ready.forward.attach(adapter)
     return ready
 
 

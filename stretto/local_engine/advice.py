@@ -13,7 +13,6 @@ __all__ = ["Advice", "advice"]
 
 WORTH = 1.03  # a gain below this is noise, in time and in tokens a step
 ADAPTIVE = "auto"
-EXACT = ("float32", "float64")  # where rounding cannot be why an answer differs
 EVERY = "every kind"
 
 
@@ -31,10 +30,10 @@ def advice(report: Report) -> tuple[Advice, ...]:
 
     The fastest median wins; ``auto`` where it is within 3 % of it, because it goes on adapting to what comes; no drafts
     where none gains 3 %. A method that got no more tokens out of a step than without drafts was not faster, whatever
-    the clock said, and one that changed an answer in full precision is not to be used: neither is advised.
+    the clock said, and one that changed an answer where rounding cannot be why is not to be used: neither is advised.
     """
     kinds = list(dict.fromkeys(row.kind for row in report.rows))
-    usable = [row for row in report.rows if row.same or report.dtype not in EXACT]
+    usable = [row for row in report.rows if row.same or not report.exact]
     each = [_for_kind(kind, [row for row in usable if row.kind == kind]) for kind in kinds]
     return (*each, _for_all(kinds, usable)) if len(kinds) > 1 else tuple(each)
 

@@ -82,6 +82,7 @@ class Report:
     Attributes:
         model: its name.
         dtype: of its weights.
+        exact: whether rounding cannot be why an answer differs.
         device: where it ran.
         threads: of torch; ``None`` on a GPU.
         tokens: the most that an answer was allowed.
@@ -93,6 +94,7 @@ class Report:
 
     model: str
     dtype: str
+    exact: bool
     device: str
     threads: int | None
     tokens: int
@@ -162,6 +164,7 @@ def bench(
     return Report(
         model=model.name,
         dtype=str(model.dtype).removeprefix("torch."),
+        exact=model.is_exact,
         device=str(model.device),
         threads=model.threads,
         tokens=tokens,

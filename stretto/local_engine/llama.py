@@ -11,6 +11,7 @@ Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,11 +27,13 @@ from stretto.local_engine.compiled.model import Layer as CompiledLayer
 from stretto.local_engine.compiled.panels import Panels
 from stretto.local_engine.compiled.vectors import PANEL
 from stretto.local_engine.pads import PadAdapter
-from stretto.local_engine.products import Shelf, Weight, narrowest, packed, product, shelf_for
+from stretto.local_engine.products import Layout, Weight, layout_for, packed, product
 
 __all__ = ["LlamaForward", "is_llama_like"]
 
 _FAMILY = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+_IN_PANELS = (torch.float32, torch.bfloat16, torch.float16)
+_SMALL = 2**26  # weights up to which a step on a CPU is spent between its products
 _FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
 
 
@@ -58,6 +61,10 @@ class _Norm:
         self.weight, self._epsilon = weight, epsilon  # [hidden]
         self._twice = torch.cat((weight, weight)) if weight.device.type == "cpu" else None
 
+    def widened(self) -> _Norm:
+        """The same in float32."""
+        return _Norm(self.weight.float(), self._epsilon)
+
     def __call__(self, state: Tensor) -> Tensor:
         if self._twice is None:
             return rms_norm(state, self.weight.shape, self.weight, self._epsilon)
@@ -78,15 +85,26 @@ class _Layer:
     down: Weight  # [hidden, intermediate]
     window: int | None
 
+    def widened(self) -> _Layer:
+        """The same, all but the products in float32."""
+        return replace(
+            self,
+            norm=self.norm.widened(),
+            query_key_value_bias=_widened(self.query_key_value_bias),
+            query_key_norm=_widened(self.query_key_norm),
+            output_bias=_widened(self.output_bias),
+            feed_forward_norm=self.feed_forward_norm.widened(),
+        )
+
     @property
     def products(self) -> dict[str, Weight]:
         """The weights that rows are multiplied by."""
         names = ("query_key_value", "output", "gate_up", "down")
         return {name: getattr(self, name) for name in names}
 
-    def packed(self, dtype: torch.dtype, shelf: Shelf | None) -> _Layer:
+    def packed(self, layout: Layout | None) -> _Layer:
         """The same, laid out for the processor; see `stretto.local_engine.products`."""
-        return replace(self, **{name: packed(weight, dtype, shelf) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
+        return replace(self, **{name: packed(weight, layout) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
 
 
 class LlamaForward:
@@ -114,7 +132,7 @@ class LlamaForward:
         ]
         windows = {layer.window for layer in self._layers}
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
-        self.is_packed = False
+        self.is_packed, self._in_panels = False, False
         self.pads: PadAdapter | None = None
         self._compiled: CompiledModel | None = None
 
@@ -125,14 +143,36 @@ class LlamaForward:
         """
         every = [self._vocabulary, *(weight for layer in self._layers for weight in layer.products.values())]
         weights = [weight for weight in every if isinstance(weight, Tensor)]
-        widened = self._embedding.device.type == "cpu" and self._embedding.dtype == torch.float32
-        dtype = narrowest(weights) if widened else torch.float32
-        shelf = shelf_for(weights, dtype)
+        self._in_panels = self._better_in_panels(weights)
+        layout = None
+        if self._in_panels:
+            layout = layout_for(weights)
+            self._layers, self._norm = [layer.widened() for layer in self._layers], self._norm.widened()
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
-            self._layers = list(pool.map(lambda layer: layer.packed(dtype, shelf), self._layers))
-        self._vocabulary = packed(self._vocabulary, dtype, shelf)
+            self._layers = list(pool.map(lambda layer: layer.packed(layout), self._layers))
+        self._vocabulary = packed(self._vocabulary, layout)
         self._compiled = self._compile()
         self.is_packed = True
+
+    def _better_in_panels(self, weights: Sequence[Tensor]) -> bool:
+        """Whether compiled code, which reads panels, is faster than torch's kernels.
+
+        In half precision it needs to run the whole model; and where the processor multiplies matrices of bfloat16,
+        torch's kernels read a large model's prompts much faster.
+        """
+        if self._embedding.device.type != "cpu" or self._embedding.dtype not in _IN_PANELS:
+            return False
+        if self._embedding.dtype == torch.float32:
+            return True
+        if self._width % PANEL or any(weight.shape[0] % PANEL for weight in weights):
+            return False
+        large = sum(weight.numel() for weight in weights) > _SMALL
+        return not (large and self._embedding.dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported())
+
+    def attach(self, adapter: PadAdapter) -> PadAdapter:
+        """Take an adapter for [PAD] rows, laid out as the model's own weights are."""
+        self.pads = adapter.packed(panels=self._in_panels) if self.is_packed else adapter
+        return self.pads
 
     def _compile(self) -> CompiledModel | None:
         """Hand the weights to compiled code, where they stand in panels that they fill."""
@@ -164,6 +204,16 @@ class LlamaForward:
             amplitude=self._amplitude,
             epsilon=self.epsilon,
         )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of keys and values, and of all that is computed between the products."""
+        return torch.float32 if self._in_panels else self._embedding.dtype
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a row is the same to the bit whatever other rows there are."""
+        return self._compiled is not None
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -208,7 +258,7 @@ class LlamaForward:
         width, rotated = self._width, self._heads + self._stored
         pads = self.pads if rows.pads is not None else None
         if pads is None or rows.pads is None:
-            state = embedding(tokens, self._embedding)  # [batch, rows, hidden], or [1, real, hidden]
+            state = self.read_in(tokens).to(self.dtype)  # [batch, rows, hidden], or [1, real, hidden]
             active = state.new_empty(0)
         else:
             state = pads.embed(rows.tokens, self._embedding)
@@ -264,6 +314,10 @@ def _take(layer: Any, window: int | None, forward: LlamaForward) -> _Layer:
         down=feed_forward.down_proj.weight.data,
         window=window,
     )
+
+
+def _widened(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.float()
 
 
 def _join(name: str, *modules: Any) -> Any:

@@ -28,7 +28,6 @@ _log = logging.getLogger(__name__)
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are computed in float32 everywhere
 _LONGEST_WINDOW = 2**20
 _WEIGHTS_PER_THREAD = 2**23
-_SMALL = 2**26  # weights up to which a step on a CPU is spent between its products
 _GRAPHS_SHARE = 4  # recorded steps may hold one slot in so many of those that fit into memory
 
 
@@ -42,7 +41,7 @@ class LoadedModel:
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens.
         device: where the weights are.
-        dtype: it is computed with.
+        dtype: of its weights.
         context_window: tokens that prompt and answer may fill together.
         vocabulary: token ids are below this.
         end_ids: tokens that end an answer.
@@ -66,6 +65,12 @@ class LoadedModel:
     threads: int | None = None
     folder: Path | None = None
     _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no rounding depends on the other rows of a forward so far that an answer could differ by it."""
+        exact = isinstance(self.forward, LlamaForward) and self.forward.is_exact
+        return exact or self.dtype in (torch.float32, torch.float64)
 
     def word(self, token: int) -> str:
         """The text of one token, special ones too, with the space it may begin with."""
@@ -91,7 +96,7 @@ def load_model(
     Args:
         source: which one.
         dtype: of the weights: a name torch knows, such as ``float32``; by default bfloat16 where the machine computes
-            in it, else float32. On a CPU, a small model of the Llama family is computed with in float32 all the same.
+            in it, else float32. On a CPU, of a model of the Llama family only products are computed in half precision.
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
         packed: lay the weights out as the processor reads them, where it can; not for training.
@@ -127,13 +132,12 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
             f"cuda_graphs=True cannot be used on {model.device}. Leave it out, or choose device='cuda'."
         )
     model.eval().requires_grad_(False)
-    if packed and _better_widened(model):
-        model = model.float()
     config = model.config.get_text_config(decoder=True)
     forward = _forward(name, model, packed=packed)
     if model.device.type == "cpu":
         can_choose()  # compiled here rather than in the first request
-    cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, model.dtype)
+    kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
+    cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
     if cuda_graphs and isinstance(forward, LlamaForward):
         held = cache_tokens // _GRAPHS_SHARE
         cache_tokens -= held
@@ -153,15 +157,6 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         sampling=_sampling(model),
         threads=_threads(model),
     )
-
-
-def _better_widened(model: Any) -> bool:
-    """Whether a model in half precision is to be computed with in float32, which still reads its weights in theirs.
-
-    A small one: its steps are spent between the products, which the compiled ones are not (`LlamaForward.pack`).
-    """
-    halved = model.device.type == "cpu" and model.dtype in (torch.bfloat16, torch.float16)
-    return halved and is_llama_like(model) and sum(each.numel() for each in model.parameters()) <= _SMALL
 
 
 def _forward(name: str, model: Any, *, packed: bool) -> Forward:

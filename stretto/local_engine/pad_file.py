@@ -87,5 +87,5 @@ def attach(model: LoadedModel) -> PadAdapter:
             )
         path = model.folder / ADAPTER_FILE
         adapter = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
-        forward.pads = adapter.packed() if forward.is_packed else adapter
+        return forward.attach(adapter)
     return forward.pads

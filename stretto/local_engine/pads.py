@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from stretto.local_engine.products import Shelf, Weight, added_product, narrowest, packed, product, shelf_for
+from stretto.local_engine.products import Layout, Weight, added_product, layout_for, packed, product
 
 __all__ = ["PadAdapter", "PadLayer"]
 
@@ -33,9 +33,9 @@ class PadLayer:
         units = product(read, self.units_in, rectified=True)  # [batch, rows, units]
         return added_product(units * active, self.units_out, state)
 
-    def packed(self, dtype: torch.dtype, shelf: Shelf | None) -> PadLayer:
+    def packed(self, layout: Layout | None) -> PadLayer:
         """The same, laid out for the processor; see `stretto.local_engine.products`."""
-        return PadLayer(packed(self.units_in, dtype, shelf), packed(self.units_out, dtype, shelf))
+        return PadLayer(packed(self.units_in, layout), packed(self.units_out, layout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class PadAdapter:
         """Add to the final states # [batch, rows, hidden], given those of the rows' anchors."""
         return self.last(state, torch.cat((state, anchored), -1), active)
 
-    def packed(self) -> PadAdapter:
-        """The same with its matrices laid out for the processor; see `stretto.local_engine.products`."""
-        matrices = [part for name, part in self.tensors().items() if name != "places"]
-        dtype = narrowest(matrices)
-        shelf = shelf_for(matrices, dtype)
-        layers = {number: layer.packed(dtype, shelf) for number, layer in self.layers.items()}
-        return PadAdapter(self.places, layers, self.last.packed(dtype, shelf))
+    def packed(self, *, panels: bool) -> PadAdapter:
+        """The same with its matrices laid out for the processor, in panels or as torch does."""
+        layout = None
+        if panels:
+            layout = layout_for([part for name, part in self.tensors().items() if name != "places"])
+        layers = {number: layer.packed(layout) for number, layer in self.layers.items()}
+        return PadAdapter(self.places.float() if panels else self.places, layers, self.last.packed(layout))
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it by name."""

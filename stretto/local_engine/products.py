@@ -1,7 +1,7 @@
 """Products of rows with weights, the weights laid out as the processor reads them where it can.
 
-The fewer rows, the more of a product is reading its weights, and the more the layout saves: torch's own where the
-processor multiplies bfloat16, and ours in float32 (`stretto.local_engine.compiled.panels`).
+The fewer rows, the more of a product is reading its weights, and the more the layout saves: ours
+(`stretto.local_engine.compiled.panels`), or torch's own of bfloat16.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, relu
 
-from stretto.local_engine.compiled.panels import Panels, narrowest, shelf_for
-from stretto.local_engine.compiled.shelf import Shelf
+from stretto.local_engine.compiled.panels import Layout, Panels, layout_for
 
-__all__ = ["Shelf", "Weight", "added_product", "narrowest", "packed", "product", "shelf_for"]
+__all__ = ["Layout", "Weight", "added_product", "layout_for", "packed", "product"]
 
 # For each number of rows torch and oneDNN keep code and room of their own, by default 1,024 times: half a GiB beside
 # the pocket model, which prompts of all lengths fill little by little. They read the limit when they first multiply.
@@ -25,18 +24,17 @@ for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
 Weight = Tensor | Panels
 
 
-def packed(weight: Weight, dtype: torch.dtype = torch.float32, shelf: Shelf | None = None) -> Weight:
-    """Lay a weight out, or give it back where nothing is faster; no gradient goes through it any more.
+def packed(weight: Weight, layout: Layout | None) -> Weight:
+    """Lay a weight out, without a layout as torch does, or give it back where nothing is faster.
 
-    A float32 weight is held in ``dtype``, which must have all its numbers (see `narrowest`), on a shelf that has room
-    for it (see `shelf_for`).
+    No gradient goes through it any more.
     """
     if isinstance(weight, Panels):
         return weight
+    if layout is not None:
+        return Panels.of(weight, layout)
     if weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and _multiplies_bfloat16():
         return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)  # type: ignore[no-any-return]
-    if weight.device.type == "cpu" and weight.dtype == torch.float32:
-        return Panels.of(weight, dtype, shelf)
     return weight
 
 

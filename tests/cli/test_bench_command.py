@@ -25,7 +25,8 @@ def test_a_person_reads_a_table_for_each_kind_and_the_losing_methods_too():
         return Row("code", method, Spread(ms, ms - 1, ms + 1), Spread(20, 19, 21), 4 / ms, 2.5, 6.25, 96, method != "x")
 
     rows = (row("autoregressive", 4.0), row("x", 5.0), row("auto", 2.0))
-    report = Report("local:m", "bfloat16", "cpu", 2, 96, 3, 0.7, rows, {"draft_model": "It needs a draft model."})
+    left_out = {"draft_model": "It needs a draft model."}
+    report = Report("local:m", "bfloat16", False, "cpu", 2, 96, 3, 0.7, rows, left_out)
     lines = [line.plain for line in rendered(report, advice(report))]
     assert lines == [
         "local:m, bfloat16 on cpu, 2 threads; at most 96 tokens, temperature 0.7; "

@@ -11,7 +11,7 @@ SMALL = Plan(tokens=4, beside=8, last=16)
 def adapted(model, plan=SMALL, seed=3):
     """Gives a tiny model's forward a random adapter whose every part acts, if it has none."""
     if model.forward.pads is None:
-        model.forward.pads = random_adapter(model, plan, seed)
+        model.forward.attach(random_adapter(model, plan, seed))
     return model
 
 

@@ -1,6 +1,7 @@
 """The compiled forward: what torch's operations give, and the same bits for a row whatever stands beside it."""
 
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 
@@ -94,9 +95,20 @@ def test_a_batch_of_trees_is_scored_as_by_torch(name, published, threads):
         assert (one - other).abs().max() < CLOSE * one.std()
 
 
+@pytest.mark.parametrize("published", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", FAMILY)
-def test_a_row_of_a_draft_gives_the_bits_that_it_gives_alone(name):
-    _, compiled = forwards(family_member(name).bfloat16().float())
+def test_in_half_precision_it_is_nearer_to_float32_than_torch(name, published):
+    model = family_member(name).to(published)
+    (exact, _), (plain, compiled) = forwards(deepcopy(model).float()), forwards(model)
+    runs = [step(each, read(each, TEXTS), TEXTS, TREES) for each in (exact, plain, compiled)]
+    expected, other, found = map(torch.cat, runs)
+    assert (found - expected).abs().mean() < 0.8 * (other - expected).abs().mean()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", FAMILY)
+def test_a_row_of_a_draft_gives_the_bits_that_it_gives_alone(name, dtype):
+    _, compiled = forwards(family_member(name).bfloat16().to(dtype))
     drafted = step(compiled, read(compiled, TEXTS), TEXTS, TREES)
     alone = read(compiled, TEXTS[:1])
     text = list(TEXTS[0])
@@ -106,9 +118,10 @@ def test_a_row_of_a_draft_gives_the_bits_that_it_gives_alone(name):
         text.append(token)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["llama", "qwen3 sliding"])
-def test_the_bits_are_the_same_for_any_number_of_threads(name):
-    _, compiled = forwards(family_member(name).bfloat16().float())
+def test_the_bits_are_the_same_for_any_number_of_threads(name, dtype):
+    _, compiled = forwards(family_member(name).bfloat16().to(dtype))
     cache = read(compiled, TEXTS)
     alone = step(compiled, cache, TEXTS, TREES)
     for threads in (2, 3, 5):
@@ -292,11 +305,25 @@ def test_where_the_compiler_fails_the_model_runs_without(tokenizer, monkeypatch,
     assert "no such processor" in caplog.text
 
 
-def test_a_small_model_in_half_precision_is_computed_with_in_float32(tokenizer):
-    ready = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
-    assert ready.dtype == torch.float32
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_in_half_precision_keeps_its_weights_so_and_all_else_in_float32(tokenizer, dtype):
+    ready = prepare("local:tiny", family_member("llama with biases").to(dtype), tokenizer)
+    assert ready.dtype == dtype
+    assert ready.is_exact
     weights = [weight for layer in ready.forward._layers for weight in layer.products.values()]
-    assert {weight.held.dtype for weight in weights} == {torch.bfloat16}
+    assert {weight.held.dtype for weight in weights} == {dtype}
+    cache = read(ready.forward, TEXTS)
+    sizes = family_member("llama").config
+    assert cache.bytes_per_slot == 2 * 4 * sizes.num_hidden_layers * sizes.num_key_value_heads * sizes.head_dim
+
+
+def test_a_large_model_in_bfloat16_is_left_to_torch_where_the_processor_multiplies_matrices(tokenizer, monkeypatch):
+    monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: True)
+    small = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
+    monkeypatch.setattr("stretto.local_engine.llama._SMALL", 1)
+    large = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
+    assert [small.is_exact, large.is_exact] == [True, False]
+    assert [small.forward.dtype, large.forward.dtype] == [torch.float32, torch.bfloat16]
 
 
 def test_keys_and_values_are_those_that_torch_writes_and_reads():
@@ -323,7 +350,7 @@ def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
     plain, adapter = ready.forward, ready.forward.pads
     compiled = LlamaForward(family_member(name).bfloat16().float())
     compiled.pack()
-    compiled.pads = adapter.packed()
+    compiled.attach(adapter)
     drawn = tree((31, 32), (33,))
     for node in (1, ROOT, 0):
         drawn.add_path((-1, -2, -3), [1.0] * 3, node)

@@ -4,7 +4,7 @@ from weakref import ref
 import pytest
 import torch
 
-from stretto.local_engine.compiled.panels import Panels, shelf_for
+from stretto.local_engine.compiled.panels import Layout, Panels, layout_for
 from stretto.local_engine.compiled.shelf import Shelf
 
 
@@ -19,23 +19,19 @@ def test_tensors_stand_beside_each_other_and_at_the_beginning_of_a_cache_line():
 
 def test_there_is_room_for_all_weights_it_was_made_for_and_no_more():
     weights = [torch.randn(rows, 24).bfloat16().float() for rows in (16, 40, 1)]
-    shelf = shelf_for(weights, torch.bfloat16)
+    layout = layout_for(weights)
+    shelf = layout.shelf
+    assert layout == Layout(torch.bfloat16, shelf=shelf)
+    assert shelf is not None
     for weight in weights:
-        assert torch.equal(Panels.of(weight, torch.bfloat16, shelf).dense(), weight)
+        assert torch.equal(Panels.of(weight, layout).dense(), weight)
     with pytest.raises(ValueError, match="no room"):
         shelf.room((10_000,), torch.float32)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "device"), [(torch.bfloat16, "cpu"), (torch.float64, "cpu"), (torch.float32, "meta")]
-)
-def test_weights_that_do_not_get_into_panels_take_no_memory(dtype, device):
-    assert shelf_for([torch.empty(16, 16), torch.empty(16, 16, dtype=dtype, device=device)], torch.bfloat16) is None
-
-
 def test_where_there_is_no_such_memory_weights_stand_for_themselves():
-    endless = torch.empty(1, 1).expand(2**44, 16)
-    assert shelf_for([endless], torch.float32) is None
+    endless = torch.empty(1, 1, dtype=torch.float16).expand(2**44, 16)
+    assert layout_for([endless]) == Layout(torch.float16)
 
 
 def test_memory_stays_as_long_as_a_tensor_that_stands_in_it():

@@ -1,15 +1,16 @@
 """A whole forward.
 
-Addresses stand for tensors that the caller keeps alive; all numbers but weights are float32.
+Addresses stand for tensors that the caller keeps alive; all numbers but weights and input vectors are float32.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numba import carray, types  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from stretto.local_engine.compiled.attention import mix, visible, write
@@ -24,7 +25,7 @@ class Weights(NamedTuple):
     """A model.
 
     Attributes:
-        embedding: # [vocabulary, hidden]
+        embedding: float32, or bfloat16 as it is held # [vocabulary, hidden]
         norms: two of each layer and the last # [2 * layers + 1, hidden]
         head_norms: of queries and keys # [layers, heads, head_dim], without numbers where there are none.
         first_bias: of queries, keys and values # [layers, heads, head_dim], or empty.
@@ -38,7 +39,7 @@ class Weights(NamedTuple):
         vocabulary: address of the last product.
     """
 
-    embedding: NDArray[np.float32]
+    embedding: NDArray[np.float32] | NDArray[np.uint16]
     norms: NDArray[np.float32]
     head_norms: NDArray[np.float32]
     first_bias: NDArray[np.float32]
@@ -149,13 +150,33 @@ def _gate(source, target, part, parts):
             own[at] = gate[at] / (np.float32(1) + exp(-gate[at])) * up[at]
 
 
+def _look_up(table: Any, line: Any, target: Any) -> None:
+    """Put a line of a table into float32s."""
+    raise NotImplementedError
+
+
+@overload(_look_up)
+def _choose_look_up(table, line, target):  # noqa: ARG001 - numba calls it by these names
+    def widen(table, line, target):
+        bits = target.view(np.uint32)
+        for at in range(len(target)):
+            bits[at] = np.uint32(table[line, at]) << np.uint32(16)
+
+    def copy(table, line, target):
+        target[:] = table[line]
+
+    return widen if table.dtype == types.uint16 else copy
+
+
 @inner
 def _read_in(tokens, embedding, pad_vectors, state):
     """Look up the input vectors # [count, hidden]; a negative token is the [PAD] of a place."""
     for row in range(len(tokens)):
         token = tokens[row]
-        for at in range(state.shape[1]):
-            state[row, at] = embedding[token, at] if token >= 0 else pad_vectors[-1 - token, at]
+        if token >= 0:
+            _look_up(embedding, token, state[row])
+        else:
+            state[row] = pad_vectors[-1 - token]
 
 
 @inner

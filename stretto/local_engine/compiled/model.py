@@ -16,7 +16,7 @@ from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.compiled.crew import share
 from stretto.local_engine.compiled.forward import Asked, Held, Pads, Room, Weights, run
 from stretto.local_engine.compiled.jit import first_call
-from stretto.local_engine.compiled.panels import LIKE, Panels
+from stretto.local_engine.compiled.panels import Panels
 from stretto.local_engine.compiled.vectors import PANEL, STOPPED
 from stretto.local_engine.pads import PadAdapter
 
@@ -44,7 +44,7 @@ class Layer:
 
 
 class CompiledModel:
-    """Runs a model in float32 on a CPU, whose weights stand in panels of one type.
+    """Runs a model on a CPU whose weights stand in panels of one type, in float32 but for what these round.
 
     Args:
         layers: of the model.
@@ -76,7 +76,7 @@ class CompiledModel:
         products = [[layer.query_key_value, layer.output, layer.gate_up, layer.down] for layer in layers]
         self._like = vocabulary.like
         self._weights = Weights(
-            embedding=embedding.numpy(),
+            embedding=_numbers(embedding),
             norms=torch.stack([*norms, norm]).numpy(),
             head_norms=_table([layer.query_key_norm for layer in layers], (turned, width), (turned, 0)),
             first_bias=_table([layer.query_key_value_bias for layer in layers], (everything, width), (0, width)),
@@ -90,7 +90,7 @@ class CompiledModel:
             vocabulary=vocabulary.address,
         )
         self._size = sum(weight.held.numel() for each in products for weight in each) + vocabulary.held.numel()
-        stream, inner = tuple(norm.shape), layers[0].down.held.shape[1]
+        stream, inner = tuple(norm.shape), layers[0].down.inner
         self._room = (
             stream,
             (everything, width),
@@ -108,7 +108,7 @@ class CompiledModel:
         wide = rows.tokens.shape[1]
         if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
             return False
-        return rows.pads is None or (rows.real is None and pads is not None and self._knows(pads))
+        return rows.pads is None or (pads is not None and self._knows(pads))
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
@@ -122,7 +122,8 @@ class CompiledModel:
         if kept < wide:
             wanted = np.nonzero(lines == int(keep))[0]
         if rows.pads is not None:
-            pads = self._pads._replace(padded=_whole(rows.pads).reshape(-1))
+            padded = _whole(rows.pads).reshape(-1)
+            pads = self._pads._replace(padded=padded if rows.real is None else padded[rows.real.numpy()])
             pad_like, units = self._pad_like, self._units
         if not -len(pads.vectors) <= tokens.min() <= tokens.max() < len(self._weights.embedding):
             raise IndexError(f"a token is none of the model's {len(self._weights.embedding)}")
@@ -136,7 +137,8 @@ class CompiledModel:
         room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
         logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL)
         given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
-        with first_call(("forward", self._like.dtype, pad_like.dtype)) as is_first:
+        kinds = (self._weights.embedding.dtype, self._like.dtype, pad_like.dtype)
+        with first_call(("forward", *kinds)) as is_first:
             amount = 0 if is_first else count * self._size
             share(amount, lambda part, parts: run(*given, scores, part, parts), lambda: room.met.fill(STOPPED))
         found = logits[:, : self._vocabulary.outer]
@@ -149,7 +151,8 @@ class CompiledModel:
         """Read an adapter, once; it must stand in panels of one type, and its units fill them."""
         if self._adapter is adapter:
             return True
-        nothing, table, types = [0, 0, 0], [], set()
+        nothing, table = [0, 0, 0], []
+        likes: dict[np.dtype[Any], NDArray[np.generic]] = {}
         for layer in (*(adapter.layers.get(number) for number in range(len(self._kept))), adapter.last):
             if layer is None:
                 table.append(nothing)
@@ -157,14 +160,20 @@ class CompiledModel:
             leading_in, leading_out = layer.units_in, layer.units_out
             if not (isinstance(leading_in, Panels) and isinstance(leading_out, Panels)) or leading_in.outer % PANEL:
                 return False
-            types |= {leading_in.held.dtype, leading_out.held.dtype}
+            likes |= {each.like.dtype: each.like for each in (leading_in, leading_out)}
             table.append([leading_in.address, leading_out.address, leading_in.outer])
-        if len(types) != 1:
+        if len(likes) != 1:
             return False
-        self._adapter, self._pad_like = adapter, LIKE[types.pop()]
+        self._adapter, (self._pad_like,) = adapter, likes.values()
         self._pads = _NO_PADS._replace(vectors=adapter.places.numpy(), layers=np.array(table, np.int64))
         self._units = max(units for _, _, units in table)
         return True
+
+
+def _numbers(tensor: Tensor) -> NDArray[Any]:
+    """As float32, or bfloat16 as the 16 digits that it is."""
+    numbers = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor.float()
+    return np.ascontiguousarray(numbers.numpy())
 
 
 def _whole(tensor: Tensor) -> NDArray[Any]:

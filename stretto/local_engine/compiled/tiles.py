@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from stretto.local_engine.compiled.jit import VERSION, entry, inner
 from stretto.local_engine.compiled.vectors import ABREAST, MOST, PANEL, tile
@@ -28,11 +32,37 @@ def stripe(like, source, stride, count, width, weight, step, panel_step, target,
 
 
 @inner
+def _rounded(rows):
+    """Round float32 to bfloat16, half to even, and put them in pairs # [count, width] -> [count, width / 2]."""
+    count, width = rows.shape
+    pairs, bits = np.empty((count, width // 2), np.uint32), rows.view(np.uint32)
+    halves = pairs.view(np.uint16)
+    for row in range(count):
+        for at in range(width):
+            number = bits[row, at]
+            halves[row, at] = (number + np.uint32(0x7FFF) + ((number >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return pairs
+
+
+def _operand(like: Any, rows: Any) -> Any:
+    """Rows as weights like these are multiplied with."""
+    raise NotImplementedError
+
+
+@overload(_operand)
+def _choose_operand(like, rows):  # noqa: ARG001 - numba calls it by these names
+    if like.dtype == types.uint32:
+        return lambda like, rows: _rounded(rows)  # noqa: ARG005 - see above
+    return lambda like, rows: rows  # noqa: ARG005 - see above
+
+
+@inner
 def multiply_part(like, rows, weight, result, add, part, parts):
     """Multiply rows # [count, width] by one part of a weight in panels # [out / PANEL, width, PANEL] -> [count, out].
 
     Args:
-        like: an array of the type the weight is held in: uint16 for bfloat16, int16 for float16, or float32.
+        like: an array of the type the weight is held in: uint16 for bfloat16, int16 for float16, or float32; uint32 for
+            bfloat16 in pairs # [out / PANEL, width / 2, PANEL, 2], which rows rounded to bfloat16 are multiplied with.
         rows: what is multiplied.
         weight: its address.
         result: where to; other parts write the rest of it.
@@ -40,10 +70,11 @@ def multiply_part(like, rows, weight, result, add, part, parts):
         part: of the panels.
         parts: that they are divided into.
     """
-    (count, width), out = rows.shape, result.shape[1]
+    operand = _operand(like, rows)
+    (count, width), out = operand.shape, result.shape[1]
     panels, step = out // PANEL, PANEL * like.itemsize
     first, last = panels * part // parts, panels * (part + 1) // parts
-    source, target = rows.ctypes.data, result.ctypes.data
+    source, target = operand.ctypes.data, result.ctypes.data
     stripe(like, source, 4 * width, count, width, weight, step, step * width, target, 4 * out, add, first, last)
 
 

@@ -20,12 +20,16 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["ABREAST", "MOST", "PANEL", "STOPPED", "dots", "exp", "meet", "pointer", "soften", "tile"]
+__all__ = ["ABREAST", "MOST", "PAIRED", "PANEL", "STOPPED", "dots", "exp", "meet", "pointer", "soften", "tile"]
 
 PANEL = 16
 """Outputs whose weights stand side by side: a register of AVX-512, two of AVX2, four of NEON."""
 
-_WIDE = bool(binding.get_host_cpu_features().get("avx512f", False))
+_FEATURES = binding.get_host_cpu_features()
+_WIDE = bool(_FEATURES.get("avx512f", False))
+
+PAIRED = _WIDE and bool(_FEATURES.get("avx512bf16", False))
+"""Whether one operation multiplies pairs of bfloat16 and adds both products to a float32."""
 
 MOST = 12 if _WIDE else 6
 """Rows of a tile. Of AVX-512's 32 registers 24 hold sums then, of AVX2's 16 twelve, of NEON's 32 narrow ones 24."""
@@ -42,20 +46,36 @@ STOPPED = -(2**62)
 _FLOAT = ir.FloatType()
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, PANEL)
+_WORDS = ir.VectorType(_INT, PANEL)
 _AHEAD = 2048  # bytes of a panel that are fetched ahead: by itself the processor does not go beyond a page
 _PATIENCE = 4096  # looks at a counter before another thread is let in
 _SERIES = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
 
-def _widened(builder: Any, address: Any, kind: Any) -> Any:
-    """Load a panel's weights of one input as float32: they are bfloat16, float16 or float32."""
+class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite is not typed
+    """LLVM's bfloat, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+
+_BFLOATS = ir.VectorType(_BFloat(), 2 * PANEL)
+
+
+def _loaded(builder: Any, address: Any, kind: Any) -> Any:
+    """Load a panel's weights of one input as float32, or those of a pair of inputs as they are.
+
+    They are bfloat16, float16 or float32.
+    """
+    if kind == types.uint32:
+        return _load(builder, address, _WORDS)
     if kind == types.float32:
         return _load(builder, address, _VECTOR)
     held = ir.IntType(16) if kind == types.uint16 else ir.HalfType()
     vector = builder.load(builder.inttoptr(address, ir.VectorType(held, PANEL).as_pointer()), align=2)
     if kind == types.int16:
         return builder.fpext(vector, _VECTOR)
-    words = builder.zext(vector, ir.VectorType(_INT, PANEL))
+    words = builder.zext(vector, _WORDS)
     return builder.bitcast(builder.shl(words, ir.Constant(words.type, [16] * PANEL)), _VECTOR)
 
 
@@ -68,13 +88,14 @@ def _fill(function: Any, count: int, many: int, kind: Any) -> None:
     nothing = ir.Constant(_VECTOR, [0.0] * PANEL)
     with _loop(builder, width, [nothing] * (count * many)) as (at, sums, new):
         places = [builder.add(strip, builder.mul(at, step)) for strip in strips]
-        weights = [_widened(builder, place, kind) for place in places]
+        weights = [_loaded(builder, place, kind) for place in places]
         for place in places:
             _prefetch(builder, builder.add(place, _long(_AHEAD)))
         for row, line in enumerate(lines):
-            spread = _spread(builder, _load(builder, builder.add(line, builder.mul(at, _long(4))), _FLOAT))
+            place = builder.add(line, builder.mul(at, _long(4)))
+            spread = _spread(builder, _load(builder, place, _INT if kind == types.uint32 else _FLOAT))
             for vector, total in zip(weights, sums[row * many :], strict=False):
-                new.append(_added(builder, spread, vector, total))
+                new.append((_paired if kind == types.uint32 else _added)(builder, spread, vector, total))
     keeps = builder.icmp_signed("!=", add, _long(0))
     for number, total in enumerate(sums):
         row, panel = divmod(number, many)
@@ -208,15 +229,22 @@ def _load(builder: Any, address: Any, kind: Any) -> Any:
 
 def _spread(builder: Any, number: Any) -> Any:
     """Put a number into all places of a vector."""
-    anything = ir.Constant(_VECTOR, ir.Undefined)
+    anything = ir.Constant(ir.VectorType(number.type, PANEL), ir.Undefined)
     first = builder.insert_element(anything, number, _INT(0))
-    return builder.shuffle_vector(first, anything, ir.Constant(ir.VectorType(_INT, PANEL), [0] * PANEL))
+    return builder.shuffle_vector(first, anything, ir.Constant(_WORDS, [0] * PANEL))
 
 
 def _added(builder: Any, left: Any, right: Any, total: Any) -> Any:
     """Multiply, and add to the total, rounded once where the processor can."""
     function = _function(builder, f"llvm.fmuladd.v{PANEL}f32", _VECTOR, [_VECTOR] * 3)
     return builder.call(function, [left, right, total])
+
+
+def _paired(builder: Any, left: Any, right: Any, total: Any) -> Any:
+    """Multiply pairs of bfloat16, and add both products to the total."""
+    name = "llvm.x86.avx512bf16.dpbf16ps.512"
+    function = _function(builder, name, _VECTOR, [_VECTOR, _BFLOATS, _BFLOATS])
+    return builder.call(function, [total, *(builder.bitcast(pairs, _BFLOATS) for pairs in (left, right))])
 
 
 def _prefetch(builder: Any, address: Any) -> None:
