@@ -131,7 +131,7 @@ def steps(method: str) -> list[Step]:
         text = [_WORDS[token] for token in context.tokens]
         context.tokens += verdict.tokens
         outcome = Outcome(
-            [place + 1 if place >= 0 else -1 for place in places], top.indices.tolist(), top.values.tolist(),
+            [place + 1 if place >= 0 else -1 for place in places], top.indices.numpy(), top.values.numpy(),
             verdict.tokens, [own[node] for node in verdict.nodes],
         )  # fmt: skip
         drafter.learn(context, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence as Indices
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -236,19 +236,20 @@ def _give_up_drafting(member: _Member, error: Exception) -> None:
     member.sequence.account.warn(f"{name} failed and drafts no more ({type(error).__name__}: {error})")
 
 
-_Ids = Indices[Indices[int]]
-_Numbers = Indices[Indices[float]]
+_Ids = NDArray[np.int64]
+_Numbers = NDArray[np.float32]
+_NO_TOPS: tuple[_Ids, _Numbers] = np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)
 
 
 def _tops(logits: Tensor, wants: Indices[int], counts: Indices[int]) -> list[tuple[_Ids, _Numbers]]:
     """Find the most probable tokens of each sequence's first rows and their probabilities, as many as drafters want."""
     most = min(max(wants), logits.shape[-1])
     if most == 0:
-        return [((), ())] * len(wants)
+        return [_NO_TOPS] * len(wants)
     counts = [count if want else 0 for want, count in zip(wants, counts, strict=True)]
     tokens, shares = best_tokens(logits, counts, most)
-    ids, probabilities = iter(tokens), iter(shares)
+    ends = accumulate(counts)
     return [
-        ([row[:want] for row in islice(ids, count)], [row[:want] for row in islice(probabilities, count)])
-        for want, count in zip(wants, counts, strict=True)
+        (tokens[end - count : end, :want], shares[end - count : end, :want])
+        for want, count, end in zip(wants, counts, ends, strict=True)
     ]

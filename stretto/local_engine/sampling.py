@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stretto.local_engine.compiled.draws import draw
@@ -266,7 +267,7 @@ def first_rows(logits: Tensor, counts: Sequence[int]) -> Tensor:
     return flat.index_select(0, torch.tensor(_places(logits, counts), device=logits.device))
 
 
-def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[list[list[int]], list[list[float]]]:
+def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Find the most probable tokens of each sequence's first rows, and their probabilities.
 
     Args:
@@ -275,14 +276,13 @@ def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[list[
         most: how many tokens of each row.
 
     Returns:
-        for each row, one sequence's behind the other's, the most probable first # [sum of counts][most], twice
+        for each row, one sequence's behind the other's, the most probable first # [sum of counts, most], twice
     """
     if _compiled(logits):
-        ids, probabilities = best(logits.flatten(0, 1), _places(logits, counts), most)
-        return ids.tolist(), probabilities.tolist()
+        return best(logits.flatten(0, 1), _places(logits, counts), most)
     wide = widen(first_rows(logits, counts))
     found = wide.topk(most, dim=-1).indices  # [rows, most]
-    return found.tolist(), wide.softmax(-1).gather(-1, found).tolist()
+    return found.cpu().numpy(), wide.softmax(-1).gather(-1, found).float().cpu().numpy()
 
 
 def _places(logits: Tensor, counts: Sequence[int]) -> list[int]:

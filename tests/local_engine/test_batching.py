@@ -118,5 +118,5 @@ def test_the_memory_of_answers_is_bounded():
     memory = AnswerMemory(50)
     for start in range(100):
         memory.remember(range(start, start + 20))
-        assert len(memory.automaton.link) <= 2 * (50 + 3)
-    assert 118 in memory.automaton.following[0]
+        assert memory.automaton.held.own[0] <= 2 * (50 + 3)
+    assert 118 in memory.automaton.held.edges[:, 1]

@@ -12,7 +12,7 @@ from stretto.local_engine.compiled.vectors import PANEL, dots, soften
 
 __all__ = ["mix", "visible", "write"]
 
-_ROWS = 48  # of a prompt, that attend together: the scores of few stay near, and see little in vain
+_ROWS = 48  # of a prompt and heads, that attend together: the scores of few stay near, and see little in vain
 
 
 @inner
@@ -52,50 +52,52 @@ def _turn(line, norm, epsilon, cosine, sine):
 
 
 @inner
-def _attend(like, query, step, key, value, slot_step, seen, start, end, first, last, scores, head, result):
-    """Mix the values of one sequence for one head of its rows, those from ``start`` up to ``end``.
+def _attend(like, heads, start, end, key, value, slot_step, seen, first, last, head, group, room, result):
+    """Mix the values of one sequence for some heads of its rows, those from ``start`` up to ``end``.
 
     Args:
         like: an array of float32.
-        query: address of the first row's; ``step`` bytes on is the next.
-        step: see there.
+        heads: queries, and what else `write` had # [count, heads + 2 * key_value_heads, head_dim]
+        start: see above.
+        end: see above.
         key: address of the first slot's; ``slot_step`` bytes on is the next.
         value: like ``key``.
         slot_step: see there.
         seen: which slots each row sees; the extent is a multiple of `PANEL` # [count, extent]
-        start: see above.
-        end: see above.
         first: of the slots that any of the rows sees; a multiple of `PANEL`.
         last: of them, and one more.
-        scores: room for as many rows # [rows, extent]
-        head: this one.
+        head: the first that attends to these keys.
+        group: how many do: each key is read once for all of them.
+        room: scores # [rows * group, extent], queries and what is mixed # [rows * group, head_dim]
         result: # [count, heads, head_dim]
     """
-    count, slots, width = end - start, last - first, result.shape[2]
-    filled = -(-slots // PANEL) * PANEL
-    place, room, out = scores.ctypes.data, 4 * scores.shape[1], 4 * result.shape[1] * width
+    scores, queries, mixed = room
+    count, slots, width = (end - start) * group, last - first, result.shape[2]
+    filled, line = -(-slots // PANEL) * PANEL, 4 * width
+    for number in range(count):
+        queries[number] = heads[start + number // group, head + number % group]
+    place, out, query = scores.ctypes.data, 4 * scores.shape[1], queries.ctypes.data
     row = 0
     while row < count:
-        line, spot = query + row * step, place + row * room
         if count - row >= 4:
-            dots(4, line, step, key, slot_step, filled, width, spot, room)
+            dots(4, query + row * line, line, key, slot_step, filled, width, place + row * out, out)
             row += 4
         elif count - row >= 2:
-            dots(2, line, step, key, slot_step, filled, width, spot, room)
+            dots(2, query + row * line, line, key, slot_step, filled, width, place + row * out, out)
             row += 2
         else:
-            dots(1, line, step, key, slot_step, filled, width, spot, room)
+            dots(1, query + row * line, line, key, slot_step, filled, width, place + row * out, out)
             row += 1
     totals, scale = np.empty(count, np.float32), np.float32(1 / math.sqrt(width))
-    for row in range(count):
-        flags, total = seen.ctypes.data + (start + row) * seen.shape[1] + first, totals.ctypes.data + 4 * row
-        soften(place + row * room, flags, filled, scale, total)
-    nothing, panels, target = np.int64(0), width // PANEL, result.ctypes.data + start * out + 4 * head * width
-    stripe(like, place, room, count, slots, value, slot_step, 4 * PANEL, target, out, nothing, nothing, panels)
-    for row in range(count):
-        line, share = result[start + row, head], np.float32(1) / totals[row]
+    for number in range(count):
+        flags = seen.ctypes.data + (start + number // group) * seen.shape[1] + first
+        soften(place + number * out, flags, filled, scale, totals.ctypes.data + 4 * number)
+    nothing, panels, target = np.int64(0), width // PANEL, mixed.ctypes.data
+    stripe(like, place, out, count, slots, value, slot_step, 4 * PANEL, target, line, nothing, nothing, panels)
+    for number in range(count):
+        own, share = result[start + number // group, head + number % group], np.float32(1) / totals[number]
         for at in range(width):
-            line[at] *= share
+            own[at] = mixed[number, at] * share
 
 
 @inner
@@ -149,17 +151,21 @@ def mix(heads, keys, values, batches, seen, bounds, result, part, parts):
         parts: that they are divided into.
     """
     count, queries, stored, width = len(heads), result.shape[1], keys.shape[2], keys.shape[3]
-    scores, like = np.empty((min(count, _ROWS), seen.shape[1]), np.float32), np.empty(0, np.float32)
-    slot_step, step = 4 * stored * width, 4 * heads.shape[1] * width
+    most, like = queries // stored, np.empty(0, np.float32)
+    rows = min(count, max(_ROWS // most, 1))
+    scores, vectors = np.empty((rows * most, seen.shape[1]), np.float32), np.empty((2, rows * most, width), np.float32)
+    room, slot_step = (scores, vectors[0], vectors[1]), 4 * stored * width
     start = 0
     while start < count:
         end, first, last = start, bounds[start, 0], bounds[start, 1]
-        while end < min(count, start + _ROWS) and batches[end] == batches[start]:
+        while end < min(count, start + rows) and batches[end] == batches[start]:
             first, last, end = min(first, bounds[end, 0]), max(last, bounds[end, 1]), end + 1
-        for head in range(queries * part // parts, queries * (part + 1) // parts):
-            own = head * stored // queries
+        head, behind = queries * part // parts, queries * (part + 1) // parts
+        while head < behind:
+            own = head // most
+            group = min((own + 1) * most, behind) - head
             place = (batches[start] * keys.shape[1] + first) * slot_step + 4 * own * width
             key, value = keys.ctypes.data + place, values.ctypes.data + place
-            query, slots = heads.ctypes.data + start * step + 4 * head * width, (start, end, first, last)
-            _attend(like, query, step, key, value, slot_step, seen, *slots, scores, head, result)
+            _attend(like, heads, start, end, key, value, slot_step, seen, first, last, head, group, room, result)
+            head += group
         start = end

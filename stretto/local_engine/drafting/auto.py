@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from stretto.local_engine.drafting.calibration import Calibration, Experience
+import numpy as np
+from numpy.typing import NDArray
+
+from stretto.local_engine.compiled.merging import Merged, collect, judge, no_guesses, worthwhile
+from stretto.local_engine.compiled.recycling import Successors
+from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.lookahead import Lookahead
-from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
-from stretto.local_engine.drafting.token_recycling import TokenRecycling
+from stretto.local_engine.drafting.token_recycling import TokenRecycling, no_successors
 from stretto.local_engine.drafting.watch import RepetitionWatch
 
 __all__ = ["Auto"]
@@ -22,31 +25,27 @@ _BEYOND_SHARE = 4  # times its equal share is what one request may hope for when
 _LONGEST_REST = 32
 _PATIENCE = 3  # drafts in a row that need not pay
 _WAKING_MATCH = 3
-_CLAIMS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75)
-_RECYCLING = 4  # beside the two that are merged, each with and without a window
+_BREADTH, _DEPTH = 8, 6  # of what is recycled
 _SLEEPY = 5  # drafts that did not pay, as which a beginning counts: most sources have nothing to go by yet
+_SOURCES = (Suffix.name, Lookahead.name, TokenRecycling.name)
 _NOTHING = DraftTree()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Draft:
     """The candidates of one step.
 
     Attributes:
-        tree: all of them, each once.
-        chances: probability that each is right where its parent is: the highest of those who guessed it.
-        highest: the same before it was corrected for being the highest of several.
-        depths: of each of them, the root's children having 0.
-        guesses: kind of guess, parent, token and the probability claimed: who said what.
+        merged: all of them, and who said what.
+        counts: how many nodes and guesses there are.
+        nodes: those that were proposed # [proposed]
         window: where the nodes of the lookahead drafter are.
     """
 
-    tree: DraftTree
-    chances: list[float] = field(default_factory=list)
-    highest: list[float] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    guesses: list[tuple[int, int, int, float]] = field(default_factory=list)
-    window: list[int] = field(default_factory=list)
+    merged: Merged
+    counts: tuple[int, int]
+    nodes: NDArray[np.int64]
+    window: list[int]
 
 
 class Auto:
@@ -85,16 +84,16 @@ class Auto:
         self._suffix = Suffix(memory)
         self._remembers = memory is not None
         self._watch = RepetitionWatch(_WAKING_MATCH + 1)
-        self._recycling = TokenRecycling()
+        self._successors: Successors | None = None
         self._lookahead = Lookahead(0, ngram=4, guesses=4)
         self._sequences = self._window_rows = 0
         self._fit_window()
         self.wants_top = 0
         self._experiences = experience or (Experience(), Experience())
-        self._calibration, self._agreement = Calibration(), Calibration()  # until it is known how tokens are chosen
+        self._merged: Merged | None = None
         self._draft: _Draft | None = None
         self._idle, self._rested = _SLEEPY, 0  # drafts in a row that did not pay, steps since the last one
-        self._doubted = 0  # length of the match with which the last one did not pay
+        self._matched = self._doubted = 0  # length of the last draft's match, and of the last one that did not pay
         self._rest = self._length_of_rest()  # behind a forward nothing is in the processor's caches: each call counts
         self._chosen = 8
 
@@ -110,18 +109,10 @@ class Auto:
             self.wants_top = 0  # looking for the most probable tokens takes time too
             return _NOTHING
         self._rested, began = 0, time.perf_counter()
-        self.wants_top = self._recycling.wants_top
-        experience = self._experiences[context.greedy]
-        self._calibration, self._agreement = experience.guesses, experience.agreement
-        draft = self._draft = self._collect(context, rows)
-        draft.highest, estimate = draft.chances, self._agreement.estimate
-        draft.chances = [
-            estimate(bisect_right(_CLAIMS, chance), depth << 3 | bisect_right(_CLAIMS, chance), chance)
-            for chance, depth in zip(draft.highest, draft.depths, strict=True)
-        ]
-        self._settle(draft)
+        self.wants_top = _BREADTH
+        tree = self._collect(context, rows)
         self._took = time.perf_counter() - began
-        return draft.tree
+        return tree
 
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`."""
@@ -129,12 +120,14 @@ class Auto:
         if draft is None:
             return  # the sources catch up when they are asked again
         began = time.perf_counter()
-        self._suffix.learn(context, outcome)
-        self._calibrate(draft, outcome.path)
-        self._plan_rest(draft.tree, outcome.rows)
+        path = np.array(context.tokens[-len(outcome.path) - 1 :], np.int64)
+        rows = np.full(draft.counts[0], -1)
+        rows[draft.nodes] = outcome.rows
+        tops = outcome.top_tokens, outcome.top_probabilities
+        evaluated, expected = judge(draft.merged, draft.counts, path, rows, self._known(context), *tops)
+        self._plan_rest(evaluated, expected)
         if self._window_rows:
             self._lookahead.learn(context, outcome.seen_by(draft.window))
-        self._recycling.learn(context, outcome)
         self._cost.drafted(1e3 * (self._took + time.perf_counter() - began))
 
     def _fit_window(self) -> None:
@@ -169,87 +162,50 @@ class Auto:
             return self._suffix.evidence
         return self._watch.match(context.tokens)
 
-    def _collect(self, context: Context, rows: int) -> _Draft:
-        """Ask every source."""
-        draft, window = _Draft(DraftTree(step_cost=self._cost)), min(self._window_rows, rows // 3)
-        most = _BEYOND_SHARE * rows
+    def _collect(self, context: Context, rows: int) -> DraftTree:
+        """Ask every source; the nodes that may be evaluated."""
+        window, most = min(self._window_rows, rows // 3), _BEYOND_SHARE * rows
         limit = min(most, _CANDIDATES, 2 * self._chosen + 8)
-        guesses = self._suffix.propose(context, limit)
-        self._merge(draft, self._suffix, guesses, min(self._suffix.evidence.bit_length(), 7))
-        own = self._lookahead.propose(context, min(limit, 8 + 3 * window // 2, most - len(draft.tree)))
-        draft.window = self._merge(draft, self._lookahead, own, 16)
-        self._settle(draft)
-        for node, claim in self._recycling.grow(draft.tree, context.tokens[-1], min(limit + window, most)):
-            self._note(draft, node, claim, 8 * _RECYCLING, self._recycling.name)
-        return draft
+        own = self._lookahead.propose(context, min(limit, 8 + 3 * window // 2)) if window else _NOTHING
+        given, places = _arrays(own), np.empty(len(own), np.int64)
+        experience = self._experiences[context.greedy]
+        if self._merged is None:
+            self._merged = no_guesses(experience.guesses.counters, experience.agreement.counters)
+        merged, known = self._merged, self._known(context)
+        texts = (*self._suffix.texts(context), context.tokens[-1])
+        sizes = (*self._suffix.sizes, limit, min(limit + window, most), _DEPTH)
+        count, guesses, self._matched = collect(merged, texts, sizes, given, places, known)
+        alone = self._sequences == 1 and not window
+        nodes, parents = worthwhile(merged, count, self._cost.curve(rows if alone else 0))
+        self._draft = _Draft(merged, (count, guesses), nodes, places.tolist())
+        return DraftTree.of(
+            merged.tokens[nodes].tolist(),
+            parents.tolist(),
+            merged.survival[nodes].tolist(),
+            [_SOURCES[source] for source in merged.sources[nodes].tolist()],
+            kept=merged.kept[nodes].tolist(),
+            step_cost=None if alone else self._cost,
+        )
 
-    def _merge(self, draft: _Draft, source: Drafter, own: DraftTree, origin: int) -> list[int]:
-        """Enter a source's draft; where its nodes are."""
-        nodes: list[int] = []
-        for token, above, survival, keep in zip(own.tokens, own.parents, own.survival, own.kept, strict=True):
-            parent, claim = (ROOT, survival) if above == ROOT else (nodes[above], survival / own.survival[above])
-            node = draft.tree.add(token, parent, 1.0, keep=keep, source=source.name)
-            nodes.append(node)
-            self._note(draft, node, claim, origin + 8 * keep, source.name)
-        return nodes
+    def _known(self, context: Context) -> Successors:
+        if self._successors is None:
+            self._successors = no_successors(context.vocabulary, _BREADTH)
+        return self._successors
 
-    def _note(self, draft: _Draft, node: int, claim: float, origin: int, source: str) -> None:
-        """Enter a guess with its calibrated probability; ``origin`` is its source with the source's evidence."""
-        chances, parent = draft.chances, draft.tree.parents[node]
-        depth = 0 if parent == ROOT else draft.depths[parent] + 1
-        kind = (8 * origin + bisect_right(_CLAIMS, claim)) * 4 + min(depth, 3)
-        draft.guesses.append((kind, parent, draft.tree.tokens[node], claim))
-        chance = self._calibration.estimate(_coarse(kind), kind, claim)
-        if node == len(chances):
-            chances.append(chance)
-            draft.depths.append(depth)
-        elif chance > chances[node]:
-            chances[node] = chance
-            draft.tree.sources[node] = source
-
-    def _settle(self, draft: _Draft) -> None:
-        """Work out every survival; of all siblings, at most one is right."""
-        tree, total = draft.tree, [0.0] * (len(draft.tree) + 1)  # the last for the root, ROOT being -1
-        for parent, chance in zip(tree.parents, draft.chances, strict=True):
-            total[parent] += chance
-        for node, (parent, chance) in enumerate(zip(tree.parents, draft.chances, strict=True)):
-            above = 1.0 if parent == ROOT else tree.survival[parent]
-            tree.survival[node] = above * chance / max(total[parent], 1.0)
-
-    def _calibrate(self, draft: _Draft, path: Sequence[int]) -> None:
-        """Judge the guesses whose parents were committed, those that were left out of the draft too."""
-        following, node = {}, ROOT
-        for token in path:
-            following[node] = token
-            child = draft.tree.child(node, token)
-            if child is None:
-                break
-            node = child
-        for kind, parent, token, claim in draft.guesses:
-            if parent in following:
-                self._calibration.record(_coarse(kind), kind, claim, following[parent] == token)
-        for chance, depth, parent, token in zip(
-            draft.highest, draft.depths, draft.tree.parents, draft.tree.tokens, strict=True
-        ):
-            if parent in following:
-                claimed = bisect_right(_CLAIMS, chance)
-                self._agreement.record(claimed, depth << 3 | claimed, chance, following[parent] == token)
-
-    def _plan_rest(self, tree: DraftTree, rows: Sequence[int]) -> None:
-        """Note whether drafting pays: by what was evaluated, and how probable that was."""
-        chosen, tokens = 0, 0.0
-        for row, survival, kept in zip(rows, tree.survival, tree.kept, strict=True):
-            if row >= 0 and not kept:
-                chosen += 1
-                tokens += survival
+    def _plan_rest(self, chosen: int, tokens: float) -> None:
+        """Note whether drafting pays: by how much was evaluated, and how many of these tokens were expected."""
         self._chosen = max(chosen, (self._chosen + chosen) // 2)
         if self._cost.pays(chosen, tokens):
             self._idle = self._doubted = 0
         else:
-            self._idle, self._doubted = self._idle + 1, self._suffix.evidence
+            self._idle, self._doubted = self._idle + 1, self._matched
         self._rest = self._length_of_rest()
 
 
-def _coarse(kind: int) -> int:
-    """Leave evidence and depth out of a kind of guess: its source and claim."""
-    return kind >> 8 << 3 | kind >> 2 & 7
+def _arrays(tree: DraftTree) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+    return (
+        np.array(tree.tokens, np.int64),
+        np.array(tree.parents, np.int64),
+        np.array(tree.survival, np.float64),
+        np.array(tree.kept, np.bool_),
+    )

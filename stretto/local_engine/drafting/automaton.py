@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+import numpy as np
+
+from stretto.local_engine.compiled.automaton import Automaton, extend, follow, reserve
 
 __all__ = ["Cursor", "SuffixAutomaton"]
+
+_LEAST = 256
 
 
 class SuffixAutomaton:
@@ -13,111 +19,69 @@ class SuffixAutomaton:
     A state is a set of substrings that end at the same places, so one is a suffix of the next longer one; its
     link leads to the longest suffix that ends at more places. Appending costs O(1) amortised, whatever the length.
 
-    Blumer et al., "The smallest automaton recognizing the subwords of a text", 1985.
-
     A count belongs to every suffix of the text, and in a text that loops they are as many states as it has loops;
     so only substrings of up to ``counted`` tokens are counted, and appending stays O(1).
 
     Attributes:
-        length: of the longest substring of each state.
-        link: the state of the longest suffix that ends elsewhere too; -1 for the empty one, which is state 0.
-        following: the state that each next token leads to, in the order in which the tokens were first seen.
-        count: how often the substrings of each state occurred.
-        last: the state of the whole text.
+        held: the automaton; arrays that are replaced when they are full.
+        counted: see above.
     """
 
-    def __init__(self, tokens: Iterable[int] = (), *, counted: int = 48) -> None:
-        self.length = [0]
-        self.link = [-1]
-        self.following: list[dict[int, int]] = [{}]
-        self.count = [0]
-        self.last = 0
-        self._counted = counted
-        self._recent = Cursor(self)
-        for token in tokens:
-            self.append(token)
+    def __init__(self, tokens: Sequence[int] = (), *, counted: int = 48) -> None:
+        self.counted = counted
+        self._capacity = 0  # tokens
+        self.held = _empty(0)
+        self.held.own[0], self.held.states[0] = 1, (0, -1, 0, -1)
+        if tokens:
+            self.extend(tokens)
 
     @property
-    def match(self) -> tuple[int, int]:
-        """The longest suffix of the text that occurred before: its state and length."""
-        state = max(self.link[self.last], 0)
-        return state, self.length[state]
+    def match(self) -> int:
+        """How long the longest suffix of the text is that occurred before."""
+        states = self.held.states
+        return int(states[max(states[self.held.own[2], 1], 0), 0])
 
-    def append(self, token: int) -> None:
-        """Append one token to the text."""
-        length, link, following = self.length, self.link, self.following
-        state, new = self.last, self._add(length[self.last] + 1, {})
-        while state >= 0 and token not in following[state]:
-            following[state][token] = new
-            state = link[state]
-        if state < 0:
-            link[new] = 0
-        else:
-            link[new] = self._suffix(state, token)
-        self.last = new
-        self._count(token)
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append tokens to the text."""
+        extend(self.roomy(len(tokens)), np.array(tokens, np.int64), self.counted)
 
-    def _suffix(self, state: int, token: int) -> int:
-        """Find the state of the longest string of ``state`` with ``token`` behind it; split it off if need be."""
-        length, link, following = self.length, self.link, self.following
-        target = following[state][token]
-        if length[target] == length[state] + 1:
-            return target
-        # Its longest strings end at fewer places than the one looked for, from now on.
-        split = self._add(length[state] + 1, following[target].copy())
-        self.count[split] = self.count[target]
-        link[split], link[target] = link[target], split
-        while state >= 0 and following[state].get(token) == target:
-            following[state][token] = split
-            state = link[state]
-        return split
-
-    def _add(self, length: int, following: dict[int, int]) -> int:
-        self.length.append(length)
-        self.link.append(-1)
-        self.following.append(following)
-        self.count.append(0)
-        return len(self.link) - 1
-
-    def _count(self, token: int) -> None:
-        recent, count, link = self._recent, self.count, self.link
-        recent.advance(token)
-        recent.shorten(self._counted)
-        state = recent.state
-        while state >= 0:
-            count[state] += 1
-            state = link[state]
+    def roomy(self, tokens: int) -> Automaton:
+        """The automaton, with room for so many tokens more."""
+        read = int(self.held.own[5]) + tokens
+        if read > self._capacity:
+            self._capacity = max(2 * read, _LEAST)
+            larger = _empty(self._capacity)
+            reserve(self.held, larger)
+            self.held = larger
+        return self.held
 
 
 class Cursor:
     """The longest suffix of some text that an automaton holds, followed token by token.
 
     The automaton may grow meanwhile.
+
+    Attributes:
+        held: a state, and how many tokens of it match # [2]
     """
 
-    # It refers to the automaton's lists, not to the automaton, which has a cursor of its own: a circle would keep its
-    # memory until a full garbage collection, which beside a large program is minutes away.
-
     def __init__(self, automaton: SuffixAutomaton) -> None:
-        self._length, self._link, self._following = automaton.length, automaton.link, automaton.following
-        self.state = 0
-        self.length = 0
+        self._automaton = automaton
+        self.held = np.zeros(2, np.int64)
 
-    def advance(self, token: int) -> None:
-        """Follow the text by one token: O(1) amortised."""
-        following, link = self._following, self._link
-        self.shorten(self.length)
-        state, length = self.state, self.length
-        while state > 0 and token not in following[state]:
-            state = link[state]
-            length = self._length[state]
-        if token in following[state]:
-            self.state, self.length = following[state][token], length + 1
-        else:
-            self.state, self.length = 0, 0
+    @property
+    def length(self) -> int:
+        """Tokens matched."""
+        return int(self.held[1])
 
-    def shorten(self, length: int) -> None:
-        """Keep at most this many of the tokens matched; also finds their state again after it was split."""
-        self.length = min(self.length, length)
-        while self.state > 0 and self._length[self._link[self.state]] >= self.length:
-            self.state = self._link[self.state]
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Follow the text by some tokens: O(1) amortised for each."""
+        follow(self._automaton.held, self.held, np.array(tokens, np.int64))
+
+
+def _empty(tokens: int) -> Automaton:
+    """Room for so many: at most two states and three edges for each."""
+    states, edges = 2 * tokens + 2, 3 * tokens + 2
+    table = 1 << (2 * edges).bit_length()
+    rows, lines = np.zeros((states, 4), np.int32), np.zeros((edges, 4), np.int32)
+    return Automaton(np.zeros(6, np.int64), rows, lines, np.zeros(table, np.int32))

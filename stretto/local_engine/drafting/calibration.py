@@ -4,44 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Calibration", "Experience"]
+import numpy as np
 
-_HIGHEST = 0.98  # nothing is certain
+from stretto.local_engine.compiled.counters import KINDS, estimate, record
+
+__all__ = ["Calibration", "Experience"]
 
 
 class Calibration:
     """Counters, coarse to fine, that forget exponentially and correct what drafters claim.
 
     A guess claims a probability and belongs to a coarse kind and to a finer one within it. Each kind has seen h hits
-    where claims added up to e, of which the older count less; so its claims are multiplied by (h + s * m) / (e + s),
-    where m is the factor of the coarse kind, and 1 for that one itself. A factor keeps the order of the guesses
-    within a kind, which counters of hits and misses alone would level.
+    where claims added up to e, of which the older count less; so its claims are multiplied by (h + m) / (e + 1), where
+    m is the factor of the coarse kind, and 1 for that one itself. A factor keeps the order of the guesses within a
+    kind, which counters of hits and misses alone would level.
 
-    Args:
-        strength: s, hits that the prior is worth.
-        memory: trials after which one counts 1/e.
+    Attributes:
+        counters: h and e of the coarse kinds, and of the fine ones # [kinds, 2] each
     """
 
-    def __init__(self, strength: float = 1.0, memory: float = 100.0) -> None:
-        self._strength = strength
-        self._kept = 1 - 1 / memory
-        self._coarse: dict[int, list[float]] = {}  # hits, sum of the claims
-        self._fine: dict[int, list[float]] = {}
+    def __init__(self) -> None:
+        self.counters = np.zeros((KINDS[0], 2)), np.zeros((KINDS[1], 2))
 
     def estimate(self, coarse: int, fine: int, claim: float) -> float:
         """Probability that a guess of this kind is right."""
-        factor, strength = 1.0, self._strength
-        if (counter := self._coarse.get(coarse)) is not None:
-            factor = (counter[0] + strength) / (counter[1] + strength)
-            if (counter := self._fine.get(fine)) is not None:
-                factor = (counter[0] + strength * factor) / (counter[1] + strength)
-        return min(claim * factor, _HIGHEST)
+        return float(estimate(self.counters, coarse, fine, claim))
 
     def record(self, coarse: int, fine: int, claim: float, hit: bool) -> None:
         """Note whether a guess of this kind was right."""
-        for counter in (self._coarse.setdefault(coarse, [0.0, 0.0]), self._fine.setdefault(fine, [0.0, 0.0])):
-            counter[0] = counter[0] * self._kept + hit
-            counter[1] = counter[1] * self._kept + claim
+        record(self.counters, coarse, fine, claim, hit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,4 +41,4 @@ class Jacobi:
         # Node i stands at the place of path[i]; what follows a node is behind that, so the nodes before the last
         # committed token have nothing to say about what comes next.
         rows = [row for row in outcome.rows[len(outcome.path) - 1 :] if row >= 0]
-        self._guess = [outcome.top_tokens[row][0] for row in rows]
+        self._guess = [int(outcome.top_tokens[row, 0]) for row in rows]

@@ -96,12 +96,13 @@ class Lexical:
         self._rate(outcome.path)
         node = outcome.accepted[-1] if outcome.accepted else ROOT
         row = outcome.rows[node] if node >= 0 else 0
-        self._certainty = bisect_right(_SURE, outcome.top_probabilities[row][0])
+        tokens, probabilities = outcome.top_tokens.tolist(), outcome.top_probabilities.tolist()
+        self._certainty = bisect_right(_SURE, probabilities[row][0])
         passed = 0  # a node without [PAD]s goes by those above it, whose first predictions are committed by now
         while node != ROOT and node not in self._pads:
             node, passed = self._parents[node], passed + 1
         seen = [outcome.rows[pad] for pad in self._pads.get(node, ())[passed:]]
-        self._predicted = [(outcome.top_tokens[row], outcome.top_probabilities[row]) for row in seen if row >= 0]
+        self._predicted = [(tokens[row], probabilities[row]) for row in seen if row >= 0]
         self._parents, self._pads = [], {}
 
     def _grow(self, tree: DraftTree, rows: int) -> None:

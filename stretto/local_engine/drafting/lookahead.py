@@ -95,7 +95,7 @@ class Lookahead:
             if row < 0:  # pruned: this column and those behind it begin again
                 break
             column = self._columns[index]
-            longer.append([*column.tokens, outcome.top_tokens[row][0]])
+            longer.append([*column.tokens, int(outcome.top_tokens[row, 0])])
             column.made += 1
             if column.made > self._levels:
                 self._pool.add(self._context[index - 1] if index else root, longer[-1])

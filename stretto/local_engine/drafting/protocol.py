@@ -1,6 +1,6 @@
 """What a drafter is: something that proposes a tree of tokens, and learns from what became of it.
 
-Plain Python values only, so that a drafter needs no tensors and imports nothing heavy.
+Plain Python values and arrays only, so that a drafter needs no tensors.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stretto.local_engine.drafting.step_cost import StepCost
 
@@ -54,6 +57,22 @@ class DraftTree:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @classmethod
+    def of(
+        cls,
+        tokens: list[int],
+        parents: list[int],
+        survival: list[float],
+        sources: list[str] | None = None,
+        *,
+        kept: list[bool] | None = None,
+        step_cost: StepCost | None = None,
+    ) -> DraftTree:
+        """Make a tree of nodes that fulfil what is said above."""
+        index = {pair: node for node, pair in enumerate(zip(parents, tokens, strict=True))}
+        kept, sources = kept or [False] * len(tokens), sources or [""] * len(tokens)
+        return cls(tokens, parents, survival, kept, sources, step_cost=step_cost, _index=index)
 
     def add(
         self,
@@ -207,15 +226,15 @@ class Outcome:
     Attributes:
         rows: for each node of the draft, the row in which it was evaluated; -1 if it was pruned.
         top_tokens: for each row its most probable next tokens, the most probable one first; row 0 is the last
-            token committed before this step. # [rows][k], k as the drafter wants it
-        top_probabilities: their probabilities, at temperature 1, before penalties and limits. # [rows][k]
+            token committed before this step. # [rows, k], k as the drafter wants it
+        top_probabilities: their probabilities, at temperature 1, before penalties and limits. # [rows, k]
         path: the tokens committed by this step: the accepted ones and, last, the one the model chose itself.
         accepted: the draft's nodes that were accepted, in order; none of them deeper than ``len(path) - 1``.
     """
 
     rows: Sequence[int]
-    top_tokens: Sequence[Sequence[int]]
-    top_probabilities: Sequence[Sequence[float]]
+    top_tokens: NDArray[np.int64]
+    top_probabilities: NDArray[np.float32]
     path: Sequence[int]
     accepted: Sequence[int]
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 __all__ = ["PACE", "StepCost"]
 
 PACE = 0.97
@@ -14,6 +17,7 @@ _FORGET = 1 / 8
 _DRAFTING = 0.3  # milliseconds, until it is known
 _FORGIVE = 1 / 64
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
+_FURTHEST = 512  # rows beyond those measured that a step may have
 _SMALL, _OWN = 1 / 256, 1 / 128
 _TOGETHER = 4  # steps within which requests have to have something to draft, to have it at the same time
 _GUESS = {1: 1.0, 2: 1.7, 8: 2.2, 64: 5.0}  # times a step of one row: as dear as rows are on a slow CPU
@@ -65,6 +69,8 @@ class StepCost:
         for low, high, early, late in zip(rows, rows[1:], times, times[1:], strict=False):
             found += [early + (late - early) * (own - low) / (high - low) for own in range(low + 1, high + 1)]
         self._times = found
+        further = found[-1] + self._steepness * np.arange(1, _FURTHEST)
+        self._curve = np.concatenate((found, further))  # milliseconds by rows, from 1 on
 
     def __call__(self, rows: int) -> float:
         """Milliseconds of a step with this many rows, 1 or more."""
@@ -94,6 +100,14 @@ class StepCost:
         if rows <= self.sequences:
             return plain
         return plain + self(rows) - own + self._surplus.get(self.sequences.bit_length(), 0.0)
+
+    def curve(self, rows: int) -> NDArray[np.float64]:
+        """Milliseconds of the coming step of `sequences`, if it has 0, 1, ... rows more # [rows + 1]."""
+        own = self.sequences
+        found: NDArray[np.float64] = self._unit * (self._curve[own - 1 : own + rows] - self._curve[own - 1])
+        found += self.ahead(own)
+        found[1:] += self._surplus.get(own.bit_length(), 0.0)
+        return found
 
     def drafted(self, took_ms: float) -> None:
         """Note what looking for a draft took, and learning from what became of it."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Sequence
+import numpy as np
 
-from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
+from stretto.local_engine.compiled.recycling import Successors, grow, learn
+from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
 
-__all__ = ["TokenRecycling"]
-
-_FORGET = 0.98
+__all__ = ["TokenRecycling", "no_successors"]
 
 
 class TokenRecycling:
@@ -33,66 +30,31 @@ class TokenRecycling:
     def __init__(self, breadth: int = 8, depth: int = 6) -> None:
         self.wants_top = breadth
         self._depth = depth
-        self._successors: dict[int, tuple[Sequence[int], Sequence[float]]] = {}
-        self._share = [0.4 * 0.5**rank for rank in range(breadth)]
-        self._drafted: Sequence[int] = ()
+        self._successors: Successors | None = None
+        self._drafted = np.empty(0, np.int64)
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        tree = DraftTree()
-        self.grow(tree, context.tokens[-1], rows)
-        return tree
-
-    def grow(self, tree: DraftTree, root: int, rows: int) -> list[tuple[int, float]]:
-        """Add nodes to a draft after ``root``, anywhere in it, until it has so many rows.
-
-        Returns:
-            the nodes it would have added, whether they were there or not, and the probability that each is right
-            where its parent is.
-        """
-        found: list[tuple[int, float]] = []
-        depths = tree.depths()
-        heap: list[tuple[float, int, int, int, float]] = []  # -survival, parent, rank, token, its own probability
-        self._consider(heap, root, ROOT, 0, 1.0)
-        for node, token in enumerate(tree.tokens):
-            if depths[node] < self._depth:
-                self._consider(heap, token, node, 0, tree.survival[node])
-        while heap and len(tree) < rows:
-            negative, parent, rank, token, chance = heapq.heappop(heap)
-            known, node = len(tree), tree.add(token, parent, -negative, source=self.name)
-            found.append((node, chance))
-            above, survival = (root, 1.0) if parent == ROOT else (tree.tokens[parent], tree.survival[parent])
-            self._consider(heap, above, parent, rank + 1, survival)
-            if node == known:
-                depths.append(1 if parent == ROOT else depths[parent] + 1)
-                if depths[node] < self._depth:
-                    self._consider(heap, token, node, 0, -negative)
-        self._drafted = tree.tokens
-        return found
+        tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
+        count = grow(self._known(context), context.tokens[-1], self._depth, tokens, parents, survival)
+        self._drafted = tokens[:count]
+        return DraftTree.of(self._drafted.tolist(), parents[:count].tolist(), survival[:count].tolist())
 
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`."""
-        start = len(context.tokens) - len(outcome.path)  # row 0 is that of the token before it
-        self._rate(context.tokens[start - 1 :])
-        rows = {0: context.tokens[start - 1]} if outcome.top_tokens else {}
-        rows.update((row, token) for token, row in zip(self._drafted, outcome.rows, strict=False) if row > 0)
-        for row, token in rows.items():
-            self._successors[token] = outcome.top_tokens[row], outcome.top_probabilities[row]
-        self._drafted = ()
+        path = np.array(context.tokens[-len(outcome.path) - 1 :], np.int64)
+        rows = np.array(outcome.rows, np.int64)
+        learn(self._known(context), path, self._drafted, rows, outcome.top_tokens, outcome.top_probabilities)
+        self._drafted = np.empty(0, np.int64)
 
-    def _consider(
-        self, heap: list[tuple[float, int, int, int, float]], token: int, node: int, rank: int, survival: float
-    ) -> None:
-        """Put the successor of this rank on the heap; the next rank follows when it is taken."""
-        candidates, probabilities = self._successors.get(token, ((), ()))
-        if rank < min(len(candidates), len(self._share)):
-            chance = (self._share[rank] + probabilities[rank]) / 2
-            heapq.heappush(heap, (-survival * chance, node, rank, candidates[rank], chance))
+    def _known(self, context: Context) -> Successors:
+        if self._successors is None:
+            self._successors = no_successors(context.vocabulary, self.wants_top)
+        return self._successors
 
-    def _rate(self, tokens: list[int]) -> None:
-        """Note which rank was right at each of the committed tokens."""
-        for token, following in itertools.pairwise(tokens):
-            candidates, _ = self._successors.get(token, ((), ()))
-            for rank in range(min(len(candidates), len(self._share))):
-                hit = candidates[rank] == following
-                self._share[rank] += (1 - _FORGET) * (hit - self._share[rank])
+
+def no_successors(vocabulary: int, breadth: int) -> Successors:
+    """None known yet, of no token; memory is taken as tokens are seen."""
+    shape = vocabulary, breadth
+    share = np.array([0.4 * 0.5**rank for rank in range(breadth)])
+    return Successors(np.zeros(vocabulary, np.bool_), np.zeros(shape, np.int32), np.zeros(shape, np.float32), share)

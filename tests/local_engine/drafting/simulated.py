@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+import numpy as np
+
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, DraftTree, Outcome
 
@@ -77,6 +79,12 @@ class Run:
         return sum(len(outcome.path) for outcome in self.outcomes) / self.steps
 
 
+def became(rows, tokens, probabilities, path, accepted) -> Outcome:
+    """An outcome, the tops given as lists."""
+    tops = np.array(tokens, np.int64, ndmin=2), np.array(probabilities, np.float32, ndmin=2)
+    return Outcome(rows, *tops, path, accepted)
+
+
 def verify(tree: DraftTree, text: list[int], target: Target, limit: int) -> Outcome:
     """Score every row by the target, and accept the longest path on which each token is the target's own."""
     tree, places = tree.prune(limit)
@@ -88,7 +96,7 @@ def verify(tree: DraftTree, text: list[int], target: Target, limit: int) -> Outc
         accepted.append(places.index(node))
         path.append(tops[node + 1][0])
     rows = [place + 1 if place >= 0 else -1 for place in places]
-    return Outcome(rows, tops, [PROBABILITIES] * len(tops), path, accepted)
+    return became(rows, tops, [PROBABILITIES] * len(tops), path, accepted)
 
 
 def generate(

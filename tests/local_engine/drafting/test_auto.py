@@ -1,11 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated import following, generate, looping, markov, noise, plain, prose, verify
+from simulated import became, following, generate, looping, markov, noise, plain, prose, verify
 
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.calibration import Calibration
-from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 
@@ -59,7 +59,7 @@ def test_while_it_rests_it_asks_for_no_probable_tokens():
     while drafter.wants_top:
         drafter.propose(Context(run.text, 100, 4000), 8)
     context = Context([*run.text, 5], 100, 4000)
-    drafter.learn(context, Outcome([], [], [], [5], []))
+    drafter.learn(context, became([], [], [], [5], []))
     assert len(drafter.propose(context, 8)) <= 32
 
 
@@ -104,7 +104,7 @@ def test_in_a_batch_a_repetition_is_drafted_where_that_slows_nobody_down(last_ro
             draft = drafter.propose(context, 16)
             drafted += len(draft) if number < repeating else 0
             context.tokens.append(step % 40 if number < repeating else 1000 * (number + 1) + step)
-            drafter.learn(context, Outcome([-1] * len(draft), [[]], [[]], context.tokens[-1:], []))
+            drafter.learn(context, became([-1] * len(draft), [[]], [[]], context.tokens[-1:], []))
     assert (drafted > 0) is drafts
 
 

@@ -11,20 +11,23 @@ def occurrences(part, text):
 
 
 def state_of(automaton, part):
-    state = 0
+    held, state = automaton.held, 0
+    following = {(source, token): target for source, token, target, _ in held.edges[: held.own[1]].tolist()}
     for token in part:
-        state = automaton.following[state].get(token)
+        state = following.get((state, token))
         if state is None:
             return None
     return state
 
 
+def count_of(automaton, part):
+    return automaton.held.states[state_of(automaton, part), 2]
+
+
 @given(TEXTS)
 def test_the_match_is_the_longest_suffix_that_occurred_before(text):
     expected = max((size for size in range(len(text)) if occurrences(text[len(text) - size :], text) > 1), default=0)
-    state, length = SuffixAutomaton(text).match
-    assert length == expected
-    assert state == state_of(SuffixAutomaton(text), text[len(text) - length :])
+    assert SuffixAutomaton(text).match == expected
 
 
 @given(TEXTS, st.integers(1, 50))
@@ -32,14 +35,27 @@ def test_it_holds_every_substring_with_its_count_and_nothing_else(text, counted)
     automaton = SuffixAutomaton(text, counted=counted)
     for start in range(len(text)):
         for end in range(start + 1, min(start + counted, len(text)) + 1):
-            assert automaton.count[state_of(automaton, text[start:end])] == occurrences(text[start:end], text)
+            assert count_of(automaton, text[start:end]) == occurrences(text[start:end], text)
     assert state_of(automaton, [*text, 0]) is None
     assert state_of(automaton, [99]) is None
 
 
 @given(TEXTS)
 def test_it_has_at_most_two_states_for_each_token(text):
-    assert len(SuffixAutomaton(text).link) <= max(2 * len(text), 1)
+    states, edges = SuffixAutomaton(text).held.own[:2]
+    assert states <= max(2 * len(text), 1)
+    assert edges <= 3 * len(text)
+
+
+@given(TEXTS, st.integers(1, 300))
+def test_it_may_outgrow_its_arrays_at_any_time(text, repeated):
+    grown, whole = SuffixAutomaton(), SuffixAutomaton(text * repeated)
+    for _ in range(repeated):
+        grown.extend(text)
+    assert grown.match == whole.match
+    assert (grown.held.own == whole.held.own).all()
+    for size in range(len(text)):
+        assert state_of(grown, text[:size]) == state_of(whole, text[:size])
 
 
 @given(TEXTS, TEXTS, st.integers(0, 40))
@@ -49,20 +65,20 @@ def test_a_cursor_follows_the_longest_match_while_the_automaton_grows(held, text
     cursor, rest, length = Cursor(automaton), held[pause:], 0
     for place, token in enumerate(text):
         known = held[: min(pause + place, len(held))]
-        cursor.advance(token)
+        cursor.follow([token])
         # What the cursor can have matched: one token more than before, if the text held then had it.
         length = max(
             size for size in range(length + 2) if size == 0 or occurrences(text[place + 1 - size : place + 1], known)
         )
         assert cursor.length == length
         if place < len(rest):
-            automaton.append(rest[place])
-    cursor.shorten(cursor.length)
-    assert cursor.state == state_of(automaton, text[len(text) - cursor.length :])
+            automaton.extend([rest[place]])
+    cursor.follow([99])
+    assert cursor.length == 0
 
 
 def test_a_text_that_loops_is_counted_in_bounded_time():
     """Each of its suffixes occurred before, 4,000 states one behind the other; only the shortest 48 are counted."""
     automaton = SuffixAutomaton([7] * 4000)
-    assert automaton.count[state_of(automaton, [7] * 48)] == 3953
-    assert automaton.count[state_of(automaton, [7] * 49)] == 0
+    assert count_of(automaton, [7] * 48) == 3953
+    assert count_of(automaton, [7] * 49) == 0

@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated import generate, looping, markov, noise, plain, prose
+from simulated import became, generate, looping, markov, noise, plain, prose
 
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, Equipment, make_drafter
 from stretto.local_engine.drafting.jacobi import Jacobi
 from stretto.local_engine.drafting.ngrams import NGramPool
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, Outcome
+from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling
@@ -108,10 +108,10 @@ def test_jacobi_corrects_every_guess_by_what_stands_before_it():
     tree = drafter.propose(context, 3)
     assert tree.tokens == [2, 2, 2]
     context.tokens.append(7)
-    drafter.learn(context, Outcome([1, 2, 3], [[7], [8], [9], [10]], [[1.0]] * 4, [7], []))
+    drafter.learn(context, became([1, 2, 3], [[7], [8], [9], [10]], [[1.0]] * 4, [7], []))
     assert drafter.propose(context, 3).tokens == [8, 9, 10]
     context.tokens.extend([8, 5])
-    drafter.learn(context, Outcome([1, 2, 3], [[8], [5], [6], [4]], [[1.0]] * 4, [8, 5], [0]))
+    drafter.learn(context, became([1, 2, 3], [[8], [5], [6], [4]], [[1.0]] * 4, [8, 5], [0]))
     assert drafter.propose(context, 3).tokens == [6, 4, 4]
 
 
@@ -156,9 +156,9 @@ def test_the_memory_of_answers_is_bounded():
     memory = AnswerMemory(limit=100)
     for answer in range(50):
         memory.remember(range(answer, answer + 30))
-        assert len(memory.automaton.link) <= 2 * (100 + 4)
+        assert memory.automaton.held.own[0] <= 2 * (100 + 4)
     memory.remember(range(1000))
-    assert len(memory.automaton.link) <= 2 * 101
+    assert memory.automaton.held.own[0] <= 2 * 101
 
 
 # Token recycling
@@ -166,10 +166,10 @@ def test_the_memory_of_answers_is_bounded():
 
 def test_token_recycling_spans_a_tree_of_the_successors_last_seen():
     drafter, context = TokenRecycling(breadth=2), Context([1, 2], 1, 50)
-    drafter.learn(context, Outcome([], [[2, 3]], [[0.9, 0.1]], [2], []))  # after 1
+    drafter.learn(context, became([], [[2, 3]], [[0.9, 0.1]], [2], []))  # after 1
     assert len(drafter.propose(context, 9)) == 0
     context.tokens.append(1)
-    drafter.learn(context, Outcome([], [[1, 4]], [[0.9, 0.1]], [1], []))  # after 2
+    drafter.learn(context, became([], [[1, 4]], [[0.9, 0.1]], [1], []))  # after 2
     tree = drafter.propose(context, 20)
     paths = [[tree.tokens[step] for step in tree.path(node)] for node in range(len(tree))]
     assert all(path in paths for path in ([2], [3], [2, 1], [2, 4], [2, 1, 2], [2, 1, 3]))
@@ -179,16 +179,16 @@ def test_token_recycling_spans_a_tree_of_the_successors_last_seen():
 
 def test_token_recycling_learns_from_rejected_rows_too():
     drafter, context = TokenRecycling(breadth=2), Context([1, 2], 1, 50)
-    drafter.learn(context, Outcome([], [[2, 3]], [[0.9, 0.1]], [2], []))
+    drafter.learn(context, became([], [[2, 3]], [[0.9, 0.1]], [2], []))
     context.tokens.append(1)
-    drafter.learn(context, Outcome([], [[1, 4]], [[0.9, 0.1]], [1], []))
+    drafter.learn(context, became([], [[1, 4]], [[0.9, 0.1]], [1], []))
     tree = drafter.propose(context, 2)
     assert sorted(tree.tokens) in ([1, 2], [2, 3])
     context.tokens.append(9)
     rows = [1, 2]
-    drafter.learn(context, Outcome(rows, [[9, 2], [30, 31], [40, 41]], [[0.5, 0.4]] * 3, [9], []))
+    drafter.learn(context, became(rows, [[9, 2], [30, 31], [40, 41]], [[0.5, 0.4]] * 3, [9], []))
     context.tokens.append(tree.tokens[0])
-    drafter.learn(context, Outcome([], [[tree.tokens[0], 5]], [[0.5, 0.4]], [tree.tokens[0]], []))
+    drafter.learn(context, became([], [[tree.tokens[0], 5]], [[0.5, 0.4]], [tree.tokens[0]], []))
     assert 30 in drafter.propose(context, 3).tokens
 
 

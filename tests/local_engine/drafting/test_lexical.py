@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 from adapters import SMALL, adapted, random_adapter
+from simulated import became
 from tiny_models import build
 
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.lexical import ADAPTER_FILE, Lexical, LexicalOptions
-from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree
 from stretto.local_engine.load import prepare
 from stretto.local_engine.pad_file import fingerprint, write_adapter
 
@@ -22,7 +23,7 @@ def say(drafter, tree, said, path, accepted=()):
     """Lets every row of the draft say what ``said`` gives for its node: a token, its probability, and a worse one."""
     tops = [said.get(node, (0, 0.5)) for node in range(ROOT, len(tree))]
     tokens, probabilities = [(token, 399) for token, _ in tops], [(chance, 0.01) for _, chance in tops]
-    drafter.learn(CONTEXT, Outcome(range(1, len(tree) + 1), tokens, probabilities, path, accepted))
+    drafter.learn(CONTEXT, became(range(1, len(tree) + 1), tokens, probabilities, path, accepted))
 
 
 def started(**options):

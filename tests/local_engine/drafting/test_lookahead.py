@@ -1,10 +1,10 @@
 """Lookahead decoding against the paper, and what its published code does wrong."""
 
 import pytest
-from simulated import generate, looping, markov, noise, plain, prose
+from simulated import became, generate, looping, markov, noise, plain, prose
 
 from stretto.local_engine.drafting.lookahead import Lookahead
-from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree
 
 
 def ancestors(tree, node):
@@ -55,7 +55,7 @@ def learn(drafter, context, tree, path, accepted=()):
     """Behind each row stands 5000 and its number."""
     rows = list(range(1, len(tree) + 1))
     context.tokens.extend(path)
-    drafter.learn(context, Outcome(rows, [[5000 + row] for row in range(len(tree) + 1)], [[1.0]], path, accepted))
+    drafter.learn(context, became(rows, [[5000 + row] for row in range(len(tree) + 1)], [[1.0]], path, accepted))
 
 
 def test_the_levels_move_down_and_the_new_tokens_are_the_last_level():
