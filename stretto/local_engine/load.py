@@ -15,6 +15,7 @@ import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
 from stretto.local_engine.compiled.trial import can_choose
+from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.dtype import chosen_dtype
 from stretto.local_engine.forward import Forward, TransformersForward, disagreement
 from stretto.local_engine.graphs import GraphedForward, cuda_recorder
@@ -134,8 +135,9 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     forward = _forward(name, model, packed=packed)
+    rehearse()  # what is compiled is so here rather than in the first request
     if model.device.type == "cpu":
-        can_choose()  # compiled here rather than in the first request
+        can_choose()
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
     if cuda_graphs and isinstance(forward, LlamaForward):

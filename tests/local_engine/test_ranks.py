@@ -45,6 +45,6 @@ def test_first_rows_of_each_sequence_are_looked_at_in_every_type(dtype):
     logits = drawn(3, 4, 50).to(dtype)
     ids, probabilities = best_tokens(logits, [2, 0, 4], 2)
     chosen = torch.cat((logits[0, :2], logits[2])).double()
-    assert ids == chosen.topk(2).indices.tolist()
+    assert ids.tolist() == chosen.topk(2).indices.tolist()
     expected = chosen.softmax(-1).topk(2).values
     torch.testing.assert_close(torch.tensor(probabilities).double(), expected, rtol=1e-4, atol=1e-6)

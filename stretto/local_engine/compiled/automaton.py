@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.compiled.jit import VERSION, entry, inner
 
-__all__ = ["Automaton", "advance", "append", "extend", "follow", "reserve", "shorten"]
+__all__ = ["Automaton", "advance", "append", "extend", "follow", "reserve", "shorten"]  # and the places below
 
-_STATES, _EDGES, _LAST, _RECENT, _READ = 0, 1, 2, 3, 5  # places in `own`
-_LENGTH, _LINK, _COUNT, _FIRST = 0, 1, 2, 3  # of a state
-_FROM, _TOKEN, _TO, _NEXT = 0, 1, 2, 3  # of an edge
+STATES, EDGES, LAST, RECENT, READ = 0, 1, 2, 3, 5  # places in `own`
+LENGTH, LINK, COUNT, FIRST = 0, 1, 2, 3  # of a state
+FROM, TOKEN, TO, NEXT = 0, 1, 2, 3  # of an edge
 _MIX = (0x9E3779B97F4A7C15 - 2**64, 0xC2B2AE3D27D4EB4F - 2**64)
 
 
@@ -51,7 +51,7 @@ def _find(automaton, state, token):
     at = _place(table, state, token)
     while table[at] > 0:
         edge = table[at] - 1
-        if edges[edge, _FROM] == state and edges[edge, _TOKEN] == token:
+        if edges[edge, FROM] == state and edges[edge, TOKEN] == token:
             return np.int64(edge)
         at = (at + 1) & (len(table) - 1)
     return np.int64(-1)
@@ -60,7 +60,7 @@ def _find(automaton, state, token):
 @inner
 def _list(table, edges, edge):
     """Enter an edge into the table."""
-    at = _place(table, edges[edge, _FROM], edges[edge, _TOKEN])
+    at = _place(table, edges[edge, FROM], edges[edge, TOKEN])
     while table[at] > 0:
         at = (at + 1) & (len(table) - 1)
     table[at] = edge + 1
@@ -70,67 +70,68 @@ def _list(table, edges, edge):
 def _connect(automaton, state, token, target):
     """Let a token lead from one state to another."""
     own, states, edges = automaton.own, automaton.states, automaton.edges
-    edge = own[_EDGES]
-    own[_EDGES] += 1
-    edges[edge, _FROM], edges[edge, _TOKEN], edges[edge, _TO] = state, token, target
-    edges[edge, _NEXT], states[state, _FIRST] = states[state, _FIRST], edge
+    edge = own[EDGES]
+    own[EDGES] += 1
+    edges[edge, FROM], edges[edge, TOKEN], edges[edge, TO] = state, token, target
+    edges[edge, NEXT], states[state, FIRST] = states[state, FIRST], edge
     _list(automaton.table, edges, edge)
 
 
 @inner
 def _add(automaton, length):
-    state = automaton.own[_STATES]
-    automaton.own[_STATES] += 1
+    state = automaton.own[STATES]
+    automaton.own[STATES] += 1
     states = automaton.states
-    states[state, _LENGTH], states[state, _LINK], states[state, _COUNT], states[state, _FIRST] = length, -1, 0, -1
+    states[state, LENGTH], states[state, LINK], states[state, COUNT], states[state, FIRST] = length, -1, 0, -1
     return state
 
 
 @inner
 def append(automaton, token, counted):
-    own, states, edges = automaton.own, automaton.states, automaton.edges
-    state = own[_LAST]
-    new = _add(automaton, states[state, _LENGTH] + 1)
+    """Append a token to the text, for which there is room; longer substrings than ``counted`` are not counted."""
+    own, states = automaton.own, automaton.states
+    state = own[LAST]
+    new = _add(automaton, states[state, LENGTH] + 1)
     edge = _find(automaton, state, token)
     while edge < 0:
         _connect(automaton, state, token, new)
-        state = np.int64(states[state, _LINK])
+        state = np.int64(states[state, LINK])
         if state < 0:
             break
         edge = _find(automaton, state, token)
     if state < 0:
-        states[new, _LINK] = 0
+        states[new, LINK] = 0
     else:
-        states[new, _LINK] = _suffix(automaton, state, edge)
-    own[_LAST] = new
-    recent = own[_RECENT : _RECENT + 2]
+        states[new, LINK] = _suffix(automaton, state, edge)
+    own[LAST] = new
+    recent = own[RECENT : RECENT + 2]
     advance(automaton, recent, token)
     shorten(automaton, recent, counted)
     seen = recent[0]
     while seen >= 0:
-        states[seen, _COUNT] += 1
-        seen = np.int64(states[seen, _LINK])
-    own[_READ] += 1
+        states[seen, COUNT] += 1
+        seen = np.int64(states[seen, LINK])
+    own[READ] += 1
 
 
 @inner
 def _suffix(automaton, state, edge):
     """Find the state of the longest string of ``state`` with the edge's token behind it; split it off if need be."""
     states, edges = automaton.states, automaton.edges
-    target, token = edges[edge, _TO], edges[edge, _TOKEN]
-    if states[target, _LENGTH] == states[state, _LENGTH] + 1:
+    target, token = edges[edge, TO], edges[edge, TOKEN]
+    if states[target, LENGTH] == states[state, LENGTH] + 1:
         return np.int64(target)
     # Its longest strings end at fewer places than the one looked for, from now on.
-    split = _add(automaton, states[state, _LENGTH] + 1)
-    states[split, _COUNT] = states[target, _COUNT]
-    states[split, _LINK], states[target, _LINK] = states[target, _LINK], split
-    leading = states[target, _FIRST]
+    split = _add(automaton, states[state, LENGTH] + 1)
+    states[split, COUNT] = states[target, COUNT]
+    states[split, LINK], states[target, LINK] = states[target, LINK], split
+    leading = states[target, FIRST]
     while leading >= 0:
-        _connect(automaton, split, edges[leading, _TOKEN], edges[leading, _TO])
-        leading = edges[leading, _NEXT]
-    while edge >= 0 and edges[edge, _TO] == target:
-        edges[edge, _TO] = split
-        state = np.int64(states[state, _LINK])
+        _connect(automaton, split, edges[leading, TOKEN], edges[leading, TO])
+        leading = edges[leading, NEXT]
+    while edge >= 0 and edges[edge, TO] == target:
+        edges[edge, TO] = split
+        state = np.int64(states[state, LINK])
         edge = _find(automaton, state, token) if state >= 0 else np.int64(-1)
     return split
 
@@ -143,11 +144,11 @@ def advance(automaton, cursor, token):
     state, length = cursor[0], cursor[1]
     edge = _find(automaton, state, token)
     while state > 0 and edge < 0:
-        state = np.int64(states[state, _LINK])
-        length = np.int64(states[state, _LENGTH])
+        state = np.int64(states[state, LINK])
+        length = np.int64(states[state, LENGTH])
         edge = _find(automaton, state, token)
     if edge >= 0:
-        cursor[0], cursor[1] = automaton.edges[edge, _TO], length + 1
+        cursor[0], cursor[1] = automaton.edges[edge, TO], length + 1
     else:
         cursor[0], cursor[1] = 0, 0
 
@@ -157,8 +158,8 @@ def shorten(automaton, cursor, length):
     """Keep at most so many of the tokens matched; also finds their state again after it was split."""
     states = automaton.states
     cursor[1] = min(cursor[1], length)
-    while cursor[0] > 0 and states[states[cursor[0], _LINK], _LENGTH] >= cursor[1]:
-        cursor[0] = states[cursor[0], _LINK]
+    while cursor[0] > 0 and states[states[cursor[0], LINK], LENGTH] >= cursor[1]:
+        cursor[0] = states[cursor[0], LINK]
 
 
 @entry
@@ -178,7 +179,7 @@ def follow(automaton, cursor, tokens, version=VERSION):  # noqa: ARG001 - see `V
 @entry
 def reserve(old, new, version=VERSION):  # noqa: ARG001 - see `VERSION`
     """Move an automaton into larger arrays."""
-    states, edges = old.own[_STATES], old.own[_EDGES]
+    states, edges = old.own[STATES], old.own[EDGES]
     new.own[:] = old.own
     new.states[:states] = old.states[:states]
     new.edges[:edges] = old.edges[:edges]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ summing = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract",
 """For sums over one row, which may be taken in any order: it is the same for all rows."""
 
 _called: set[object] = set()
+_NO_FIRST = nullcontext(False)
 
 
 def entry(function: Callable[..., Any]) -> Any:
@@ -33,15 +34,16 @@ def entry(function: Callable[..., Any]) -> Any:
         return inner(function)
 
 
-@contextmanager
-def first_call(kind: object) -> Iterator[bool]:
+def first_call(kind: object) -> AbstractContextManager[bool]:
     """Whether an entry was never called with arguments of this kind: it is compiled then, by one process at a time.
 
     numba's files are not made for two that write at once.
     """
-    if kind in _called:
-        yield False
-        return
+    return _NO_FIRST if kind in _called else _first_call(kind)
+
+
+@contextmanager
+def _first_call(kind: object) -> Iterator[bool]:
     with ExitStack() as stack:
         with suppress(ImportError, OSError):  # no locks on Windows and some network drives, or no place to write to
             import fcntl  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""One tree of what several sources guess, and what became of their guesses; see `stretto.local_engine.drafting.auto`."""
+"""One tree of what several sources guess, and what becomes of it; see `stretto.local_engine.drafting.auto`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stretto.local_engine.compiled.jit import VERSION, entry, inner
 from stretto.local_engine.compiled.recycling import grown, learned
 from stretto.local_engine.compiled.suffixes import continued
 
-__all__ = ["Merged", "collect", "judge", "no_guesses", "worthwhile"]
+__all__ = ["Merged", "collect", "judge", "no_guesses"]
 
 Counters = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -136,8 +136,27 @@ def no_guesses(guesses: Counters, agreement: Counters) -> Merged:
     )
 
 
+@inner
+def _worthwhile(merged, count, costs):
+    """The nodes that are worth their rows, in order, and where the parents of these are among them."""
+    table, plain, unit, surplus, own, most = costs
+    order = np.argsort(-merged.survival[:count], kind="mergesort")  # of equals, parents first
+    tokens, best, chosen = 1.0, 1.0 / plain, count if most < 0 else 0
+    for taken in range(min(count, most)):
+        tokens += merged.survival[order[taken]]
+        pace = tokens / (plain + surplus + unit * (table[min(own + taken, len(table) - 1)] - table[own - 1]))
+        if pace > best:
+            best, chosen = pace, taken + 1
+    nodes = np.sort(order[:chosen])
+    places, parents = np.empty(count, np.int64), np.empty(chosen, np.int64)
+    for place in range(chosen):
+        parent = merged.parents[nodes[place]]
+        places[nodes[place]], parents[place] = place, -1 if parent < 0 else places[parent]
+    return nodes, parents
+
+
 @entry
-def collect(merged, texts, sizes, given, places, successors, version=VERSION):  # noqa: ARG001 - see `VERSION`
+def collect(merged, texts, sizes, given, places, successors, costs, version=VERSION):  # noqa: ARG001 - see `VERSION`
     """Ask every source.
 
     Args:
@@ -148,10 +167,12 @@ def collect(merged, texts, sizes, given, places, successors, version=VERSION):  
         given: a tree: tokens, parents, survival and whether kept # [nodes] each
         places: where its nodes are then # [nodes]
         successors: for recycling.
+        costs: see `StepCost.curve`, and how many nodes may be evaluated; any of them where that is below 0.
         version: see `VERSION`.
 
     Returns:
-        how many nodes and guesses there are, and how long the longest match is.
+        how many nodes and guesses there are, how long the longest match is, the nodes with which a step gives the most
+        expected tokens a millisecond, in order, and where the parents of these are among them # [chosen] each
     """
     text, answers, cursor, new, root = texts
     counted, shortest, limit, most, depth = sizes
@@ -178,35 +199,7 @@ def collect(merged, texts, sizes, given, places, successors, version=VERSION):  
         fine = min(merged.depths[node], 63) << 3 | claimed
         corrected[node] = estimate(merged.agreement, claimed, fine, chance)
     _settle(merged, count, corrected)
-    return count, number, match
-
-
-@entry
-def worthwhile(merged, count, costs, version=VERSION):  # noqa: ARG001 - see `VERSION`
-    """The nodes that are worth their rows.
-
-    Args:
-        merged: the candidates.
-        count: how many there are.
-        costs: milliseconds of a step with 0, 1, ... of them # [most + 1]; one number alone: any may be worth them.
-        version: see `VERSION`.
-
-    Returns:
-        those with which a step gives the most expected tokens a millisecond, in order, and where the parents of these
-        are among them # [chosen], twice
-    """
-    order = np.argsort(-merged.survival[:count], kind="mergesort")  # of equals, parents first
-    tokens, best, chosen = 1.0, 1.0 / costs[0], 0
-    for taken in range(min(count, len(costs) - 1)):
-        tokens += merged.survival[order[taken]]
-        if tokens / costs[taken + 1] > best:
-            best, chosen = tokens / costs[taken + 1], taken + 1
-    nodes = np.sort(order[: count if len(costs) == 1 else chosen])
-    places, parents = np.empty(count, np.int64), np.empty(len(nodes), np.int64)
-    for place in range(len(nodes)):
-        parent = merged.parents[nodes[place]]
-        places[nodes[place]], parents[place] = place, -1 if parent < 0 else places[parent]
-    return nodes, parents
+    return count, number, match, *_worthwhile(merged, count, costs)
 
 
 @entry

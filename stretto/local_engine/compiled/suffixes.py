@@ -6,7 +6,19 @@ import heapq
 
 import numpy as np
 
-from stretto.local_engine.compiled.automaton import advance, append, shorten
+from stretto.local_engine.compiled.automaton import (
+    COUNT,
+    FIRST,
+    LAST,
+    LENGTH,
+    LINK,
+    NEXT,
+    TO,
+    TOKEN,
+    advance,
+    append,
+    shorten,
+)
 from stretto.local_engine.compiled.jit import VERSION, entry, inner
 
 __all__ = ["continuations", "continued"]
@@ -18,21 +30,21 @@ _CONTEXTS = 3
 
 @inner
 def _branch(automaton, which, state, length, mass, parent, heap, pushed):
-    """Consider the tokens seen behind a state; they share ``mass`` by how often each was, of equals the latest first."""
+    """Consider the tokens seen behind a state, which share ``mass`` by how often each was; of equals the latest."""
     states, edges = automaton.states, automaton.edges
     if mass < _FLOOR:
         return
-    while state > 0 and states[state, 3] < 0:
+    while state > 0 and states[state, FIRST] < 0:
         # The end of the text. It goes on as its longest match did: so a loop is drafted over and over.
-        state = np.int64(states[state, 1])
-        length = min(length, np.int64(states[state, 0]))
+        state = np.int64(states[state, LINK])
+        length = min(length, np.int64(states[state, LENGTH]))
     if state <= 0:
         return
     total, held = np.int64(0), 0
     times, chosen = np.empty(_BRANCHES, np.int64), np.empty(_BRANCHES, np.int64)
-    edge = np.int64(states[state, 3])
+    edge = np.int64(states[state, FIRST])
     while edge >= 0:
-        often = np.int64(states[edges[edge, 2], 2])
+        often = np.int64(states[edges[edge, TO], COUNT])
         if often == 0:  # too long to be counted
             often = np.int64(1)
         total += often
@@ -43,12 +55,12 @@ def _branch(automaton, which, state, length, mass, parent, heap, pushed):
                 times[at], chosen[at] = times[at - 1], chosen[at - 1]
                 at -= 1
             times[at], chosen[at] = often, edge
-        edge = np.int64(edges[edge, 3])
+        edge = np.int64(edges[edge, NEXT])
     for at in range(held):
-        survival, token = mass * times[at] / total, np.int64(edges[chosen[at], 1])
+        survival, token = mass * times[at] / total, np.int64(edges[chosen[at], TOKEN])
         if survival >= _FLOOR and token >= 0:  # a negative one separates texts
             pushed[0] += 1  # of equals, the first
-            target = np.int64(edges[chosen[at], 2])
+            target = np.int64(edges[chosen[at], TO])
             heapq.heappush(heap, (-survival, pushed[0], which, target, length + 1, token, parent))
 
 
@@ -62,8 +74,8 @@ def _begin(automaton, which, cursor, shortest, heap, pushed):
             return
         _branch(automaton, which, state, length, mass * length / (length + 1), np.int64(-1), heap, pushed)
         mass /= length + 1
-        state = np.int64(states[state, 1])
-        length = np.int64(states[state, 0])
+        state = np.int64(states[state, LINK])
+        length = np.int64(states[state, LENGTH])
 
 
 @inner
@@ -90,9 +102,9 @@ def continued(text, answers, cursor, new, counted, shortest, tokens, parents, su
     heap = [(0.0, np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
     heap.pop()
     pushed, matched = np.zeros(1, np.int64), np.zeros(2, np.int64)
-    state = np.int64(text.states[text.own[2], 1])
+    state = np.int64(text.states[text.own[LAST], LINK])
     if state > 0:
-        matched[0], matched[1] = state, text.states[state, 0]
+        matched[0], matched[1] = state, text.states[state, LENGTH]
     _begin(text, np.int64(0), matched, shortest, heap, pushed)
     shorten(answers, cursor, cursor[1])
     _begin(answers, np.int64(1), cursor, shortest, heap, pushed)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.compiled.merging import Merged, collect, judge, no_guesses, worthwhile
+from stretto.local_engine.compiled.merging import Merged, collect, judge, no_guesses
 from stretto.local_engine.compiled.recycling import Successors
-from stretto.local_engine.drafting.calibration import Experience
+from stretto.local_engine.drafting.calibration import MATCHES, Experience
 from stretto.local_engine.drafting.lookahead import Lookahead
 from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -24,7 +24,7 @@ _CANDIDATES = 40
 _BEYOND_SHARE = 4  # times its equal share is what one request may hope for when the others need theirs less
 _LONGEST_REST = 32
 _PATIENCE = 3  # drafts in a row that need not pay
-_WAKING_MATCH = 3
+_LEARN = 1 / 8
 _BREADTH, _DEPTH = 8, 6  # of what is recycled
 _SLEEPY = 5  # drafts that did not pay, as which a beginning counts: most sources have nothing to go by yet
 _SOURCES = (Suffix.name, Lookahead.name, TokenRecycling.name)
@@ -83,7 +83,7 @@ class Auto:
         self._took = 0.0  # seconds that this step's draft took
         self._suffix = Suffix(memory)
         self._remembers = memory is not None
-        self._watch = RepetitionWatch(_WAKING_MATCH + 1)
+        self._watch = RepetitionWatch(2)
         self._successors: Successors | None = None
         self._lookahead = Lookahead(0, ngram=4, guesses=4)
         self._sequences = self._window_rows = 0
@@ -93,7 +93,7 @@ class Auto:
         self._merged: Merged | None = None
         self._draft: _Draft | None = None
         self._idle, self._rested = _SLEEPY, 0  # drafts in a row that did not pay, steps since the last one
-        self._matched = self._doubted = 0  # length of the last draft's match, and of the last one that did not pay
+        self._matched = 0  # length of the last draft's match
         self._rest = self._length_of_rest()  # behind a forward nothing is in the processor's caches: each call counts
         self._chosen = 8
 
@@ -125,7 +125,7 @@ class Auto:
         rows[draft.nodes] = outcome.rows
         tops = outcome.top_tokens, outcome.top_probabilities
         evaluated, expected = judge(draft.merged, draft.counts, path, rows, self._known(context), *tops)
-        self._plan_rest(evaluated, expected)
+        self._plan_rest(evaluated, expected, self._hopes(context))
         if self._window_rows:
             self._lookahead.learn(context, outcome.seen_by(draft.window))
         self._cost.drafted(1e3 * (self._took + time.perf_counter() - began))
@@ -145,7 +145,7 @@ class Auto:
         if self._rested >= self._rest:
             over = True
         elif alone or self._cost.watching:
-            over = self._match(context) >= max(self._idle - _PATIENCE + _WAKING_MATCH, 2 * self._doubted)
+            over = self._hopes(context)[_kind_of(self._match(context))] > 0
         else:
             over = False
         return not (over and (alone or self._cost.invites(self)))
@@ -167,17 +167,19 @@ class Auto:
         window, most = min(self._window_rows, rows // 3), _BEYOND_SHARE * rows
         limit = min(most, _CANDIDATES, 2 * self._chosen + 8)
         own = self._lookahead.propose(context, min(limit, 8 + 3 * window // 2)) if window else _NOTHING
-        given, places = _arrays(own), np.empty(len(own), np.int64)
+        given, places = _arrays(own) if window else _NO_ARRAYS, np.empty(len(own), np.int64)
         experience = self._experiences[context.greedy]
         if self._merged is None:
             self._merged = no_guesses(experience.guesses.counters, experience.agreement.counters)
         merged, known = self._merged, self._known(context)
         texts = (*self._suffix.texts(context), context.tokens[-1])
         sizes = (*self._suffix.sizes, limit, min(limit + window, most), _DEPTH)
-        count, guesses, self._matched = collect(merged, texts, sizes, given, places, known)
         alone = self._sequences == 1 and not window
-        nodes, parents = worthwhile(merged, count, self._cost.curve(rows if alone else 0))
+        costs = (*self._cost.curve(), rows if alone else -1)
+        count, guesses, self._matched, nodes, parents = collect(merged, texts, sizes, given, places, known, costs)
         self._draft = _Draft(merged, (count, guesses), nodes, places.tolist())
+        if not len(nodes):
+            return _NOTHING
         return DraftTree.of(
             merged.tokens[nodes].tolist(),
             parents.tolist(),
@@ -192,14 +194,25 @@ class Auto:
             self._successors = no_successors(context.vocabulary, _BREADTH)
         return self._successors
 
-    def _plan_rest(self, chosen: int, tokens: float) -> None:
+    def _hopes(self, context: Context) -> NDArray[np.float64]:
+        """What drafts have gained here, by the kind of match that they began with."""
+        hopes = self._experiences[context.greedy].hopes
+        found: NDArray[np.float64] = hopes[min(self._sequences.bit_length(), len(hopes) - 1)]
+        return found
+
+    def _plan_rest(self, chosen: int, tokens: float, hopes: NDArray[np.float64]) -> None:
         """Note whether drafting pays: by how much was evaluated, and how many of these tokens were expected."""
         self._chosen = max(chosen, (self._chosen + chosen) // 2)
-        if self._cost.pays(chosen, tokens):
-            self._idle = self._doubted = 0
-        else:
-            self._idle, self._doubted = self._idle + 1, self._matched
+        gain = self._cost.gain(chosen, tokens)
+        self._idle = 0 if gain > 0 else self._idle + 1
+        kind = _kind_of(self._matched)
+        hopes[kind] += _LEARN * (gain - hopes[kind])
         self._rest = self._length_of_rest()
+
+
+def _kind_of(match: int) -> int:
+    """By the length of a match; one token alone says nothing."""
+    return min(max(match.bit_length() - 1, 0), MATCHES - 1)
 
 
 def _arrays(tree: DraftTree) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
@@ -209,3 +222,6 @@ def _arrays(tree: DraftTree) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
         np.array(tree.survival, np.float64),
         np.array(tree.kept, np.bool_),
     )
+
+
+_NO_ARRAYS = _arrays(_NOTHING)

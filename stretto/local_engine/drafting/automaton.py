@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stretto.local_engine.compiled.automaton import Automaton, extend, follow, reserve
+from stretto.local_engine.compiled.automaton import LAST, LENGTH, LINK, READ, STATES, Automaton, extend, follow, reserve
 
 __all__ = ["Cursor", "SuffixAutomaton"]
 
@@ -31,7 +31,7 @@ class SuffixAutomaton:
         self.counted = counted
         self._capacity = 0  # tokens
         self.held = _empty(0)
-        self.held.own[0], self.held.states[0] = 1, (0, -1, 0, -1)
+        self.held.own[STATES], self.held.states[0] = 1, (0, -1, 0, -1)
         if tokens:
             self.extend(tokens)
 
@@ -39,7 +39,7 @@ class SuffixAutomaton:
     def match(self) -> int:
         """How long the longest suffix of the text is that occurred before."""
         states = self.held.states
-        return int(states[max(states[self.held.own[2], 1], 0), 0])
+        return int(states[max(states[self.held.own[LAST], LINK], 0), LENGTH])
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Append tokens to the text."""
@@ -47,7 +47,7 @@ class SuffixAutomaton:
 
     def roomy(self, tokens: int) -> Automaton:
         """The automaton, with room for so many tokens more."""
-        read = int(self.held.own[5]) + tokens
+        read = int(self.held.own[READ]) + tokens
         if read > self._capacity:
             self._capacity = max(2 * read, _LEAST)
             larger = _empty(self._capacity)

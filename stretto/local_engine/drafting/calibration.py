@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stretto.local_engine.compiled.counters import KINDS, estimate, record
 
-__all__ = ["Calibration", "Experience"]
+__all__ = ["MATCHES", "Calibration", "Experience"]
+
+MATCHES = 5
+"""Kinds of matches by their length: below 2, 4, 8 and 16 tokens, and more."""
+
+_BATCHES = 6
+_HOPES = (-0.01, -0.01, 0.1, 0.1, 0.1)
 
 
 class Calibration:
@@ -44,7 +51,9 @@ class Experience:
     Attributes:
         guesses: of each source.
         agreement: of the highest of several guesses.
+        hopes: how many steps a draft has gained, by octaves of sequences and kind of match # [octaves, MATCHES]
     """
 
     guesses: Calibration = field(default_factory=Calibration)
     agreement: Calibration = field(default_factory=Calibration)
+    hopes: NDArray[np.float64] = field(default_factory=lambda: np.tile(_HOPES, (_BATCHES, 1)))

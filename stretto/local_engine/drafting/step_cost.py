@@ -14,7 +14,7 @@ PACE = 0.97
 """How fast a request is to get its tokens at least while others draft, compared with how it was without."""
 
 _FORGET = 1 / 8
-_DRAFTING = 0.3  # milliseconds, until it is known
+_DRAFTING = 0.1  # milliseconds, until it is known
 _FORGIVE = 1 / 64
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
 _FURTHEST = 512  # rows beyond those measured that a step may have
@@ -101,17 +101,17 @@ class StepCost:
             return plain
         return plain + self(rows) - own + self._surplus.get(self.sequences.bit_length(), 0.0)
 
-    def curve(self, rows: int) -> NDArray[np.float64]:
-        """Milliseconds of the coming step of `sequences`, if it has 0, 1, ... rows more # [rows + 1]."""
+    def curve(self) -> tuple[NDArray[np.float64], float, float, float, int]:
+        """`ahead` for compiled code: a table t by rows, p, u, s and `sequences` n.
+
+        A step without drafts takes p milliseconds, one with r rows more p + s + u (t[n + r - 1] - t[n - 1]).
+        """
         own = self.sequences
-        found: NDArray[np.float64] = self._unit * (self._curve[own - 1 : own + rows] - self._curve[own - 1])
-        found += self.ahead(own)
-        found[1:] += self._surplus.get(own.bit_length(), 0.0)
-        return found
+        return self._curve, self.ahead(own), self._unit, self._surplus.get(own.bit_length(), 0.0), own
 
     def drafted(self, took_ms: float) -> None:
         """Note what looking for a draft took, and learning from what became of it."""
-        took_ms = min(took_ms, _SPIKE * self._drafting)
+        took_ms = min(took_ms, _SPIKE * self._drafting)  # the processor may have been elsewhere
         self._drafting += _FORGET * (took_ms - self._drafting)
 
     def spacing(self) -> int:
@@ -122,10 +122,10 @@ class StepCost:
         others = self.sequences - 1
         return int(self._drafting * max(others / _SMALL, 1 / _OWN) / self.ahead(self.sequences))
 
-    def pays(self, rows: int, tokens: float) -> bool:
-        """Whether so many rows more, with so many expected tokens, gain more time than they and drafting them take."""
+    def gain(self, rows: int, tokens: float) -> float:
+        """Steps that so many rows more save, with so many expected tokens, beyond what they and drafting them take."""
         step = self.ahead(self.sequences)
-        return tokens * step / self.sequences > self.ahead(self.sequences + rows) - step + self._drafting
+        return tokens / self.sequences - (self.ahead(self.sequences + rows) - step + self._drafting) / step
 
     def begin(self, sequences: int) -> None:
         """A step of so many begins."""

@@ -259,7 +259,7 @@ def test_what_every_request_does_it_does_the_more_seldom_the_more_they_are_and_t
     spacings = []
     for cost.sequences in (1, 4, 16):
         spacings.append(cost.spacing())
-        assert spacings[-1] * cost.ahead(cost.sequences) >= 0.3 * 100 * (cost.sequences - 1)
+        assert spacings[-1] * cost.ahead(cost.sequences) >= 0.1 * 100 * (cost.sequences - 1)
     assert 0 < spacings[0] < spacings[1] < spacings[2]
     cost.observe(16, 40.0)
     assert cost.spacing() < spacings[2]
@@ -267,14 +267,14 @@ def test_what_every_request_does_it_does_the_more_seldom_the_more_they_are_and_t
 
 def test_where_looking_for_drafts_takes_long_it_is_done_seldom():
     cost = StepCost({1: 1.0, 64: 2.0})
-    before, gains = cost.spacing(), cost.pays(4, 1.0)
+    before, gains = cost.spacing(), cost.gain(4, 1.0)
     cost.drafted(5000.0)  # something else held it up
     assert cost.spacing() < 2 * before
     for _ in range(60):
         cost.drafted(3.0)
     assert cost.spacing() > 8 * before
-    assert gains
-    assert not cost.pays(4, 1.0)
+    assert gains > 0
+    assert cost.gain(4, 1.0) < 0
 
 
 def test_until_there_is_a_table_rows_are_taken_to_be_dear_and_one_to_take_what_it_took():

@@ -1,0 +1,48 @@
+"""Having compiled what drafters run, before a request needs it."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from stretto.local_engine.compiled.jit import first_call
+from stretto.local_engine.drafting.auto import Auto
+from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
+from stretto.local_engine.drafting.token_recycling import TokenRecycling
+
+__all__ = ["rehearse"]
+
+_log = logging.getLogger(__name__)
+
+
+def rehearse() -> None:
+    """Let all drafters that are compiled draft once; where the compiler fails, they will say so themselves."""
+    with first_call("drafts") as is_first:
+        if not is_first:
+            return
+        try:
+            _rehearse()
+        except Exception as error:  # noqa: BLE001 - an answer needs no draft
+            _log.warning("drafters that are compiled will not run: %s", error)
+
+
+def _rehearse() -> None:
+    memory = AnswerMemory()
+    memory.remember([1, 2])
+    drafters: list[Drafter] = [Auto(StepCost(), memory), Suffix(memory), TokenRecycling()]
+    for drafter in drafters:
+        context = Context([1, 2, 3, 1, 2], 3, 8)
+        for _ in range(64):  # a drafter that rests does so no longer
+            rows = len(drafter.propose(context, 4))
+            shape = (1 + rows, drafter.wants_top)
+            context.tokens.append(3)
+            tops = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+            drafter.learn(context, Outcome([-1] * rows, *tops, [3], []))
+            if drafter.wants_top or not isinstance(drafter, Auto):
+                break
+    calibration = Calibration()
+    calibration.record(0, 0, calibration.estimate(0, 0, 0.5), hit=True)
