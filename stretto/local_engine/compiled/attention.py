@@ -75,7 +75,9 @@ def _attend(like, heads, start, end, key, value, slot_step, seen, first, last, h
     count, slots, width = (end - start) * group, last - first, result.shape[2]
     filled, line = -(-slots // PANEL) * PANEL, 4 * width
     for number in range(count):
-        queries[number] = heads[start + number // group, head + number % group]
+        own = heads[start + number // group, head + number % group]
+        for at in range(width):
+            queries[number, at] = own[at]
     place, out, query = scores.ctypes.data, 4 * scores.shape[1], queries.ctypes.data
     row = 0
     while row < count:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.compiled.jit import VERSION, entry, inner
 
-__all__ = ["Automaton", "advance", "append", "extend", "follow", "reserve", "shorten"]  # and the places below
+__all__ = ["Automaton", "advance", "append", "extend", "follow", "index", "shorten"]  # and the places below
 
 STATES, EDGES, LAST, RECENT, READ = 0, 1, 2, 3, 5  # places in `own`
 LENGTH, LINK, COUNT, FIRST = 0, 1, 2, 3  # of a state
@@ -177,11 +177,7 @@ def follow(automaton, cursor, tokens, version=VERSION):  # noqa: ARG001 - see `V
 
 
 @entry
-def reserve(old, new, version=VERSION):  # noqa: ARG001 - see `VERSION`
-    """Move an automaton into larger arrays."""
-    states, edges = old.own[STATES], old.own[EDGES]
-    new.own[:] = old.own
-    new.states[:states] = old.states[:states]
-    new.edges[:edges] = old.edges[:edges]
-    for edge in range(edges):
-        _list(new.table, new.edges, edge)
+def index(automaton, version=VERSION):  # noqa: ARG001 - see `VERSION`
+    """Enter all edges into an empty table."""
+    for edge in range(automaton.own[EDGES]):
+        _list(automaton.table, automaton.edges, edge)

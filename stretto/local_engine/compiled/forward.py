@@ -163,7 +163,8 @@ def _choose_look_up(table, line, target):  # noqa: ARG001 - numba calls it by th
             bits[at] = np.uint32(table[line, at]) << np.uint32(16)
 
     def copy(table, line, target):
-        target[:] = table[line]
+        for at in range(len(target)):
+            target[at] = table[line, at]
 
     return widen if table.dtype == types.uint16 else copy
 
@@ -176,7 +177,7 @@ def _read_in(tokens, embedding, pad_vectors, state):
         if token >= 0:
             _look_up(embedding, token, state[row])
         else:
-            state[row] = pad_vectors[-1 - token]
+            _look_up(pad_vectors, -1 - token, state[row])
 
 
 @inner

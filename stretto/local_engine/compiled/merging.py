@@ -140,14 +140,27 @@ def no_guesses(guesses: Counters, agreement: Counters) -> Merged:
 def _worthwhile(merged, count, costs):
     """The nodes that are worth their rows, in order, and where the parents of these are among them."""
     table, plain, unit, surplus, own, most = costs
-    order = np.argsort(-merged.survival[:count], kind="mergesort")  # of equals, parents first
+    left, order = np.ones(count, np.bool_), np.empty(count, np.int64)
     tokens, best, chosen = 1.0, 1.0 / plain, count if most < 0 else 0
     for taken in range(min(count, most)):
-        tokens += merged.survival[order[taken]]
+        likeliest = -1
+        for node in range(count):  # of equals the first: parents are
+            if left[node] and (likeliest < 0 or merged.survival[node] > merged.survival[likeliest]):
+                likeliest = node
+        left[likeliest], order[taken] = False, likeliest
+        tokens += merged.survival[likeliest]
         pace = tokens / (plain + surplus + unit * (table[min(own + taken, len(table) - 1)] - table[own - 1]))
         if pace > best:
             best, chosen = pace, taken + 1
-    nodes = np.sort(order[:chosen])
+    if most >= 0:
+        left[:] = True
+        for taken in range(chosen):
+            left[order[taken]] = False
+    nodes, place = np.empty(chosen, np.int64), 0
+    for node in range(count):
+        if most < 0 or not left[node]:
+            nodes[place] = node
+            place += 1
     places, parents = np.empty(count, np.int64), np.empty(chosen, np.int64)
     for place in range(chosen):
         parent = merged.parents[nodes[place]]

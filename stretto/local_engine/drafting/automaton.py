@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stretto.local_engine.compiled.automaton import LAST, LENGTH, LINK, READ, STATES, Automaton, extend, follow, reserve
+from stretto.local_engine.compiled.automaton import (
+    EDGES,
+    LAST,
+    LENGTH,
+    LINK,
+    READ,
+    STATES,
+    Automaton,
+    extend,
+    follow,
+    index,
+)
 
 __all__ = ["Cursor", "SuffixAutomaton"]
 
@@ -50,9 +61,11 @@ class SuffixAutomaton:
         read = int(self.held.own[READ]) + tokens
         if read > self._capacity:
             self._capacity = max(2 * read, _LEAST)
-            larger = _empty(self._capacity)
-            reserve(self.held, larger)
-            self.held = larger
+            small, self.held = self.held, _empty(self._capacity)
+            self.held.own[:] = small.own
+            for new, old, count in zip(self.held[1:3], small[1:3], small.own[[STATES, EDGES]], strict=True):
+                new[:count] = old[:count]
+            index(self.held)
         return self.held
 
 
