@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 __all__ = ["StopTexts", "TextStream"]
 
@@ -24,10 +24,12 @@ class TextStream:
         self._context_text = ""
         self._pending: list[int] = []
 
-    def push(self, tokens: Iterable[int]) -> str:
+    def push(self, tokens: Sequence[int]) -> str:
         """Add tokens and return the text they made certain; empty while a character is incomplete."""
+        text = self._decode([*self._context, *self._pending, *tokens])
+        if len(tokens) > 1 and text.endswith(_BROKEN):  # those before the last character are complete
+            return "".join(self.push([token]) for token in tokens)
         self._pending.extend(tokens)
-        text = self._decode(self._context + self._pending)
         # Bytes that are no text at all end in the same sign as an incomplete character; no character
         # takes more than four tokens, so after a few more it is the former and is shown as it is.
         if text.endswith(_BROKEN) and len(self._pending) < _PATIENCE:

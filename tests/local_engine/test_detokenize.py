@@ -18,6 +18,14 @@ def test_characters_come_whole_even_if_every_byte_is_a_token(text):
         assert not any("\ufffd" in piece for piece in pieces)
 
 
+@given(st.text(), st.lists(st.integers(1, 30), min_size=40, max_size=40))
+def test_several_tokens_at_once_show_what_one_after_the_other_does(text, sizes):
+    stream, single, tokens = TextStream(of_bytes), TextStream(of_bytes), list(text.encode())
+    for size in sizes:
+        some, tokens = tokens[:size], tokens[size:]
+        assert stream.push(some) == "".join(single.push([token]) for token in some)
+
+
 def test_an_incomplete_last_character_is_left_out():
     stream = TextStream(of_bytes)
     assert stream.push("Rad 🚲".encode()[:-1]) + stream.flush() == "Rad "

@@ -194,13 +194,12 @@ class Auto:
             self._successors = no_successors(context.vocabulary, _BREADTH)
         return self._successors
 
-    def _hopes(self, context: Context) -> NDArray[np.float64]:
+    def _hopes(self, context: Context) -> list[float]:
         """What drafts have gained here, by the kind of match that they began with."""
         hopes = self._experiences[context.greedy].hopes
-        found: NDArray[np.float64] = hopes[min(self._sequences.bit_length(), len(hopes) - 1)]
-        return found
+        return hopes[min(self._sequences.bit_length(), len(hopes) - 1)]
 
-    def _plan_rest(self, chosen: int, tokens: float, hopes: NDArray[np.float64]) -> None:
+    def _plan_rest(self, chosen: int, tokens: float, hopes: list[float]) -> None:
         """Note whether drafting pays: by how much was evaluated, and how many of these tokens were expected."""
         self._chosen = max(chosen, (self._chosen + chosen) // 2)
         gain = self._cost.gain(chosen, tokens)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stretto.local_engine.compiled.counters import KINDS, estimate, record
 
@@ -56,4 +55,4 @@ class Experience:
 
     guesses: Calibration = field(default_factory=Calibration)
     agreement: Calibration = field(default_factory=Calibration)
-    hopes: NDArray[np.float64] = field(default_factory=lambda: np.tile(_HOPES, (_BATCHES, 1)))
+    hopes: list[list[float]] = field(default_factory=lambda: [list(_HOPES) for _ in range(_BATCHES)])
