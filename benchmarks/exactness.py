@@ -3,7 +3,7 @@
     python benchmarks/exactness.py                    four architectures with random weights, fp32 and fp64
     python benchmarks/exactness.py local:./folder     a model of your own
     python benchmarks/exactness.py --prompts 20 --methods suffix auto
-    python benchmarks/exactness.py --dtypes bfloat16  teacher-forced, see below
+    python benchmarks/exactness.py --dtypes bfloat16  see below
     python benchmarks/exactness.py --minutes 30       stops then; the same command goes on where it stopped
 
 Every prompt is answered one token at a time first, alone, then with every method in batches of 1, 3 and 8. One half of
@@ -11,10 +11,10 @@ them is greedy; the other is sampled at 0.7 with a seed, and the same seed must 
 have a small vocabulary, so that they repeat themselves and drafts are accepted. Those of the Llama family have a random
 adapter too, with which `lexical` drafts; a model of your own needs the one that was trained for it.
 
-In bfloat16 a forward of many rows rounds otherwise than one of one row, and where two tokens are as good as equal the
-answers part. So there every answer is greedy, and each of its tokens is held against a forward of one row after the
-same tokens: it must be the most probable one there, or its logit must be less than `GAP` standard deviations of the
-row's logits below it.
+In bfloat16, unless forwards are compiled, one of many rows rounds otherwise than one of one row, and where two tokens
+are as good as equal the answers part. So there (Gemma 3) every answer is greedy, and each of its tokens is held against
+a forward of one row after the same tokens: it must be the most probable one there, or its logit must be less than `GAP`
+standard deviations of the row's logits below it.
 
 What is finished is kept in a file after each model, dtype, method and batch.
 """
@@ -67,10 +67,10 @@ class Cell:
     """What came of one model, dtype, method and batch.
 
     Attributes:
-        same: answers that agree; in bfloat16, tokens that are the most probable one or within the gap.
+        same: answers that agree; where rounding may differ, tokens that are the most probable one or within the gap.
         of: answers, or tokens.
         tokens_per_step: committed by a forward, on average.
-        widest: in bfloat16, the widest gap seen, in standard deviations of the row's logits.
+        widest: where rounding may differ, the widest gap seen, in standard deviations of the row's logits.
         mismatches: prompt, place and what stood there, one line each.
     """
 
@@ -196,7 +196,7 @@ class Run:
 
     def __init__(self, name: str, dtype: str, count: int, length: int) -> None:
         self.model, draft = made(name, dtype)
-        self.forced = dtype == "bfloat16"
+        self.forced = not self.model.is_exact
         self._engine = Engine(self.model, draft=draft, drafters=DRAFTERS | {"auto": _auto})
         self._asked = questions(self.model, count, length, greedy=self.forced)
         self._expected: list[list[int]] = []
