@@ -40,7 +40,7 @@ from tokenizers import Tokenizer, models
 
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
-from stretto.local_engine.drafting.lexical import ADAPTER_FILE
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.engine import Engine

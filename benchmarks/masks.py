@@ -126,7 +126,7 @@ def steps(method: str) -> list[Step]:
         rows = flatten([context.tokens], [tree], _CPU)
         logits = model(rows, None, torch.arange(rows.tokens.shape[1]))
         verdict = verify(logits, [tree], [sampler], [frozenset()])[0]
-        top = torch.softmax(logits[0], -1).topk(_TOP)
+        top = torch.softmax(logits[0], -1).topk(max(_TOP, drafter.wants_top))
         own = {place: node for node, place in enumerate(places) if place >= 0}
         text = [_WORDS[token] for token in context.tokens]
         context.tokens += verdict.tokens
@@ -141,8 +141,8 @@ def steps(method: str) -> list[Step]:
 
 
 def best_step(method: str) -> Step:
-    """The step that accepted most, the first of those."""
-    return max(steps(method), key=lambda step: len(step.accepted))
+    """The step to which most sources gave something, and of these the first that accepted most."""
+    return max(steps(method), key=lambda step: (len(set(step.tree.sources)), len(step.accepted)))
 
 
 _CELL = 20

@@ -186,3 +186,12 @@ def test_a_row_whose_shape_no_skeleton_serves_is_refused():
 def test_numpy_is_not_loaded_before_the_first_decision():
     code = "import sys, stretto.router; sys.exit('numpy' in sys.modules or 'sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nothing_heavy_is_loaded_before_a_local_model_is_asked():
+    code = (
+        "import sys, stretto.backends.local, stretto.router.decoding, stretto.cli.app;"
+        "from stretto.local_engine.drafting.catalogue import DRAFTERS;"
+        "sys.exit(not {'numpy', 'numba', 'torch', 'transformers'}.isdisjoint(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -16,7 +16,7 @@ from stretto.backends.local_chunks import Chunks, decoding_of
 from stretto.backends.local_loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.chat_template import encode_turns
-from stretto.local_engine.drafting.lexical import LexicalOptions
+from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.record import Record
 from stretto.local_engine.source import find_source

@@ -17,7 +17,7 @@ from stretto.backends.base import Capabilities
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY
 from stretto.local_engine.drafting.draft_model import check_vocabulary
-from stretto.local_engine.drafting.lexical import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.source import Source
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from stretto.local_engine.compiled.crew import allow, dismiss
 from stretto.local_engine.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
-from stretto.local_engine.drafting.lexical import LexicalOptions
+from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from stretto.local_engine.cache import Rows
 from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.segments import Segment, segments
 
-__all__ = ["ancestries", "flatten"]
+__all__ = ["ancestry", "flatten"]
 
 _Number = TypeVar("_Number", np.int64, np.bool_)
 
@@ -91,7 +90,7 @@ def _shape(parents: tuple[int, ...], rows: int) -> tuple[NDArray[np.int64], NDAr
     Most drafts of a method are of a few shapes. As many ancestors as a row has, itself included, as deep it is.
     """
     lines = lineage(parents, rows)
-    return np.array([line.bit_count() - 1 for line in lines]), ancestries([lines], rows)[0]
+    return np.array([line.bit_count() - 1 for line in lines]), ancestry(lines)
 
 
 def lineage(parents: Sequence[int], rows: int) -> list[int]:
@@ -106,9 +105,9 @@ def lineage(parents: Sequence[int], rows: int) -> list[int]:
     return lines
 
 
-def ancestries(lineages: Sequence[Sequence[int]], rows: int) -> NDArray[np.bool_]:
-    """Spread the bits of each lineage out # [batch, rows, rows]."""
-    width = (rows + 7) // 8
-    packed = b"".join(line.to_bytes(width, "little") for line in chain.from_iterable(lineages))
-    table = np.frombuffer(packed, dtype=np.uint8).reshape(len(lineages), rows, width)
+def ancestry(lines: Sequence[int]) -> NDArray[np.bool_]:
+    """Spread the bits of each lineage out # [rows, rows]. Nobody writes to it, for it is kept."""
+    rows, width = len(lines), (len(lines) + 7) // 8
+    packed = b"".join(line.to_bytes(width, "little") for line in lines)
+    table = np.frombuffer(packed, dtype=np.uint8).reshape(rows, width)
     return np.unpackbits(table, axis=-1, count=rows, bitorder="little").view(np.bool_)

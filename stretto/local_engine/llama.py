@@ -148,6 +148,8 @@ class LlamaForward:
         if self._in_panels:
             layout = layout_for(weights)
             self._layers, self._norm = [layer.widened() for layer in self._layers], self._norm.widened()
+            if self._embedding.dtype == torch.float16:  # there is no compiled code that reads it
+                self._embedding = self._embedding.float()
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
             self._layers = list(pool.map(lambda layer: layer.packed(layout), self._layers))
         self._vocabulary = packed(self._vocabulary, layout)

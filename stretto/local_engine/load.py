@@ -135,9 +135,10 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     forward = _forward(name, model, packed=packed)
-    rehearse()  # what is compiled is so here rather than in the first request
-    if model.device.type == "cpu":
-        can_choose()
+    if packed:  # what is compiled is so here rather than in the first request
+        rehearse()
+        if model.device.type == "cpu":
+            can_choose()
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
     if cuda_graphs and isinstance(forward, LlamaForward):

@@ -132,7 +132,13 @@ class Batch:
         request = sequence.request
         sampler = Sampler(request, self._device, sequence.constraint)
         context = Context(
-            list(request.prompt), len(request.prompt), vocabulary, sampler.plain, request.end_ids, sampler.rank
+            list(request.prompt),
+            len(request.prompt),
+            vocabulary,
+            sampler.plain,
+            request.end_ids,
+            sequence.constraint is not None,
+            sampler.rank,
         )
         return _Member(sequence, drafter, sampler, context, draft=_NOTHING, places=())
 
@@ -250,6 +256,6 @@ def _tops(logits: Tensor, wants: Indices[int], counts: Indices[int]) -> list[tup
     tokens, shares = best_tokens(logits, counts, most)
     ends = accumulate(counts)
     return [
-        (tokens[end - count : end, :want], shares[end - count : end, :want])
+        (np.ascontiguousarray(tokens[end - count : end, :want]), np.ascontiguousarray(shares[end - count : end, :want]))
         for want, count, end in zip(wants, counts, ends, strict=True)
     ]

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.lexical import ADAPTER_FILE
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
 from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.pads import PadAdapter
 

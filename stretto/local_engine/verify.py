@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from stretto.local_engine.drafting.protocol import ROOT, DraftTree
-from stretto.local_engine.sampling import Sampler, choose, most_probable
+from stretto.local_engine.sampling import Sampler, choose, first_rows, most_probable
 
 __all__ = ["Verdict", "verify"]
 
@@ -55,7 +56,13 @@ def verify(
     """
     if all(sampler.plain for sampler in samplers):
         # What follows any row does not depend on how it was reached: all at once, one copy to the host.
-        return [_walk(*given) for given in zip(most_probable(logits).tolist(), trees, ends, strict=True)]
+        counts = [1 + len(tree) for tree in trees]
+        if min(counts) == logits.shape[1]:
+            own = most_probable(logits).tolist()
+        else:
+            chosen = iter(most_probable(first_rows(logits, counts)).tolist())
+            own = [list(islice(chosen, count)) for count in counts]
+        return [_walk(*given) for given in zip(own, trees, ends, strict=True)]
     return _walk_together(logits, trees, samplers, ends)
 
 

@@ -9,7 +9,7 @@ from asking import outcome
 from tiny_models import build
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.lexical import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.load import load_model, prepare

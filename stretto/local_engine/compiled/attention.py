@@ -153,7 +153,8 @@ def mix(heads, keys, values, batches, seen, bounds, result, part, parts):
         parts: that they are divided into.
     """
     count, queries, stored, width = len(heads), result.shape[1], keys.shape[2], keys.shape[3]
-    most, like = queries // stored, np.empty(0, np.float32)
+    sharing, like = queries // stored, np.empty(0, np.float32)
+    most = min(sharing, -(-queries // parts))
     rows = min(count, max(_ROWS // most, 1))
     scores, vectors = np.empty((rows * most, seen.shape[1]), np.float32), np.empty((2, rows * most, width), np.float32)
     room, slot_step = (scores, vectors[0], vectors[1]), 4 * stored * width
@@ -164,8 +165,8 @@ def mix(heads, keys, values, batches, seen, bounds, result, part, parts):
             first, last, end = min(first, bounds[end, 0]), max(last, bounds[end, 1]), end + 1
         head, behind = queries * part // parts, queries * (part + 1) // parts
         while head < behind:
-            own = head // most
-            group = min((own + 1) * most, behind) - head
+            own = head // sharing
+            group = min((own + 1) * sharing, behind) - head
             place = (batches[start] * keys.shape[1] + first) * slot_step + 4 * own * width
             key, value = keys.ctypes.data + place, values.ctypes.data + place
             _attend(like, heads, start, end, key, value, slot_step, seen, first, last, head, group, room, result)

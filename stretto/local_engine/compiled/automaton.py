@@ -125,10 +125,13 @@ def _suffix(automaton, state, edge):
     split = _add(automaton, states[state, LENGTH] + 1)
     states[split, COUNT] = states[target, COUNT]
     states[split, LINK], states[target, LINK] = states[target, LINK], split
-    leading = states[target, FIRST]
-    while leading >= 0:
+    leading, first, last = states[target, FIRST], automaton.own[EDGES], np.int64(-1)
+    while leading >= 0:  # in the same order
+        own = automaton.own[EDGES]
         _connect(automaton, split, edges[leading, TOKEN], edges[leading, TO])
-        leading = edges[leading, NEXT]
+        if last >= 0:
+            edges[last, NEXT], edges[own, NEXT], states[split, FIRST] = own, -1, first
+        leading, last = edges[leading, NEXT], own
     while edge >= 0 and edges[edge, TO] == target:
         edges[edge, TO] = split
         state = np.int64(states[state, LINK])

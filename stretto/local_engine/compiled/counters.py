@@ -6,8 +6,8 @@ from stretto.local_engine.compiled.jit import VERSION, entry
 
 __all__ = ["KINDS", "estimate", "record"]
 
-KINDS = 64, 2048
-"""How many there are, coarse and fine."""
+KINDS = 256, 2048
+"""How many there are, coarse and fine; nobody looks whether a number is below."""
 
 _HIGHEST = 0.98  # nothing is certain
 _KEPT = 0.99  # of what was seen: after a hundred trials one counts 1/e

@@ -12,12 +12,13 @@ from stretto.local_engine.compiled.jit import VERSION, entry, inner
 from stretto.local_engine.compiled.recycling import grown, learned
 from stretto.local_engine.compiled.suffixes import continued
 
-__all__ = ["Merged", "collect", "judge", "no_guesses"]
+__all__ = ["NODES", "Merged", "collect", "judge", "no_guesses", "worthwhile"]
 
 Counters = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 _CLAIMS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75)
-_SIZE = 256  # nodes of a tree, and guesses of a source, at most
+NODES = 256
+"""Of a tree at most, and guesses of a source; nobody looks whether there are more."""
 
 _SUFFIX, _LOOKAHEAD, _RECYCLING = 0, 1, 2  # sources, in the order in which `Auto` names them
 _WINDOW, _KEPT, _RECYCLED = 16, 24, 32  # origins of guesses; below are the suffix automaton's, by the match's length
@@ -27,15 +28,15 @@ class Merged(NamedTuple):
     """The candidates of one step, all guesses, and what is known of kinds of guesses.
 
     Attributes:
-        tokens: of the nodes, each once # [_SIZE]
-        parents: -1 for the root # [_SIZE]
-        depths: 1 behind the root # [_SIZE]
-        sources: who guessed best # [_SIZE]
-        kept: whether they are evaluated in any case # [_SIZE]
-        survival: probability that a node and its ancestors are right # [_SIZE]
-        chances: that it is right where its parent is: the highest of those who guessed it # [_SIZE]
-        guessed: kind, parent and token of each guess # [3 * _SIZE, 3]
-        claims: probability that its source gave it # [3 * _SIZE]
+        tokens: of the nodes, each once # [NODES]
+        parents: -1 for the root # [NODES]
+        depths: 1 behind the root # [NODES]
+        sources: who guessed best # [NODES]
+        kept: whether they are evaluated in any case # [NODES]
+        survival: probability that a node and its ancestors are right # [NODES]
+        chances: that it is right where its parent is: the highest of those who guessed it # [NODES]
+        guessed: kind, parent and token of each guess # [3 * NODES, 3]
+        claims: probability that its source gave it # [3 * NODES]
         guesses: counters of them, see `Calibration`.
         agreement: the same of the highest of several guesses.
     """
@@ -122,22 +123,22 @@ def _settle(merged, count, chances):
 def no_guesses(guesses: Counters, agreement: Counters) -> Merged:
     """Room for the candidates of a step, by what is known of guesses."""
     return Merged(
-        tokens=np.empty(_SIZE, np.int64),
-        parents=np.empty(_SIZE, np.int64),
-        depths=np.empty(_SIZE, np.int64),
-        sources=np.empty(_SIZE, np.int64),
-        kept=np.zeros(_SIZE, np.bool_),
-        survival=np.empty(_SIZE),
-        chances=np.empty(_SIZE),
-        guessed=np.empty((3 * _SIZE, 3), np.int64),
-        claims=np.empty(3 * _SIZE),
+        tokens=np.empty(NODES, np.int64),
+        parents=np.empty(NODES, np.int64),
+        depths=np.empty(NODES, np.int64),
+        sources=np.empty(NODES, np.int64),
+        kept=np.zeros(NODES, np.bool_),
+        survival=np.empty(NODES),
+        chances=np.empty(NODES),
+        guessed=np.empty((3 * NODES, 3), np.int64),
+        claims=np.empty(3 * NODES),
         guesses=guesses,
         agreement=agreement,
     )
 
 
 @inner
-def _worthwhile(merged, count, costs):
+def worthwhile(merged, count, costs):
     """The nodes that are worth their rows, in order, and where the parents of these are among them."""
     table, plain, unit, surplus, own, most = costs
     left, order = np.ones(count, np.bool_), np.empty(count, np.int64)
@@ -199,7 +200,7 @@ def collect(merged, texts, sizes, given, places, successors, costs, version=VERS
     count, number = _merge(merged, count, number, given, places, _WINDOW, _LOOKAHEAD)
     _settle(merged, count, merged.chances)
     tree = (merged.tokens, merged.parents, merged.survival, merged.depths)
-    nodes, claims, before = np.empty(_SIZE, np.int64), np.empty(_SIZE), count
+    nodes, claims, before = np.empty(NODES, np.int64), np.empty(NODES), count
     count, guessed = grown(successors, root, most, depth, tree, count, nodes, claims)
     merged.kept[before:count] = False
     for place in range(guessed):
@@ -212,7 +213,7 @@ def collect(merged, texts, sizes, given, places, successors, costs, version=VERS
         fine = min(merged.depths[node], 63) << 3 | claimed
         corrected[node] = estimate(merged.agreement, claimed, fine, chance)
     _settle(merged, count, corrected)
-    return count, number, match, *_worthwhile(merged, count, costs)
+    return count, number, match, *worthwhile(merged, count, costs)
 
 
 @entry

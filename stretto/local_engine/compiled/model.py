@@ -108,7 +108,7 @@ class CompiledModel:
         wide = rows.tokens.shape[1]
         if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
             return False
-        return rows.pads is None or (pads is not None and self._knows(pads))
+        return rows.pads is None or (rows.real is None and pads is not None and self._knows(pads))
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
@@ -122,8 +122,7 @@ class CompiledModel:
         if kept < wide:
             wanted = np.nonzero(lines == int(keep))[0]
         if rows.pads is not None:
-            padded = _whole(rows.pads).reshape(-1)
-            pads = self._pads._replace(padded=padded if rows.real is None else padded[rows.real.numpy()])
+            pads = self._pads._replace(padded=_whole(rows.pads).reshape(-1))
             pad_like, units = self._pad_like, self._units
         if not -len(pads.vectors) <= tokens.min() <= tokens.max() < len(self._weights.embedding):
             raise IndexError(f"a token is none of the model's {len(self._weights.embedding)}")
@@ -171,9 +170,8 @@ class CompiledModel:
 
 
 def _numbers(tensor: Tensor) -> NDArray[Any]:
-    """As float32, or bfloat16 as the 16 digits that it is."""
-    numbers = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor.float()
-    return np.ascontiguousarray(numbers.numpy())
+    """As it is; bfloat16, which numpy has not, as 16 digits."""
+    return _whole(tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor)
 
 
 def _whole(tensor: Tensor) -> NDArray[Any]:

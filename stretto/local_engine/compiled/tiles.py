@@ -70,7 +70,12 @@ def multiply_part(like, rows, weight, result, add, part, parts):
         part: of the panels.
         parts: that they are divided into.
     """
-    operand = _operand(like, rows)
+    _multiply(like, _operand(like, rows), weight, result, add, part, parts)
+
+
+@inner
+def _multiply(like, operand, weight, result, add, part, parts):
+    """See `multiply_part`. The caller keeps what is multiplied: of an array whose address was all, nothing is kept."""
     (count, width), out = operand.shape, result.shape[1]
     panels, step = out // PANEL, PANEL * like.itemsize
     first, last = panels * part // parts, panels * (part + 1) // parts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.compiled.merging import Merged, collect, judge, no_guesses
+from stretto.local_engine.compiled.merging import NODES, Merged, collect, judge, no_guesses
 from stretto.local_engine.compiled.recycling import Successors
 from stretto.local_engine.drafting.calibration import MATCHES, Experience
 from stretto.local_engine.drafting.lookahead import Lookahead
@@ -22,11 +22,8 @@ __all__ = ["Auto"]
 
 _CANDIDATES = 40
 _BEYOND_SHARE = 4  # times its equal share is what one request may hope for when the others need theirs less
-_LONGEST_REST = 32
-_PATIENCE = 3  # drafts in a row that need not pay
 _LEARN = 1 / 8
 _BREADTH, _DEPTH = 8, 6  # of what is recycled
-_SLEEPY = 5  # drafts that did not pay, as which a beginning counts: most sources have nothing to go by yet
 _SOURCES = (Suffix.name, Lookahead.name, TokenRecycling.name)
 _NOTHING = DraftTree()
 
@@ -92,23 +89,18 @@ class Auto:
         self._experiences = experience or (Experience(), Experience())
         self._merged: Merged | None = None
         self._draft: _Draft | None = None
-        self._idle, self._rested = _SLEEPY, 0  # drafts in a row that did not pay, steps since the last one
         self._matched = 0  # length of the last draft's match
-        self._rest = self._length_of_rest()  # behind a forward nothing is in the processor's caches: each call counts
         self._chosen = 8
+        self._curve, self._table = [0.0], np.zeros(1)  # of costs, as it was when it was last looked at
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
         if self._cost.sequences != self._sequences:
-            if self._cost.sequences < self._sequences:  # what did not pay may pay now
-                self._idle = min(self._idle, _SLEEPY)
             self._fit_window()
-            self._rest = self._length_of_rest()
         if self._rests(context):
-            self._rested += 1
             self.wants_top = 0  # looking for the most probable tokens takes time too
             return _NOTHING
-        self._rested, began = 0, time.perf_counter()
+        began = time.perf_counter()
         self.wants_top = _BREADTH
         tree = self._collect(context, rows)
         self._took = time.perf_counter() - began
@@ -125,7 +117,7 @@ class Auto:
         rows[draft.nodes] = outcome.rows
         tops = outcome.top_tokens, outcome.top_probabilities
         evaluated, expected = judge(draft.merged, draft.counts, path, rows, self._known(context), *tops)
-        self._plan_rest(evaluated, expected, self._hopes(context))
+        self._plan(evaluated, expected, self._hopes(context))
         if self._window_rows:
             self._lookahead.learn(context, outcome.seen_by(draft.window))
         self._cost.drafted(1e3 * (self._took + time.perf_counter() - began))
@@ -142,18 +134,13 @@ class Auto:
         if self._window_rows:
             return False
         alone = self._sequences == 1
-        if self._rested >= self._rest:
-            over = True
-        elif alone or self._cost.watching:
-            over = self._hopes(context)[_kind_of(self._match(context))] > 0
-        else:
-            over = False
-        return not (over and (alone or self._cost.invites(self)))
-
-    def _length_of_rest(self) -> int:
-        """Steps that are left alone, unless the text repeats itself."""
-        tries = self._idle - _PATIENCE
-        return max(min(1 << tries // 2, _LONGEST_REST), self._cost.spacing()) if tries > 0 else 0
+        if not (alone or self._cost.watching):
+            return True
+        hopes, kind = self._hopes(context), _kind_of(self._match(context))
+        if hopes[kind] < 0:
+            hopes[kind] += _LEARN * self._cost.patience()
+            return True
+        return not (alone or self._cost.invites(self))
 
     def _match(self, context: Context) -> int:
         """Length of a match that could end a rest."""
@@ -173,9 +160,12 @@ class Auto:
             self._merged = no_guesses(experience.guesses.counters, experience.agreement.counters)
         merged, known = self._merged, self._known(context)
         texts = (*self._suffix.texts(context), context.tokens[-1])
-        sizes = (*self._suffix.sizes, limit, min(limit + window, most), _DEPTH)
-        alone = self._sequences == 1 and not window
-        costs = (*self._cost.curve(), rows if alone else -1)
+        sizes = (*self._suffix.sizes, limit, min(limit + window, most, NODES), _DEPTH)
+        alone = self._sequences == 1 and not window and not context.held  # nobody else's nodes, and none left out
+        table, *scale = self._cost.curve()
+        if table is not self._curve:
+            self._curve, self._table = table, np.array(table)
+        costs = (self._table, *scale, rows if alone else -1)
         count, guesses, self._matched, nodes, parents = collect(merged, texts, sizes, given, places, known, costs)
         self._draft = _Draft(merged, (count, guesses), nodes, places.tolist())
         if not len(nodes):
@@ -199,14 +189,11 @@ class Auto:
         hopes = self._experiences[context.greedy].hopes
         return hopes[min(self._sequences.bit_length(), len(hopes) - 1)]
 
-    def _plan_rest(self, chosen: int, tokens: float, hopes: list[float]) -> None:
-        """Note whether drafting pays: by how much was evaluated, and how many of these tokens were expected."""
+    def _plan(self, chosen: int, tokens: float, hopes: list[float]) -> None:
+        """Note what drafting has gained: by how much was evaluated, and how many of these tokens were expected."""
         self._chosen = max(chosen, (self._chosen + chosen) // 2)
-        gain = self._cost.gain(chosen, tokens)
-        self._idle = 0 if gain > 0 else self._idle + 1
         kind = _kind_of(self._matched)
-        hopes[kind] += _LEARN * (gain - hopes[kind])
-        self._rest = self._length_of_rest()
+        hopes[kind] += _LEARN * (min(self._cost.gain(chosen, tokens), 1.0) - hopes[kind])
 
 
 def _kind_of(match: int) -> int:

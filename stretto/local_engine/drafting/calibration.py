@@ -14,7 +14,7 @@ MATCHES = 5
 """Kinds of matches by their length: below 2, 4, 8 and 16 tokens, and more."""
 
 _BATCHES = 6
-_HOPES = (-0.01, -0.01, 0.1, 0.1, 0.1)
+_HOPES = (-0.002, -0.002, 0.1, 0.1, 0.1)  # at first: what is a few tokens long is waited for some steps
 
 
 class Calibration:

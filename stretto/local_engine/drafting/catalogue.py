@@ -1,4 +1,4 @@
-"""The drafters by name."""
+"""The drafters by name. Those that are compiled are imported when one is made: numba takes a second."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
-from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
 from stretto.local_engine.drafting.jacobi import Jacobi
-from stretto.local_engine.drafting.lexical import Lexical, LexicalOptions
+from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.drafting.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
-from stretto.local_engine.drafting.token_recycling import TokenRecycling
 
 if TYPE_CHECKING:
+    from stretto.local_engine.drafting.calibration import Experience
+    from stretto.local_engine.drafting.suffix import AnswerMemory
     from stretto.local_engine.load import LoadedModel
 
 __all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "Equipment", "make_drafter"]
@@ -54,6 +52,8 @@ class Equipment:
 
 
 def _auto(equipment: Equipment) -> Drafter:
+    from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - see above
+
     return Auto(
         equipment.cost or StepCost({1: 10.0, 8: 11.0, 64: 30.0}), equipment.memory, experience=equipment.experience
     )
@@ -70,6 +70,7 @@ def _draft_model(equipment: Equipment) -> Drafter:
 def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
     if equipment.model is None:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
+    from stretto.local_engine.drafting.lexical import Lexical  # noqa: PLC0415 - see above
     from stretto.local_engine.pad_file import attach  # noqa: PLC0415 - torch, only where it is used
 
     adapter, options = attach(equipment.model), equipment.lexical
@@ -86,6 +87,18 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
     return Lexical(places, alpha=options.alpha if lossy else None)
 
 
+def _suffix(equipment: Equipment) -> Drafter:
+    from stretto.local_engine.drafting.suffix import Suffix  # noqa: PLC0415 - see above
+
+    return Suffix(equipment.memory)
+
+
+def _token_recycling(_: Equipment) -> Drafter:
+    from stretto.local_engine.drafting.token_recycling import TokenRecycling  # noqa: PLC0415 - see above
+
+    return TokenRecycling()
+
+
 DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {
     "auto": _auto,
     "autoregressive": lambda _: Autoregressive(),
@@ -95,8 +108,8 @@ DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {
     "lexical_lossy": lambda equipment: _lexical(equipment, lossy=True),
     "lookahead": lambda _: Lookahead(),
     "prompt_lookup": lambda _: PromptLookup(),
-    "suffix": lambda equipment: Suffix(equipment.memory),
-    "token_recycling": lambda _: TokenRecycling(),
+    "suffix": _suffix,
+    "token_recycling": _token_recycling,
 }
 """Makes the drafter of one sequence, by the name of the method."""
 

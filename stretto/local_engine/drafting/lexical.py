@@ -5,38 +5,13 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from stretto.errors import SettingsError
 from stretto.local_engine.drafting.calibration import Calibration
 from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
 
-__all__ = ["ADAPTER_FILE", "Lexical", "LexicalOptions"]
-
-ADAPTER_FILE = "lexical.safetensors"
-"""What was trained for a model stands beside its weights under this name."""
+__all__ = ["Lexical"]
 
 _SURE = (0.5, 0.8, 0.95)
-
-
-@dataclass(frozen=True, slots=True)
-class LexicalOptions:
-    """How units are said.
-
-    Attributes:
-        tokens: k, of a unit at most, the one that the model chooses itself included; ``None`` for as many as the
-            adapter was trained for, and on a CPU 2.
-        alpha: for ``lexical_lossy``: predicted tokens above this probability are taken without verification.
-    """
-
-    tokens: int | None = None
-    alpha: float = 0.9
-
-    def __post_init__(self) -> None:
-        if self.tokens is not None and self.tokens < 2:
-            raise SettingsError(f"A unit of {self.tokens} tokens cannot be used: give 2 or more, or None.")
-        if not 0 < self.alpha < 1:
-            raise SettingsError(f"alpha={self.alpha} cannot be used: give a probability between 0 and 1, such as 0.9.")
 
 
 class Lexical:
@@ -154,5 +129,5 @@ class Lexical:
                 break
 
     def _kind(self, depth: int, rank: int) -> tuple[int, int]:
-        coarse = depth << 4 | min(rank, 15)
+        coarse = min(depth, 15) << 4 | min(rank, 15)
         return coarse, coarse << 2 | self._certainty

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stretto.local_engine.drafting.step_cost import StepCost
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["ROOT", "Context", "DraftTree", "Drafter", "Outcome"]
 
@@ -206,6 +207,7 @@ class Context:
         vocabulary: token ids are below this.
         greedy: whether the most probable token is taken each time: no sampling, no penalty, no bias, no constraint.
         ends: tokens that end the answer; nothing behind one is accepted.
+        held: whether the answer is held to a format: some of what is drafted may not follow, and is left out.
         rank: which tokens the request would choose if its model said these logits # [vocabulary] after a path of
             drafted tokens, so many of them, its first choice first: with its temperature, limits, penalties, bias and
             constraint, and with the random numbers of that place. `None` outside an engine.
@@ -216,6 +218,7 @@ class Context:
     vocabulary: int
     greedy: bool = True
     ends: frozenset[int] = frozenset()
+    held: bool = False
     rank: Callable[[Any, Sequence[int], int], list[int]] | None = None
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
 __all__ = ["PACE", "StepCost"]
 
 PACE = 0.97
@@ -18,7 +15,7 @@ _DRAFTING = 0.1  # milliseconds, until it is known
 _FORGIVE = 1 / 64
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
 _FURTHEST = 512  # rows beyond those measured that a step may have
-_SMALL, _OWN = 1 / 256, 1 / 128
+_SHARE = 1 / 256
 _TOGETHER = 4  # steps within which requests have to have something to draft, to have it at the same time
 _GUESS = {1: 1.0, 2: 1.7, 8: 2.2, 64: 5.0}  # times a step of one row: as dear as rows are on a slow CPU
 
@@ -69,8 +66,7 @@ class StepCost:
         for low, high, early, late in zip(rows, rows[1:], times, times[1:], strict=False):
             found += [early + (late - early) * (own - low) / (high - low) for own in range(low + 1, high + 1)]
         self._times = found
-        further = found[-1] + self._steepness * np.arange(1, _FURTHEST)
-        self._curve = np.concatenate((found, further))  # milliseconds by rows, from 1 on
+        self._curve = [*found, *(found[-1] + self._steepness * more for more in range(1, _FURTHEST))]
 
     def __call__(self, rows: int) -> float:
         """Milliseconds of a step with this many rows, 1 or more."""
@@ -101,10 +97,11 @@ class StepCost:
             return plain
         return plain + self(rows) - own + self._surplus.get(self.sequences.bit_length(), 0.0)
 
-    def curve(self) -> tuple[NDArray[np.float64], float, float, float, int]:
+    def curve(self) -> tuple[list[float], float, float, float, int]:
         """`ahead` for compiled code: a table t by rows, p, u, s and `sequences` n.
 
-        A step without drafts takes p milliseconds, one with r rows more p + s + u (t[n + r - 1] - t[n - 1]).
+        A step without drafts takes p milliseconds, one with r rows more p + s + u (t[n + r - 1] - t[n - 1]). The table
+        is another list when it has changed.
         """
         own = self.sequences
         return self._curve, self.ahead(own), self._unit, self._surplus.get(own.bit_length(), 0.0), own
@@ -114,13 +111,12 @@ class StepCost:
         took_ms = min(took_ms, _SPIKE * self._drafting)  # the processor may have been elsewhere
         self._drafting += _FORGET * (took_ms - self._drafting)
 
-    def spacing(self) -> int:
-        """Steps of `sequences` of which looking for drafts in one, for every request, is a small share.
+    def patience(self) -> float:
+        """What a request may spend in a step on looking for drafts where none paid lately, in steps.
 
-        The others of a batch have nothing of it, so they are to lose less than one that looks for itself.
+        All of a batch together spend what one does that is alone: they look in one of a few steps.
         """
-        others = self.sequences - 1
-        return int(self._drafting * max(others / _SMALL, 1 / _OWN) / self.ahead(self.sequences))
+        return _SHARE if self.sequences == 1 else _TOGETHER * _SHARE / self.sequences
 
     def gain(self, rows: int, tokens: float) -> float:
         """Steps that so many rows more save, with so many expected tokens, beyond what they and drafting them take."""

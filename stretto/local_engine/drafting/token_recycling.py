@@ -54,7 +54,7 @@ class TokenRecycling:
 
 
 def no_successors(vocabulary: int, breadth: int) -> Successors:
-    """None known yet, of no token; memory is taken as tokens are seen."""
+    """None known yet, of no token; most systems give the memory when a token is seen."""
     shape = vocabulary, breadth
     share = np.array([0.4 * 0.5**rank for rank in range(breadth)])
     return Successors(np.zeros(vocabulary, np.bool_), np.zeros(shape, np.int32), np.zeros(shape, np.float32), share)

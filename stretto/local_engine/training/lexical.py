@@ -32,7 +32,7 @@ from torch.nn.functional import cross_entropy
 
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.drafting.lexical import ADAPTER_FILE
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
 from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.load import LoadedModel, load_model
 from stretto.local_engine.pad_file import fingerprint, write_adapter

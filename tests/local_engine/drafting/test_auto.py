@@ -1,9 +1,12 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated import became, following, generate, looping, markov, noise, plain, prose, verify
 
+from stretto.local_engine.compiled.merging import no_guesses, worthwhile
 from stretto.local_engine.drafting.auto import Auto
+from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.calibration import Calibration
 from stretto.local_engine.drafting.protocol import Context, DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -55,12 +58,18 @@ def test_while_it_rests_it_asks_for_no_probable_tokens():
     """Finding them for every row takes as long as a small model's layer; a rest costs nothing but the step."""
     drafter, prompt = Auto(USUAL), plain(noise(), [], 100)
     run = generate(drafter, noise(), prompt, 400)
-    drafter.propose(Context(run.text, 100, 4000), 8)
-    while drafter.wants_top:
-        drafter.propose(Context(run.text, 100, 4000), 8)
-    context = Context([*run.text, 5], 100, 4000)
+    context = Context([*run.text], 100, 4000)
+    for _ in range(99):
+        draft = drafter.propose(context, 8)
+        if not drafter.wants_top:
+            break
+        context.tokens.append(5 + len(context.tokens) % 3000)
+        tops = [[0] * 8 for _ in range(1 + len(draft))]
+        drafter.learn(context, became(range(1, 1 + len(draft)), tops, tops, context.tokens[-1:], []))
+    assert not drafter.wants_top
+    assert not draft
+    context.tokens.append(5)
     drafter.learn(context, became([], [], [], [5], []))
-    assert len(drafter.propose(context, 8)) <= 32
 
 
 def test_a_rest_ends_where_the_text_begins_to_repeat_itself():
@@ -89,23 +98,25 @@ def test_in_a_batch_where_nothing_can_be_foreseen_each_looks_the_more_seldom_the
 
 @pytest.mark.parametrize(("last_row", "repeating", "drafts"), [
     (1.01, 1, True),  # rows are nearly free
-    (1.5, 1, False),  # one request's would slow the other three down
-    (1.5, 3, False),
-    (1.5, 4, True),  # all of them gain
+    (1.05, 1, False),  # one request's would slow the other three down
+    (1.05, 3, False),
+    (1.05, 4, True),  # all of them gain
 ])  # fmt: skip
 def test_in_a_batch_a_repetition_is_drafted_where_that_slows_nobody_down(last_row, repeating, drafts):
     cost, loop = StepCost({1: 1.0, 4: 1.0, 5: last_row, 64: 60 * (last_row - 1) + 1}), [*range(40)]
     drafters = [Auto(cost) for _ in range(4)]
     texts = [loop * 2 if number < repeating else list(range(100 * number, 100 * number + 80)) for number in range(4)]
-    contexts, drafted = [Context(text, 40, 4000) for text in texts], 0
+    contexts, drafted = [Context(text, 40, 4000) for text in texts], [0] * 4
     for step in range(60):
         cost.begin(4)
         for number, (drafter, context) in enumerate(zip(drafters, contexts, strict=True)):
             draft = drafter.propose(context, 16)
-            drafted += len(draft) if number < repeating else 0
+            drafted[number] += len(draft) > 0
             context.tokens.append(step % 40 if number < repeating else 1000 * (number + 1) + step)
-            drafter.learn(context, became([-1] * len(draft), [[]], [[]], context.tokens[-1:], []))
-    assert (drafted > 0) is drafts
+            rows = range(1, 1 + len(draft)) if drafts else [-1] * len(draft)
+            drafter.learn(context, became(rows, [[]], [[]], context.tokens[-1:], []))
+    assert not any(drafted[repeating:])
+    assert all(looks > 12 if drafts else looks < 4 for looks in drafted[:repeating])
 
 
 def test_in_a_batch_of_slow_steps_a_rest_ends_in_time():
@@ -117,8 +128,7 @@ def test_in_a_batch_of_slow_steps_a_rest_ends_in_time():
         looks.append(drafter.wants_top > 0)
         text.extend(outcome.path)
         drafter.learn(context, outcome)
-    first = looks.index(True)
-    assert first < 3
+    assert looks.index(True) < 10
 
 
 def test_a_window_is_not_drawn_in_a_batch_that_needs_the_rows():
@@ -254,27 +264,48 @@ def test_what_was_dear_is_tried_again_some_day():
     assert cost.ahead(4) < cost(4) + 0.5
 
 
-def test_what_every_request_does_it_does_the_more_seldom_the_more_they_are_and_the_shorter_a_step_is():
+def test_all_requests_of_a_batch_together_spend_on_looking_what_one_does():
     cost = StepCost({1: 10.0, 64: 10.0})
-    spacings = []
-    for cost.sequences in (1, 4, 16):
-        spacings.append(cost.spacing())
-        assert spacings[-1] * cost.ahead(cost.sequences) >= 0.1 * 100 * (cost.sequences - 1)
-    assert 0 < spacings[0] < spacings[1] < spacings[2]
-    cost.observe(16, 40.0)
-    assert cost.spacing() < spacings[2]
+    alone = cost.patience()
+    for sequences in (2, 4, 16):
+        spent = 0.0
+        for _ in range(400):
+            cost.begin(sequences)
+            spent += cost.watching * sequences * cost.patience()
+        assert spent / 400 == pytest.approx(alone)
 
 
-def test_where_looking_for_drafts_takes_long_it_is_done_seldom():
+def test_where_looking_for_drafts_takes_long_it_gains_less():
     cost = StepCost({1: 1.0, 64: 2.0})
-    before, gains = cost.spacing(), cost.gain(4, 1.0)
+    before = cost.gain(4, 1.0)
     cost.drafted(5000.0)  # something else held it up
-    assert cost.spacing() < 2 * before
+    assert cost.gain(4, 1.0) > before - 0.1
     for _ in range(60):
         cost.drafted(3.0)
-    assert cost.spacing() > 8 * before
-    assert gains > 0
-    assert cost.gain(4, 1.0) < 0
+    assert before > 0 > cost.gain(4, 1.0)
+
+
+@given(st.integers(1, 20), st.lists(st.floats(0, 1), max_size=40))
+def test_alone_a_request_takes_the_rows_that_it_would_be_given_in_a_batch(sequences, chances):
+    """The same rule is written twice: compiled for one, and for many in `divide`."""
+    cost = StepCost({1: 10.0, 2: 10.2, 8: 11.4, 16: 13.3, 64: 26.0})
+    for _ in range(20):
+        cost.observe(1, 9.0)
+        cost.observe(9, 12.5)
+    tree = DraftTree(step_cost=cost)
+    for token, chance in enumerate(chances):
+        parent = token // 2 - 1
+        tree.add(token, parent, chance * (1.0 if parent < 0 else tree.survival[parent]))
+    merged = no_guesses(*(Calibration().counters for _ in range(2)))
+    count = len(tree)
+    merged.parents[:count], merged.survival[:count] = tree.parents, tree.survival
+    nodes, _ = worthwhile(merged, count, (np.array(cost.curve()[0]), *cost.curve()[1:], 64))
+    assert len(nodes) == divide([tree], 64, packed=True)[0]
+    cost.sequences = sequences
+    table, plain, unit, surplus, own = cost.curve()
+    for more in (1, 5, 80):
+        found = plain + surplus + unit * (table[own + more - 1] - table[own - 1])
+        assert found == pytest.approx(cost.ahead(own + more))
 
 
 def test_until_there_is_a_table_rows_are_taken_to_be_dear_and_one_to_take_what_it_took():

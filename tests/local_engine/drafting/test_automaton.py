@@ -20,6 +20,14 @@ def state_of(automaton, part):
     return state
 
 
+def lineage(automaton, state):
+    """A state and the shorter suffixes'."""
+    states = [int(state)]
+    while (above := automaton.held.states[states[-1], 1]) >= 0:
+        states.append(int(above))
+    return states
+
+
 def count_of(automaton, part):
     return automaton.held.states[state_of(automaton, part), 2]
 
@@ -54,8 +62,9 @@ def test_it_may_outgrow_its_arrays_at_any_time(text, repeated):
         grown.extend(text)
     assert grown.match == whole.match
     assert (grown.held.own == whole.held.own).all()
-    for size in range(len(text)):
-        assert state_of(grown, text[:size]) == state_of(whole, text[:size])
+    states, edges = whole.held.own[:2]
+    assert (grown.held.states[:states] == whole.held.states[:states]).all()
+    assert (grown.held.edges[:edges] == whole.held.edges[:edges]).all()
 
 
 @given(TEXTS, TEXTS, st.integers(0, 40))
@@ -73,8 +82,9 @@ def test_a_cursor_follows_the_longest_match_while_the_automaton_grows(held, text
         assert cursor.length == length
         if place < len(rest):
             automaton.extend([rest[place]])
-    cursor.follow([99])
-    assert cursor.length == 0
+    matched = cursor.length
+    cursor.follow([])
+    assert state_of(automaton, text[len(text) - matched :]) in lineage(automaton, cursor.held[0])
 
 
 def test_a_text_that_loops_is_counted_in_bounded_time():

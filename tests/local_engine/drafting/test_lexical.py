@@ -10,7 +10,8 @@ from tiny_models import build
 
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
-from stretto.local_engine.drafting.lexical import ADAPTER_FILE, Lexical, LexicalOptions
+from stretto.local_engine.drafting.lexical import Lexical
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree
 from stretto.local_engine.load import prepare
 from stretto.local_engine.pad_file import fingerprint, write_adapter

@@ -1,0 +1,32 @@
+"""How lexical units are said, apart from saying them: it can be told before anything heavy is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stretto.errors import SettingsError
+
+__all__ = ["ADAPTER_FILE", "LexicalOptions"]
+
+ADAPTER_FILE = "lexical.safetensors"
+"""What was trained for a model stands beside its weights under this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalOptions:
+    """How units are said.
+
+    Attributes:
+        tokens: k, of a unit at most, the one that the model chooses itself included; ``None`` for as many as the
+            adapter was trained for, and on a CPU 2.
+        alpha: for ``lexical_lossy``: predicted tokens above this probability are taken without verification.
+    """
+
+    tokens: int | None = None
+    alpha: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.tokens is not None and self.tokens < 2:
+            raise SettingsError(f"A unit of {self.tokens} tokens cannot be used: give 2 or more, or None.")
+        if not 0 < self.alpha < 1:
+            raise SettingsError(f"alpha={self.alpha} cannot be used: give a probability between 0 and 1, such as 0.9.")
