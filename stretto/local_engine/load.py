@@ -97,7 +97,7 @@ def load_model(
     Args:
         source: which one.
         dtype: of the weights: a name torch knows, such as ``float32``; by default bfloat16 where the machine computes
-            in it, else float32. On a CPU, of a model of the Llama family only products are computed in half precision.
+            in it, else float32. How much of a forward is computed in it: see `docs/decoding.md`.
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
         packed: lay the weights out as the processor reads them, where it can; not for training.

@@ -1,4 +1,4 @@
-"""Float32 on a CPU, compiled for the processor at hand: products with weights in panels, and whole forwards.
+"""Compiled for the processor at hand: products with weights in panels, whole forwards on a CPU, and drafting.
 
 A small model's step is spent between torch's operations more than in them: 180 of them for the pocket model, each a few
 microseconds of arithmetic and ten times that of getting there. Here a step is one call, and so is a part of a prompt.

@@ -46,18 +46,19 @@ class _Draft:
 
 
 class Auto:
-    """Merges a suffix automaton, n-grams with or without a lookahead window, and recycled tokens.
+    """Merges a suffix automaton, recycled tokens and, with a lookahead window, n-grams.
 
     Each source says how probable its guesses are; what becomes of them says how far to believe it, by source, length
     of the match, depth and claim (see `Calibration`). A token that several sources guess is one row. Of the tree those
     rows are evaluated with which the batch makes the most expected tokens per millisecond, which may be none (see
-    `divide`). A lookahead window is drawn only where the rows it takes are nearly free.
+    `divide`; a request that is alone chooses them itself). A lookahead window is drawn only where the rows it takes are
+    nearly free.
 
-    Drafting takes time too. When it has not paid for a few steps, it rests, each time for longer, up to 32 steps, in a
-    batch longer still, such that looking for drafts in vain takes a small share of its steps. While it rests, no source
-    reads on, and nobody looks for probable tokens; only whether the text repeats itself is watched, because a match
-    longer than those that did not pay ends the rest. So text that nothing can foresee costs what `autoregressive`
-    costs. In a batch a rest ends only where a draft may be evaluated then (see `StepCost.invites`).
+    Drafting takes time too. How long a stretch the text repeats at the moment is watched, and what drafts have gained
+    where it was about as long is known (`Experience.hopes`): where they gained nothing, it rests, until what looking
+    for one more takes is a small share of the steps since (see `StepCost.patience`). While it rests, no source reads
+    on, and nobody looks for probable tokens. So text that nothing can foresee costs what `autoregressive` costs, but
+    for one or two per cent. In a batch a rest ends only where a draft may be evaluated then (see `StepCost.invites`).
 
     The number of rows chosen by goodput: Liu et al., arXiv:2406.14066 (TurboSpec).
 

@@ -12,7 +12,7 @@ _BACK = 32
 class RepetitionWatch:
     """Where each n-gram of a text ended last: so a match of at least so many tokens is seen, and how long it is.
 
-    A look into a dictionary for each token, a fifth of what it takes a `SuffixAutomaton`, which sees shorter ones too.
+    A look into a dictionary for each token; a `SuffixAutomaton` sees shorter ones too.
 
     Args:
         size: tokens of an n-gram.
