@@ -181,6 +181,6 @@ def bars(figures: Sequence[Figures]) -> list[Bar]:
     return found
 
 
-def floor_bar(step_ms: float, floor_ms: float) -> Bar:
+def floor_bar(over_floor: float) -> Bar:
     """The larger model's plain step over the time in which its weights can be read."""
-    return Bar("plain step of the larger model over the memory's floor", 1.25, step_ms / floor_ms, at_most=True)
+    return Bar("plain step of the larger model over the memory's floor", 1.25, over_floor, at_most=True)

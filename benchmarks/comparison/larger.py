@@ -38,6 +38,7 @@ class Shape:
 
 LARGE = Shape(2048, 5632, 8, 16, 8, 32_000)  # 443 million parameters, 0.89 GB in bfloat16
 SMALL = Shape(64, 128, 2, 4, 2, 512)
+_LEAST = 9  # repetitions: memory is not as fast at every moment
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,19 @@ class StepCosts:
 
     Attributes:
         gigabytes: of the weights as they are published; no step can read less.
-        bandwidth: gigabytes a second.
-        floor_ms: the one by the other.
+        bandwidth: gigabytes a second, the better of before and after each repetition's steps of the engine.
         ours: a plain step of the engine, one value for each repetition.
+        over_floor: each of these by the time in which memory gave the weights then: it may give twice as much at one
+            moment as at another, where a machine is shared.
         transformers: a plain step of transformers' ``generate``.
         rows: a forward alone, by its rows.
         threads: of torch, for all of them.
     """
 
     gigabytes: float
-    bandwidth: float
-    floor_ms: float
+    bandwidth: Spread
     ours: Spread
+    over_floor: Spread
     transformers: Spread
     rows: dict[int, float]
     threads: int
@@ -98,20 +100,23 @@ def step_costs(shape: Shape, dtype: torch.dtype, *, tokens: int, repetitions: in
     try:
         methods = (Ours(engine, "autoregressive"), greedy(model, threads=threads))
         times: dict[str, list[float]] = {method.name: [] for method in methods}
-        bandwidths = []
-        for repetition in range(repetitions + 1):
-            bandwidths.append(read_bandwidth(max(size // 1_000_000, 1), threads=threads))
+        bandwidths, megabytes = [], max(size // 1_000_000, 1)
+        for repetition in range(max(repetitions, _LEAST) + 1):
             for method in methods:
+                before = read_bandwidth(megabytes, threads=threads)
                 run: Run = method.answer(Task(prompt, tokens if repetition else 3))
                 if repetition:
                     times[method.name].append(1e3 * run.decoding_s / max(run.decoded, 1))
+                if repetition and not method.peer:
+                    bandwidths.append(max(before, read_bandwidth(megabytes, threads=threads)))
     finally:
         engine.close()
     torch.set_num_threads(threads)
     rows = measure_step_cost(loaded)
     ours, theirs = (Spread.of(times[method.name]) for method in methods)
-    best = max(bandwidths)
+    floors = [floor_ms(size, bandwidth) for bandwidth in bandwidths]
+    over = [step / floor for step, floor in zip(times[methods[0].name], floors, strict=True)]
     return StepCosts(
-        gigabytes=size / 1e9, bandwidth=best, floor_ms=floor_ms(size, best), ours=ours, transformers=theirs,
-        rows={count: rows(count) for count in (1, 2, 4, 8, 16, 32, 64)}, threads=threads,
+        gigabytes=size / 1e9, bandwidth=Spread.of(bandwidths), ours=ours, over_floor=Spread.of(over),
+        transformers=theirs, rows={count: rows(count) for count in (1, 2, 4, 8, 16, 32, 64)}, threads=threads,
     )  # fmt: skip

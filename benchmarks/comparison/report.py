@@ -142,8 +142,9 @@ def _about_larger(larger: Row) -> str:
     rows = ", ".join(f"{count}: {cost:.1f}" for count, cost in larger["rows"].items())
     return (
         f"A Llama with random weights, {larger['gigabytes']:.2f} GB read by each step, {larger['threads']} threads: "
-        f"memory gives {larger['bandwidth']:.1f} GB/s, so no step takes less than {larger['floor_ms']:.1f} ms. "
-        f"A plain step of the engine: {_spread(larger['ours'], 1)} ms; of transformers: "
+        f"memory gave {_spread(larger['bandwidth'], 1)} GB/s before or after each repetition. "
+        f"A plain step of the engine: {_spread(larger['ours'], 1)} ms, {_spread(larger['over_floor'], 2)} times what "
+        f"memory took for the weights then; of transformers: "
         f"{_spread(larger['transformers'], 1)} ms. A forward by its rows, ms: {rows}."
     )
 
