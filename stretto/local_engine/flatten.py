@@ -83,7 +83,7 @@ def _divided(starts: Sequence[int], counts: Sequence[int], device: torch.device)
     return found if len(found) > 1 or found[0].lone else None
 
 
-@lru_cache(1024)
+@lru_cache(256)
 def _shape(parents: tuple[int, ...], rows: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Of a tree's rows, and those beyond it, how deep they are and which descend from which # [rows], [rows, rows].
 
