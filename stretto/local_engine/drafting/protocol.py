@@ -126,19 +126,6 @@ class DraftTree:
             nodes.append(parent)
         return nodes
 
-    def merge(self, other: DraftTree, parent: int = ROOT, *, source: str = "") -> list[int]:
-        """Add another tree below ``parent``; where each of its nodes is now.
-
-        ``source`` names the nodes that have no source of their own.
-        """
-        nodes: list[int] = []
-        for token, above, survival, keep, own in zip(
-            other.tokens, other.parents, other.survival, other.kept, other.sources, strict=True
-        ):
-            below = parent if above == ROOT else nodes[above]
-            nodes.append(self.add(token, below, survival, keep=keep, source=own or source))
-        return nodes
-
     def child(self, parent: int, token: int) -> int | None:
         """The node with ``token`` under ``parent``, if there is one."""
         return self._index.get((parent, token))
@@ -242,7 +229,7 @@ class Outcome:
     accepted: Sequence[int]
 
     def seen_by(self, nodes: Sequence[int]) -> Outcome:
-        """The same for a draft that was merged into this one; ``nodes`` is what `DraftTree.merge` returned."""
+        """The same for a draft that was merged into this one; ``nodes`` tells where its nodes are now."""
         taken = set(self.accepted)
         return Outcome(
             rows=[self.rows[node] for node in nodes],
