@@ -46,13 +46,15 @@ class _Draft:
 
 
 class Auto:
-    """Merges a suffix automaton, recycled tokens and, with a lookahead window, n-grams.
+    """Merges a suffix automaton and, where they pay, recycled tokens and the n-grams of a lookahead window.
 
     Each source says how probable its guesses are; what becomes of them says how far to believe it, by source, length
     of the match, depth and claim (see `Calibration`). A token that several sources guess is one row. Of the tree those
     rows are evaluated with which the batch makes the most expected tokens per millisecond, which may be none (see
     `divide`; a request that is alone chooses them itself). A lookahead window is drawn only where the rows it takes are
-    nearly free.
+    nearly free. What is recycled seldom comes true, and finding the probable tokens of every row takes as long as all
+    other drafting: so tokens are recycled only where rows are nearly free too, or drafting is short beside a step (see
+    `StepCost.spares`).
 
     Drafting takes time too. How long a stretch the text repeats at the moment is watched, and what drafts have gained
     where it was about as long is known (`Experience.hopes`): where they gained nothing, it rests, until what looking
@@ -82,10 +84,11 @@ class Auto:
         self._suffix = Suffix(memory)
         self._remembers = memory is not None
         self._watch = RepetitionWatch(2)
-        self._successors: Successors | None = None
         self._lookahead = Lookahead(0, ngram=4, guesses=4)
         self._sequences = self._window_rows = 0
         self._fit_window()
+        self._recycled = _BREADTH if self._window_rows or cost.spares() else 0  # tokens behind each
+        self._successors: Successors | None = None
         self.wants_top = 0
         self._experiences = experience or (Experience(), Experience())
         self._merged: Merged | None = None
@@ -102,7 +105,7 @@ class Auto:
             self.wants_top = 0  # looking for the most probable tokens takes time too
             return _NOTHING
         began = time.perf_counter()
-        self.wants_top = _BREADTH
+        self.wants_top = self._recycled
         tree = self._collect(context, rows)
         self._took = time.perf_counter() - began
         return tree
@@ -182,7 +185,7 @@ class Auto:
 
     def _known(self, context: Context) -> Successors:
         if self._successors is None:
-            self._successors = no_successors(context.vocabulary, _BREADTH)
+            self._successors = no_successors(context.vocabulary, self._recycled)
         return self._successors
 
     def _hopes(self, context: Context) -> list[float]:

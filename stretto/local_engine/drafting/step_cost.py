@@ -16,6 +16,7 @@ _FORGIVE = 1 / 64
 _SPIKE = 4.0  # times as long as usual is not the step's own doing
 _FURTHEST = 512  # rows beyond those measured that a step may have
 _SHARE = 1 / 256
+_SHORT = 1 / 16
 _TOGETHER = 4  # steps within which requests have to have something to draft, to have it at the same time
 _GUESS = {1: 1.0, 2: 1.7, 8: 2.2, 64: 5.0}  # times a step of one row: as dear as rows are on a slow CPU
 
@@ -110,6 +111,10 @@ class StepCost:
         """Note what looking for a draft took, and learning from what became of it."""
         took_ms = min(took_ms, _SPIKE * self._drafting)  # the processor may have been elsewhere
         self._drafting += _FORGET * (took_ms - self._drafting)
+
+    def spares(self) -> bool:
+        """Whether drafting is so short beside a step of one row that guesses may be tried which seldom come true."""
+        return self._drafting < _SHORT * self(1)
 
     def patience(self) -> float:
         """What a request may spend in a step on looking for drafts where none paid lately, in steps.
