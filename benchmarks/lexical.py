@@ -58,9 +58,10 @@ class Way:
             return "autoregressive"
         return f"lexical, k={self.unit}" if self.alpha is None else f"lossy, k={self.unit}, alpha={self.alpha:g}"
 
-    def drafter(self, _: Equipment) -> Autoregressive | Lexical:
+    def drafter(self, equipment: Equipment) -> Autoregressive | Lexical:
         """For one request."""
-        return Autoregressive() if self.unit == 1 else Lexical(self.unit - 1, alpha=self.alpha)
+        assert equipment.cost is not None
+        return Autoregressive() if self.unit == 1 else Lexical(self.unit - 1, equipment.cost, alpha=self.alpha)
 
 
 @dataclass
@@ -241,7 +242,8 @@ def main() -> None:
         sys.exit(str(error))
     units = [unit for unit in options.units or range(2, most + 1) if 2 <= unit <= most]
     ways = [Way(), *(Way(unit, alpha) for unit in units for alpha in (None, *options.alphas))]
-    engine = Engine(model, drafters={str(way): way.drafter for way in ways})
+    engine = Engine(model, drafters={str(way): way.drafter for way in ways}, measure=True)
+    engine.wait_measured()
     results: dict[str, dict[Way, Result]] = {}
     rows: list[dict[str, object]] = []
     try:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from stretto.errors import StrettoError
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
+from stretto.local_engine.drafting.rehearsal import rehearse_units
 from stretto.local_engine.load import load_model
 from stretto.local_engine.source import find_source
 
@@ -30,7 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
     began = time.monotonic()
     try:
         with console.status(Text(f"compiling {name} for this processor")):
-            load_model(find_source(name))  # it is tried before it is used
+            model = load_model(find_source(name))  # it is tried before it is used
+            if model.folder is not None and (model.folder / ADAPTER_FILE).exists():
+                rehearse_units()
     except StrettoError as error:
         raise SystemExit(str(error)) from None
     console.print(f"{name} is ready on this processor, after {time.monotonic() - began:.0f} s")

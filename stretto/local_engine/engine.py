@@ -15,7 +15,7 @@ from stretto.errors import BackendError, ContextOverflowError, InvalidRequestErr
 from stretto.local_engine.compiled.crew import allow, dismiss
 from stretto.local_engine.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
-from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
+from stretto.local_engine.drafting.catalogue import DRAFTERS, WEIGHING, Equipment
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -56,8 +56,8 @@ class Engine:
             number of rows are worth.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
         lexical: options of the decoding methods `lexical` and `lexical_lossy`.
-        measure: time steps by their number of rows, which ``auto`` goes by, from the start on; without it, from the
-            first request with ``auto`` on. Only while no request is there: until it is done, ``auto`` takes rows to be
+        measure: time steps by their number of rows, which ``auto`` and ``lexical`` go by, from the start on; without
+            it, from the first such request on. Only while no request is there: until it is done, they take rows to be
             dear.
         drafters: the decoding methods by name.
     """
@@ -262,7 +262,7 @@ class Engine:
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
-        if decoding == "auto" and not self._cost.measured:
+        if decoding in WEIGHING and not self._cost.measured:
             self._measuring = self._measuring or measuring(self.model)
         return self._drafters[decoding](self._equipment)
 
@@ -274,7 +274,7 @@ class Engine:
                 continue
             except StopIteration as done:
                 self._cost.fit(done.value)
-            except Exception:  # noqa: BLE001, S110 - for instance, memory ran out: the next one with auto begins again
+            except Exception:  # noqa: BLE001, S110 - for instance, memory ran out: the next one that needs it begins again
                 pass
             with self._changed:
                 self._measuring = None

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.compiled.counters import estimate, record
 from stretto.local_engine.compiled.jit import VERSION, entry, inner
+from stretto.local_engine.compiled.pace import step_ms
 from stretto.local_engine.compiled.recycling import grown, learned
 from stretto.local_engine.compiled.suffixes import continued
 
@@ -138,11 +139,10 @@ def no_guesses(guesses: Counters, agreement: Counters) -> Merged:
 
 
 @inner
-def worthwhile(merged, count, costs):
+def worthwhile(merged, count, costs, most):
     """The nodes that are worth their rows, in order, and where the parents of these are among them."""
-    table, plain, unit, surplus, own, most = costs
     left, order = np.ones(count, np.bool_), np.empty(count, np.int64)
-    tokens, best, chosen = 1.0, 1.0 / plain, count if most < 0 else 0
+    tokens, best, chosen = 1.0, 1.0 / costs[1], count if most < 0 else 0
     for taken in range(min(count, most)):
         likeliest = -1
         for node in range(count):  # of equals the first: parents are
@@ -150,7 +150,7 @@ def worthwhile(merged, count, costs):
                 likeliest = node
         left[likeliest], order[taken] = False, likeliest
         tokens += merged.survival[likeliest]
-        pace = tokens / (plain + surplus + unit * (table[min(own + taken, len(table) - 1)] - table[own - 1]))
+        pace = tokens / step_ms(costs, taken + 1)
         if pace > best:
             best, chosen = pace, taken + 1
     if most >= 0:
@@ -170,7 +170,7 @@ def worthwhile(merged, count, costs):
 
 
 @entry
-def collect(merged, texts, sizes, given, places, successors, costs, version=VERSION):  # noqa: ARG001 - see `VERSION`
+def collect(merged, texts, sizes, given, places, successors, costs, chosen, version=VERSION):  # noqa: ARG001
     """Ask every source.
 
     Args:
@@ -181,7 +181,8 @@ def collect(merged, texts, sizes, given, places, successors, costs, version=VERS
         given: a tree: tokens, parents, survival and whether kept # [nodes] each
         places: where its nodes are then # [nodes]
         successors: for recycling.
-        costs: see `StepCost.curve`, and how many nodes may be evaluated; any of them where that is below 0.
+        costs: see `StepCost.curve`.
+        chosen: how many nodes may be evaluated; any of them where that is below 0.
         version: see `VERSION`.
 
     Returns:
@@ -213,7 +214,7 @@ def collect(merged, texts, sizes, given, places, successors, costs, version=VERS
         fine = min(merged.depths[node], 63) << 3 | claimed
         corrected[node] = estimate(merged.agreement, claimed, fine, chance)
     _settle(merged, count, corrected)
-    return count, number, match, *worthwhile(merged, count, costs)
+    return count, number, match, *worthwhile(merged, count, costs, chosen)
 
 
 @entry

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stretto.local_engine.compiled.merging import NODES, Merged, collect, judge, no_guesses
 from stretto.local_engine.compiled.recycling import Successors
 from stretto.local_engine.drafting.calibration import MATCHES, Experience
+from stretto.local_engine.drafting.curve import Curve
 from stretto.local_engine.drafting.lookahead import Lookahead
 from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -95,7 +96,7 @@ class Auto:
         self._draft: _Draft | None = None
         self._matched = 0  # length of the last draft's match
         self._chosen = 8
-        self._curve, self._table = [0.0], np.zeros(1)  # of costs, as it was when it was last looked at
+        self._costs = Curve(cost)
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
@@ -166,11 +167,10 @@ class Auto:
         texts = (*self._suffix.texts(context), context.tokens[-1])
         sizes = (*self._suffix.sizes, limit, min(limit + window, most, NODES), _DEPTH)
         alone = self._sequences == 1 and not window and not context.held  # nobody else's nodes, and none left out
-        table, *scale = self._cost.curve()
-        if table is not self._curve:
-            self._curve, self._table = table, np.array(table)
-        costs = (self._table, *scale, rows if alone else -1)
-        count, guesses, self._matched, nodes, parents = collect(merged, texts, sizes, given, places, known, costs)
+        costs, chosen = self._costs(), rows if alone else -1
+        count, guesses, self._matched, nodes, parents = collect(
+            merged, texts, sizes, given, places, known, costs, chosen
+        )
         self._draft = _Draft(merged, (count, guesses), nodes, places.tolist())
         if not len(nodes):
             return _NOTHING

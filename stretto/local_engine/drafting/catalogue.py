@@ -21,13 +21,18 @@ if TYPE_CHECKING:
     from stretto.local_engine.drafting.suffix import AnswerMemory
     from stretto.local_engine.load import LoadedModel
 
-__all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "Equipment", "make_drafter"]
+__all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "WEIGHING", "Equipment", "make_drafter"]
 
 EQUIPPED = frozenset({"draft_model", "lexical", "lexical_lossy"})
 """Methods that need more than the model: a draft model, or an adapter beside the weights."""
 
 LOSSY = frozenset({"lexical_lossy"})
 """Methods that change the answer; all others give what one token at a time gives."""
+
+WEIGHING = frozenset({"auto", "lexical", "lexical_lossy"})
+"""Methods that draft as much as pays, by what rows cost."""
+
+_USUAL = {1: 10.0, 8: 11.0, 64: 30.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,7 @@ class Equipment:
 def _auto(equipment: Equipment) -> Drafter:
     from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - see above
 
-    return Auto(
-        equipment.cost or StepCost({1: 10.0, 8: 11.0, 64: 30.0}), equipment.memory, experience=equipment.experience
-    )
+    return Auto(equipment.cost or StepCost(_USUAL), equipment.memory, experience=equipment.experience)
 
 
 def _draft_model(equipment: Equipment) -> Drafter:
@@ -71,6 +74,7 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
     if equipment.model is None:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
     from stretto.local_engine.drafting.lexical import Lexical  # noqa: PLC0415 - see above
+    from stretto.local_engine.drafting.rehearsal import rehearse_units  # noqa: PLC0415 - as above
     from stretto.local_engine.pad_file import attach  # noqa: PLC0415 - torch, only where it is used
 
     adapter, options = attach(equipment.model), equipment.lexical
@@ -83,8 +87,9 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
     if options.tokens is not None:
         places = options.tokens - 1
     elif equipment.model.device.type == "cpu":  # rows cost time there: see docs/lexical.md
-        places = 1
-    return Lexical(places, alpha=options.alpha if lossy else None)
+        places = min(places, 2)
+    rehearse_units()
+    return Lexical(places, equipment.cost or StepCost(_USUAL), alpha=options.alpha if lossy else None)
 
 
 def _suffix(equipment: Equipment) -> Drafter:

@@ -18,7 +18,7 @@ class LexicalOptions:
 
     Attributes:
         tokens: k, of a unit at most, the one that the model chooses itself included; ``None`` for as many as the
-            adapter was trained for, and on a CPU 2.
+            adapter was trained for, and on a CPU at most 3.
         alpha: for ``lexical_lossy``: predicted tokens above this probability are taken without verification.
     """
 

@@ -31,7 +31,7 @@ class DraftTree:
     positions then come out as in the paper's mask.
 
     The lists run in parallel, parents stand before their children, and no two siblings have the same token:
-    build it with `add`, `add_path` and `merge`, which see to that.
+    build it with `add` and `add_path`, which see to that.
 
     Attributes:
         tokens: token id of each node. A negative one is a [PAD], at the place ``-1 - token`` behind the tokens it hangs

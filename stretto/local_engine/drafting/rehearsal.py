@@ -9,12 +9,13 @@ import numpy as np
 from stretto.local_engine.compiled.jit import first_call
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.lexical import Lexical
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling
 
-__all__ = ["rehearse"]
+__all__ = ["rehearse", "rehearse_units"]
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,15 @@ def rehearse() -> None:
             _rehearse()
         except Exception as error:  # noqa: BLE001 - an answer needs no draft
             _log.warning("drafters that are compiled will not run: %s", error)
+
+
+def rehearse_units() -> None:
+    """The same for lexical units, which few requests use."""
+    with first_call("units") as is_first:
+        if is_first:
+            drafter, context = Lexical(1, StepCost({1: 1.0, 2: 1.0})), Context([1], 1, 8)
+            rows, tops = range(1, 1 + len(drafter.propose(context, 4))), np.zeros((2, drafter.wants_top))
+            drafter.learn(context, Outcome(rows, tops.astype(np.int64), tops.astype(np.float32), [3], []))
 
 
 def _rehearse() -> None:

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +7,7 @@ from stretto.local_engine.compiled.merging import no_guesses, worthwhile
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.curve import Curve
 from stretto.local_engine.drafting.protocol import Context, DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
@@ -299,7 +299,7 @@ def test_alone_a_request_takes_the_rows_that_it_would_be_given_in_a_batch(sequen
     merged = no_guesses(*(Calibration().counters for _ in range(2)))
     count = len(tree)
     merged.parents[:count], merged.survival[:count] = tree.parents, tree.survival
-    nodes, _ = worthwhile(merged, count, (np.array(cost.curve()[0]), *cost.curve()[1:], 64))
+    nodes, _ = worthwhile(merged, count, Curve(cost)(), 64)
     assert len(nodes) == divide([tree], 64, packed=True)[0]
     cost.sequences = sequences
     table, plain, unit, surplus, own = cost.curve()

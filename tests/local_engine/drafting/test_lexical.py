@@ -13,33 +13,52 @@ from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.lexical import Lexical
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree
+from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.load import prepare
 from stretto.local_engine.pad_file import fingerprint, write_adapter
 
 CONTEXT = Context([5, 6, 7], 2, 400)
 PADS = [-1, -2, -3]
+FREE = StepCost({1: 10.0, 64: 10.0})
+CHEAP = StepCost({1: 10.0, 64: 30.0})
+DEAR = StepCost({1: 10.0, 64: 640.0})
 
 
 def say(drafter, tree, said, path, accepted=()):
     """Lets every row of the draft say what ``said`` gives for its node: a token, its probability, and a worse one."""
+    if not drafter.wants_top:
+        return drafter.learn(CONTEXT, became([-1] * len(tree), [], [], path, accepted))
     tops = [said.get(node, (0, 0.5)) for node in range(ROOT, len(tree))]
-    tokens, probabilities = [(token, 399) for token, _ in tops], [(chance, 0.01) for _, chance in tops]
-    drafter.learn(CONTEXT, became(range(1, len(tree) + 1), tokens, probabilities, path, accepted))
+    worse = range(399, 400 - drafter.wants_top, -1)
+    tokens = [(token, *worse) for token, _ in tops]
+    probabilities = [(chance, *(0.01 for _ in worse)) for _, chance in tops]
+    return drafter.learn(CONTEXT, became(range(1, len(tree) + 1), tokens, probabilities, path, accepted))
 
 
-def started(**options):
-    """A drafter whose first [PAD]s have said 11, 12, 13 behind the root."""
-    drafter = Lexical(3, **options)
-    say(drafter, DraftTree(), {}, [7])
+def pads_of(tree, node):
+    """The [PAD]s behind a node, in order."""
+    found = []
+    while (pad := tree.child(node, -1 - len(found))) is not None:
+        found.append(pad)
+        node = pad
+    return found
+
+
+def saying(tree, *predictions):
+    """What the root's [PAD]s say, if they say these: a token and its probability each."""
+    return dict(zip(pads_of(tree, ROOT), predictions, strict=False))
+
+
+def started(cost=FREE, **options):
+    """A drafter whose first [PAD]s have said 11, 12, 13 behind the root, and the rows it then has for a draft."""
+    drafter = Lexical(3, cost, **options)
     tree = drafter.propose(CONTEXT, 32)
-    say(drafter, tree, {0: (11, 0.97), 1: (12, 0.96), 2: (13, 0.55)}, [10])
+    say(drafter, tree, saying(tree, (11, 0.97), (12, 0.96), (13, 0.55)), [10])
     return drafter
 
 
 def test_the_first_step_has_pads_only():
-    drafter = Lexical(3)
-    say(drafter, DraftTree(), {}, [7])
-    tree = drafter.propose(CONTEXT, 32)
+    tree = Lexical(3, FREE).propose(CONTEXT, 32)
     assert (tree.tokens, tree.parents) == (PADS, [ROOT, 0, 1])
     assert set(tree.sources) == {"[PAD]"}
 
@@ -48,30 +67,65 @@ def test_what_the_pads_said_is_the_next_draft_and_has_pads_where_it_may_end():
     tree = started().propose(CONTEXT, 32)
     assert tree.tokens[:3] == [11, 12, 13]
     assert tree.parents[:3] == [ROOT, 0, 1]
-    hung = [tree.parents[node] for node, token in enumerate(tree.tokens) if token == -1]
-    assert hung[0] == 2  # most likely all of it is right
+    assert all(pads_of(tree, node) for node in (ROOT, 0, 1, 2))
+    assert tree.survival == sorted(tree.survival[: tree.tokens.index(-1)], reverse=True) + [
+        1.0 if owner == ROOT else tree.survival[owner]
+        for owner in range(ROOT, tree.tokens.index(-1))
+        for _ in pads_of(tree, owner)
+    ]
+
+
+def test_the_dearer_rows_are_the_fewer_there_are():
+    sizes = [len(started(cost).propose(CONTEXT, 32)) for cost in (FREE, CHEAP, DEAR)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[1] > sizes[2]
+    hung = started(CHEAP).propose(CONTEXT, 32)
+    assert len(pads_of(hung, 2)) >= len(pads_of(hung, 0))  # most likely the next step begins behind all of it
+
+
+def test_where_rows_are_too_dear_there_are_none_and_nothing_is_looked_up():
+    drafter = Lexical(3, DEAR)
+    assert len(drafter.propose(CONTEXT, 32)) == 0
+    assert drafter.wants_top == 0
+    say(drafter, DraftTree(), {}, [7])
+    assert len(Lexical(3, FREE).propose(CONTEXT, 0)) == 0
+
+
+def test_pads_that_give_nothing_are_left_out_for_a_while():
+    drafter, drawn = Lexical(3, StepCost({1: 10.0, 64: 100.0})), []
+    for _ in range(400):
+        tree = drafter.propose(CONTEXT, 32)
+        drawn.append(-1 in tree.tokens)
+        say(drafter, tree, saying(tree, (11, 0.6), (12, 0.6), (13, 0.6)), [77])
+    assert drawn[0]
+    assert not all(drawn)
+    assert any(drawn[drawn.index(False) :])  # and tried again
+    assert sum(drawn[200:]) < 100
 
 
 def test_a_node_without_pads_goes_by_those_above_it():
     """The root's [PAD]s spoke of the place after the first guess too."""
-    drafter = Lexical(3)
-    say(drafter, drafter.propose(CONTEXT, 32), {0: (11, 0.3), 1: (12, 0.9), 2: (13, 0.9)}, [10])
-    tree = drafter.propose(CONTEXT, 4)  # room for a guess, and for [PAD]s at one node: that the guess fails is likelier
-    assert tree.tokens == [11, *PADS]
-    assert tree.parents == [ROOT, ROOT, 1, 2]
-    say(drafter, tree, {1: (21, 0.9), 2: (22, 0.9), 3: (23, 0.9)}, [11, 50], [0])
+    drafter = started()
+    tree = drafter.propose(CONTEXT, 32)
+    first, *others = pads_of(tree, ROOT)
+    said = {first: (21, 0.9)} | dict(zip(others, [(22, 0.9), (23, 0.9)], strict=True))
+    rows = [-1 if node in pads_of(tree, 0) else node + 1 for node in range(len(tree))]  # there was no room for these
+    assert tree.tokens[0] == 11
+    tops = [said.get(node, (0, 0.5)) for node in range(ROOT, len(tree))]
+    tokens, probabilities = [(token, 397, 398, 399) for token, _ in tops], [(chance, 0, 0, 0) for _, chance in tops]
+    drafter._pads.pop(0)
+    drafter.learn(CONTEXT, became(rows, tokens, probabilities, [11, 50], [0]))
     assert drafter.propose(CONTEXT, 32).tokens[:2] == [22, 23]
 
 
 def test_predictions_that_fail_are_believed_less():
-    drafter = started(floor=0.0)
+    drafter = started()
     first = drafter.propose(CONTEXT, 32).survival[0]
     for _ in range(8):
         tree = drafter.propose(CONTEXT, 32)
-        pads = [node for node, token in enumerate(tree.tokens) if token == -1 and tree.parents[node] == ROOT]
-        say(drafter, tree, {node + place: (11 + place, 0.97) for node in pads for place in range(3)}, [77])
+        say(drafter, tree, saying(tree, (11, 0.97), (12, 0.97), (13, 0.97)), [77])
     tree = drafter.propose(CONTEXT, 32)
-    assert tree.survival[tree.tokens.index(11)] < first / 2
+    assert (tree.survival[tree.tokens.index(11)] if 11 in tree.tokens else 0) < first / 2
 
 
 def test_no_more_rows_than_asked_for():
