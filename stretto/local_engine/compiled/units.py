@@ -21,7 +21,7 @@ _NODES = 12  # guesses at most
 _FLOOR = 0.02  # survival below which nothing is drafted
 _USUAL, _FALLS = 0.6, 0.65  # gain of the first place until it is known, and of each place beside the one before it
 _LEARN = 1 / 16
-_FORGET = 1 / 256
+_FORGET = 1 / 32
 _SURE = (0.5, 0.8, 0.95)
 
 Counters = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -129,6 +129,16 @@ def _choose(units, count, parents, survival, costs, room, hung):
     return chosen
 
 
+@inner
+def _rest(units):
+    """Note that what was said, if anything, was worth nothing, and forget some of that: it is tried again."""
+    for place in range(len(units.gains)):
+        if place < units.known[0]:
+            units.gains[place] -= _LEARN * units.gains[place]
+        units.gains[place] += _FORGET * (_USUAL * _FALLS**place - units.gains[place])
+    units.known[0] = 0
+
+
 @entry
 def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # noqa: ARG001 - see `VERSION`
     """Write down a draft: guesses, and behind them [PAD]s, each node's one behind the other.
@@ -158,9 +168,8 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
         for place in range(hung[node + 1]):
             tokens[at], parents[at], survival[at] = -1 - place, parent, 1.0 if node < 0 else survival[node]
             parent, at = np.int64(at), at + 1
-    if at == guesses:  # it is tried again some day
-        for place in range(len(units.gains)):
-            units.gains[place] += _FORGET * (_USUAL * _FALLS**place - units.gains[place])
+    if at == 0:
+        _rest(units)
     _, plain, _, surplus, sequences = costs
     took = (step_ms(costs, sequences * guesses) - surplus) / plain - 1 if guesses > 0 else 0.0
     return guesses, at, took
