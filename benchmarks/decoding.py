@@ -8,9 +8,10 @@
     python benchmarks/decoding.py --redraw --update-docs           plot and document from the kept figures
 
 Repetitions alternate between the methods, in a random order each time; a method's turn begins with a short answer that
-does not count. Continued are Python files that the pocket model was not trained on, questions of its encyclopaedia, and
-texts to be transformed, each greedily and sampled at temperature 0.7. A larger model with random weights shows what a
-step costs beside the time in which memory can be read.
+does not count. Ours take a few turns in a repetition: theirs are as long as a peer's then. Continued are Python files
+that the pocket model was not trained on, questions of its encyclopaedia, and texts to be transformed, each greedily and
+sampled at temperature 0.7. A larger model with random weights shows what a step costs beside the time in which memory
+can be read.
 
 Speeds are told from the first token to the last; speed-ups are those within one repetition. Answers are compared with
 those of one token at a time: in float32 ours must be the same; in bfloat16 sums of other lengths round otherwise, so it
@@ -111,23 +112,26 @@ class Bench:
         options, memory = self._options, PeakMemory()
         runs: dict[str, list[list[Run]]] = {method.name: [] for method in self.methods}
         peaks: dict[str, float | None] = {}
-        task = progress.add_task(f"{workload.name}, {heat}", total=len(self.methods) * (options.repetitions + 1))
+        ours = [method for method in self.methods if not method.peer]
+        turns = len(self.methods) + (options.turns - 1) * len(ours)
+        task = progress.add_task(f"{workload.name}, {heat}", total=turns * options.repetitions + len(self.methods))
         for repetition in range(-1, options.repetitions):
-            order = random.Random(repetition).sample(self.methods, len(self.methods))  # noqa: S311 - no secrets
-            for method in order:
-                progress.update(task, description=f"{workload.name}, {heat}: {method.name}", advance=1)
-                # Or it would be charged with what the method before it left in the processor's caches.
-                method.answer(Task(workload.prompts[0], TRIAL, heat))
-                if repetition < 0:
-                    continue
-                memory.begin()
-                runs[method.name].append(
-                    [
-                        method.answer(Task(prompt, options.tokens, heat, seed=1000 * repetition + number))
-                        for number, prompt in enumerate(workload.prompts)
+            for turn in range(options.turns if repetition >= 0 else 1):
+                methods, number = self.methods if turn == 0 else ours, options.turns * repetition + turn
+                for method in random.Random(number).sample(methods, len(methods)):  # noqa: S311 - no secrets
+                    progress.update(task, description=f"{workload.name}, {heat}: {method.name}", advance=1)
+                    # Or it would be charged with what the method before it left in the processor's caches.
+                    method.answer(Task(workload.prompts[0], TRIAL, heat))
+                    if repetition < 0:
+                        continue
+                    if turn == 0:
+                        runs[method.name].append([])
+                    memory.begin()
+                    runs[method.name][-1] += [
+                        method.answer(Task(prompt, options.tokens, heat, seed=1000 * number + place))
+                        for place, prompt in enumerate(workload.prompts)
                     ]
-                )
-                peaks[method.name] = max(filter(None, (peaks.get(method.name), memory.end())), default=None)
+                    peaks[method.name] = max(filter(None, (peaks.get(method.name), memory.end())), default=None)
         progress.remove_task(task)
         kinds = {method.name: method.peer for method in self.methods}
         return summarise(workload.name, heat, runs, kinds, plain_peer=peers.GREEDY, peak_mb=peaks)
@@ -210,7 +214,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "model": bench.model.name,
         "dtype": options.dtype,
         "exact": bench.model.is_exact,
-        "options": {name: getattr(options, name) for name in ("tokens", "prompts", "repetitions", "quick")},
+        "options": {name: getattr(options, name) for name in ("tokens", "prompts", "repetitions", "turns", "quick")},
         "notes": bench.notes,
         "rows": [_plain(row) for row in found],
         "larger": None,
@@ -277,6 +281,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, help="of an answer at most (112)")
     parser.add_argument("--prompts", type=int, help="of each workload (4)")
     parser.add_argument("--repetitions", type=int, help="that count (3)")
+    parser.add_argument("--turns", type=int, help="of ours in a repetition (3)")
     parser.add_argument("--quick", action="store_true", help="small numbers; results are not kept")
     parser.add_argument("--larger", action="store_true", help="only the larger model; the other results are the kept")
     parser.add_argument("--redraw", action="store_true", help="measure nothing, use the kept results")
@@ -285,7 +290,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--try-compile", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
-    for name, small, usual in (("tokens", 12, 112), ("prompts", 1, 4), ("repetitions", 1, 3)):
+    for name, small, usual in (("tokens", 12, 112), ("prompts", 1, 4), ("repetitions", 1, 3), ("turns", 1, 3)):
         if getattr(options, name) is None:
             setattr(options, name, small if options.quick else usual)
     return options
