@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stretto.backends.base import Capabilities
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
-from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.source import Source
@@ -109,7 +109,7 @@ class LoadingOptions:
             lexical=self.lexical,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
-            measure=self.decoding in (None, "auto"),
+            measure=self.decoding is None or self.decoding in WEIGHING,
         )
         try:
             engine.equip(self.decoding or DEFAULT_DECODING)

@@ -15,11 +15,22 @@ def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path):
     for program in (
         ["-m", "stretto.local_engine.ahead"],
         ["-m", "stretto.cli", "ask", "How many days has a week?", "--quiet", "--model", "local:pocket"],
+        [
+            "-m",
+            "stretto.cli",
+            "ask",
+            "How many days has a week?",
+            "--quiet",
+            "--model",
+            "local:pocket",
+            "--decoding",
+            "lexical",
+        ],
     ):
         done = subprocess.run([sys.executable, *program], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout
         counts.append(len(list(tmp_path.rglob("*.nbc"))))
-    assert counts == [15, 15]
+    assert counts == [13, 13, 13]
 
 
 def test_a_model_that_is_not_there_is_one_clear_error():

@@ -9,7 +9,9 @@ from asking import outcome
 from tiny_models import build
 
 from stretto.errors import SettingsError
+from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.load import load_model, prepare
@@ -53,7 +55,10 @@ def test_pads_learn_what_the_model_says_and_save_it_steps(trained, start):
     model, first, last = trained
     assert last.loss < 0.5 * first.loss
     assert bool((last.right > first.right).all())
-    engine = start(model)
+    cost = StepCost({1: 10.0, 64: 20.0})  # not that of a machine which may be busy
+    engine = start(
+        model, drafters={**DRAFTERS, "lexical": lambda given: DRAFTERS["lexical"](replace(given, cost=cost))}
+    )
     for prompt in PROMPTS:  # the second one it has not learned from
         expected, _ = ask(engine, prompt, "autoregressive")
         got, figures = ask(engine, prompt, "lexical")

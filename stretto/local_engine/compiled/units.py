@@ -130,7 +130,7 @@ def _choose(units, count, parents, survival, costs, room, hung):
 
 
 @inner
-def _rest(units):
+def _fade(units):
     """Note that what was said, if anything, was worth nothing, and forget some of that: it is tried again."""
     for place in range(len(units.gains)):
         if place < units.known[0]:
@@ -146,7 +146,7 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
     Args:
         units: what was said.
         costs: see `StepCost.curve`.
-        alpha: predictions above it are taken as they are; 1 or more for none.
+        alpha: predictions above it are taken as they are, and every place has its [PAD]; 1 for none.
         tokens: of the nodes # [at most `ROWS`]
         parents: of the nodes, -1 for the root # [as many]
         survival: of the nodes # [as many]
@@ -157,11 +157,13 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
     """
     room = len(tokens)
     if alpha < 1:
-        count = _take(units, room, alpha, tokens, parents, survival)
+        guesses = _take(units, room - len(units.gains), alpha, tokens, parents, survival)
+        hung = np.zeros(guesses + 1, np.int64)
+        hung[guesses] = min(len(units.gains), room)
     else:
         count = _grow(units, room, tokens, parents, survival)
-    hung = np.zeros(count + 1, np.int64)
-    guesses = _choose(units, count, parents, survival, costs, room, hung)
+        hung = np.zeros(count + 1, np.int64)
+        guesses = _choose(units, count, parents, survival, costs, room, hung)
     at = guesses
     for node in range(-1, guesses):
         parent = np.int64(node)
@@ -169,7 +171,7 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
             tokens[at], parents[at], survival[at] = -1 - place, parent, 1.0 if node < 0 else survival[node]
             parent, at = np.int64(at), at + 1
     if at == 0:
-        _rest(units)
+        _fade(units)
     _, plain, _, surplus, sequences = costs
     took = (step_ms(costs, sequences * guesses) - surplus) / plain - 1 if guesses > 0 else 0.0
     return guesses, at, took
@@ -191,7 +193,7 @@ def listen(units, path, accepted, took, rows, tops, probabilities, version=VERSI
     """
     said, certainty = units.known
     for place in range(said):
-        gain = (1.0 if accepted > place else 0.0) - (took if place == 0 else 0.0)
+        gain = (1.0 if accepted > place else 0.0) - took / said
         units.gains[place] += _LEARN * (gain - units.gains[place])
     for depth in range(min(said, len(path))):  # each place, as long as those before it were right
         for rank in range(units.tokens.shape[1]):

@@ -49,13 +49,12 @@ class _Draft:
 class Auto:
     """Merges a suffix automaton and, where they pay, recycled tokens and the n-grams of a lookahead window.
 
-    Each source says how probable its guesses are; what becomes of them says how far to believe it, by source, length
-    of the match, depth and claim (see `Calibration`). A token that several sources guess is one row. Of the tree those
+    Each source says how probable its guesses are; what becomes of them says how far to believe it, by source, length of
+    the match, depth and claim (see `Calibration`). A token that several sources guess is one row. Of the tree those
     rows are evaluated with which the batch makes the most expected tokens per millisecond, which may be none (see
     `divide`; a request that is alone chooses them itself). A lookahead window is drawn only where the rows it takes are
-    nearly free. What is recycled seldom comes true, and finding the probable tokens of every row takes as long as all
-    other drafting: so tokens are recycled only where rows are nearly free too, or drafting is short beside a step (see
-    `StepCost.spares`).
+    nearly free. What is recycled seldom comes true, and finding the probable tokens of every row takes time: so tokens
+    are recycled only where rows are nearly free too, or drafting is short beside a step (see `StepCost.spares`).
 
     Drafting takes time too. How long a stretch the text repeats at the moment is watched, and what drafts have gained
     where it was about as long is known (`Experience.hopes`): where they gained nothing, it rests, until what looking
@@ -87,11 +86,11 @@ class Auto:
         self._watch = RepetitionWatch(2)
         self._lookahead = Lookahead(0, ngram=4, guesses=4)
         self._sequences = self._window_rows = 0
-        self._fit_window()
-        self._recycled = _BREADTH if self._window_rows or cost.spares() else 0  # tokens behind each
+        self._recycled = 0  # tokens behind each
         self._successors: Successors | None = None
         self.wants_top = 0
         self._experiences = experience or (Experience(), Experience())
+        self._hopes, self._relief = [0.0] * MATCHES, 0.0  # in a batch of this size; see `_rests`
         self._merged: Merged | None = None
         self._draft: _Draft | None = None
         self._matched = 0  # length of the last draft's match
@@ -101,7 +100,7 @@ class Auto:
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
         if self._cost.sequences != self._sequences:
-            self._fit_window()
+            self._fit(context)
         if self._rests(context):
             self.wants_top = 0  # looking for the most probable tokens takes time too
             return _NOTHING
@@ -122,28 +121,37 @@ class Auto:
         rows[draft.nodes] = outcome.rows
         tops = outcome.top_tokens, outcome.top_probabilities
         evaluated, expected = judge(draft.merged, draft.counts, path, rows, self._known(context), *tops)
-        self._plan(evaluated, expected, self._hopes(context))
+        self._plan(evaluated, expected)
         if self._window_rows:
             self._lookahead.learn(context, outcome.seen_by(draft.window))
         self._cost.drafted(1e3 * (self._took + time.perf_counter() - began))
 
-    def _fit_window(self) -> None:
-        """Draw a window as wide as rows are nearly free; some of them are left to drafts, and two columns are none."""
+    def _fit(self, context: Context) -> None:
+        """Go by the number of sequences.
+
+        A window is as wide as rows are nearly free; some of them are left to drafts, and two columns are none.
+        """
         self._sequences = self._cost.sequences
         columns = (self._cost.nearly_free() - 8) // 3
         self._window_rows = 3 * columns - 1 if columns > 2 else 0
         self._lookahead.window = columns if columns > 2 else 0
+        hopes = self._experiences[context.greedy].hopes
+        self._hopes = hopes[min(self._sequences.bit_length(), len(hopes) - 1)]
+        self._relief = _LEARN * self._cost.patience()
+        recycled = _BREADTH if self._window_rows or self._cost.spares() else 0
+        if recycled != self._recycled:
+            self._recycled, self._successors = recycled, None
 
     def _rests(self, context: Context) -> bool:
-        """Whether this step is left alone."""
+        """Whether this step is left alone; it is short, for in some texts all steps are."""
         if self._window_rows:
             return False
         alone = self._sequences == 1
         if not (alone or self._cost.watching):
             return True
-        hopes, kind = self._hopes(context), _kind_of(self._match(context))
+        hopes, kind = self._hopes, _kind_of(self._match(context))
         if hopes[kind] < 0:
-            hopes[kind] += _LEARN * self._cost.patience()
+            hopes[kind] += self._relief
             return True
         return not (alone or self._cost.invites(self))
 
@@ -188,15 +196,10 @@ class Auto:
             self._successors = no_successors(context.vocabulary, self._recycled)
         return self._successors
 
-    def _hopes(self, context: Context) -> list[float]:
-        """What drafts have gained here, by the kind of match that they began with."""
-        hopes = self._experiences[context.greedy].hopes
-        return hopes[min(self._sequences.bit_length(), len(hopes) - 1)]
-
-    def _plan(self, chosen: int, tokens: float, hopes: list[float]) -> None:
+    def _plan(self, chosen: int, tokens: float) -> None:
         """Note what drafting has gained: by how much was evaluated, and how many of these tokens were expected."""
         self._chosen = max(chosen, (self._chosen + chosen) // 2)
-        kind = _kind_of(self._matched)
+        hopes, kind = self._hopes, _kind_of(self._matched)
         hopes[kind] += _LEARN * (min(self._cost.gain(chosen, tokens), 1.0) - hopes[kind])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stretto.local_engine.compiled.units import ROWS, listen, nothing_said, plan
+from stretto.local_engine.compiled.units import ROWS, Units, listen, nothing_said, plan
 from stretto.local_engine.drafting.calibration import Calibration
 from stretto.local_engine.drafting.curve import Curve
 from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
@@ -14,7 +14,9 @@ __all__ = ["Lexical"]
 
 _NOTHING = DraftTree()
 _NEVER = 1.0
+_BREADTH = 4  # candidates for each place
 _REST = 8  # steps
+_PLAIN = 64  # one step of so many has no draft: what drafts take beyond that is known by it
 
 
 class Lexical:
@@ -27,43 +29,48 @@ class Lexical:
 
     How many nodes, and how many [PAD]s behind which, is chosen by what rows cost: so many that a step gives the most
     tokens per millisecond. A node gives the probability that it is accepted, a [PAD] what such ones have given lately.
-    Where they gave nothing, it rests, for eight steps or more.
+    Where they gave nothing, it rests, for eight steps or more. One step of 64, the first too, is a plain one.
 
     Verified, the method is lossless. With ``alpha``, predictions above that probability are taken as they are, which is
-    the published method: Sun et al., arXiv:2405.15208. That the model may have chosen otherwise is counted.
+    the published method: Sun et al., arXiv:2405.15208. That the model may have chosen otherwise is counted. All places
+    have their [PAD] in each step then, whatever that takes: the answer must not depend on how fast the machine is.
 
     Args:
         places: k - 1, [PAD]s behind a node at most.
         cost: of a step.
         alpha: above it nothing is verified; ``None`` verifies everything.
-        breadth: candidates for each place.
     """
 
-    def __init__(self, places: int, cost: StepCost, *, alpha: float | None = None, breadth: int = 4) -> None:
+    def __init__(self, places: int, cost: StepCost, *, alpha: float | None = None) -> None:
         self.name = "lexical" if alpha is None else "lexical_lossy"
-        self.wants_top = breadth
-        self._breadth = breadth
-        self._alpha = alpha
+        self.wants_top = 0
+        self._places = places
+        self._alpha = _NEVER if alpha is None else alpha
         self._costs = Curve(cost)
-        self._units = nothing_said(places, breadth, Calibration().counters)
+        self._units: Units | None = None
+        self._steps = self._rest = 0  # until now, and that are left alone
         self._took = 0.0
-        self._rest = 0  # steps that are left alone
         self._parents: list[int] = []
         self._pads: dict[int, list[int]] = {}  # of each node that has some
 
-    def propose(self, context: Context, rows: int) -> DraftTree:  # noqa: ARG002 - the protocol's arguments
+    def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        if self._rest:
-            self._rest -= 1
+        self._steps += 1
+        if self._units is None:
+            breadth = min(_BREADTH, context.vocabulary)
+            self._units = nothing_said(self._places, breadth, Calibration().counters)
+        if self._alpha == _NEVER and self._steps % _PLAIN == 1:
+            self._rest = 1
+        if self._rest or rows < 1:
+            self._rest, self.wants_top = max(self._rest - 1, 0), 0
             return _NOTHING
         room = min(rows, ROWS)
         tokens, parents, survival = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-        alpha = _NEVER if self._alpha is None else self._alpha
-        guesses, count, self._took = plan(self._units, self._costs(), alpha, tokens, parents, survival)
-        self.wants_top = self._breadth if count else 0
+        guesses, count, self._took = plan(self._units, self._costs(), self._alpha, tokens, parents, survival)
         if not count:
-            self._rest = _REST
+            self._rest, self.wants_top = _REST, 0
             return _NOTHING
+        self.wants_top = self._units.tokens.shape[1]
         self._parents = parents[:count].tolist()
         tree = DraftTree.of(
             tokens[:count].tolist(),
@@ -71,7 +78,7 @@ class Lexical:
             survival[:count].tolist(),
             [self.name] * guesses + ["[PAD]"] * (count - guesses),
         )
-        if self._alpha is not None:
+        if self._alpha < _NEVER:
             tree.trusted = {node - 1: node for node in range(guesses)}  # a chain: the root is -1
         for node, above in enumerate(self._parents[guesses:], guesses):
             if above < guesses:  # the first behind that node; the others hang on the one before them
@@ -81,14 +88,17 @@ class Lexical:
 
     def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - as above
         """See `Drafter`."""
-        if not self._parents:
+        if not self._parents or self._units is None:
             return
-        node, passed = outcome.accepted[-1] if outcome.accepted else ROOT, 0
+        node = outcome.accepted[-1] if outcome.accepted else ROOT
         rows = [outcome.rows[node] if node >= 0 else 0]
-        while node != ROOT and node not in self._pads:  # it goes by those above it, whose first predictions are over
+        passed = 0  # what its own [PAD]s do not say, those above it do, whose first predictions are over
+        while True:
+            spoke = [outcome.rows[pad] for pad in self._pads.get(node, ())[passed + len(rows) - 1 :]]
+            rows += [row for row in spoke if row >= 0]
+            if node == ROOT:
+                break
             node, passed = self._parents[node], passed + 1
-        spoke = [outcome.rows[pad] for pad in self._pads.get(node, ())[passed:]]
-        rows += [row for row in spoke if row >= 0]
         self._parents, self._pads = [], {}
         path, tops = np.array(outcome.path, np.int64), (outcome.top_tokens, outcome.top_probabilities)
         listen(self._units, path, len(outcome.accepted), self._took, np.array(rows), *tops)

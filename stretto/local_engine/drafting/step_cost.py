@@ -47,7 +47,7 @@ class StepCost:
         self._surplus: dict[int, float] = {}  # what steps with drafts took beyond the table, by octaves of sequences
         self.measured = measured is not None
         self._unit = 1.0  # milliseconds of a time in the table, while that is a guess
-        self._drafting = _DRAFTING
+        self._drafting, self._spares = _DRAFTING, True
         self._steps, self._hoping, self._hoped = 0, set[int](), 0
         self._tabulate(_GUESS if measured is None else measured)
 
@@ -113,8 +113,14 @@ class StepCost:
         self._drafting += _FORGET * (took_ms - self._drafting)
 
     def spares(self) -> bool:
-        """Whether drafting is so short beside a step of one row that guesses may be tried which seldom come true."""
-        return self._drafting < _SHORT * self(1)
+        """Whether drafting is so short beside a step of one row that guesses may be tried which seldom come true.
+
+        These take time themselves, so it stays so until drafting is twice as long. Until a step was timed it is so.
+        """
+        if self.measured or self._plain:
+            share = self._drafting / self(1)
+            self._spares = share < (2 * _SHORT if self._spares else _SHORT)
+        return self._spares
 
     def patience(self) -> float:
         """What a request may spend in a step on looking for drafts where none paid lately, in steps.

@@ -185,6 +185,36 @@ def test_survival_is_what_comes_true():
     assert expected == pytest.approx(accepted, rel=0.2)
 
 
+def test_tokens_are_recycled_where_drafting_is_short_beside_a_step():
+    cost = StepCost({1: 10.0, 64: 20.0})
+    assert cost.spares()
+    for drafting_ms, spares in ((1.0, True), (2.0, False), (1.0, False), (0.1, True)):
+        for _ in range(60):
+            cost.drafted(drafting_ms)
+        assert cost.spares() == spares, drafting_ms
+    short = StepCost({1: 0.3, 64: 3.0})
+    assert not short.spares()
+    drafter, context = Auto(short), Context([1, 2, 3, 1, 2, 3, 1, 2, 3], 3, 40)
+    assert len(drafter.propose(context, 16))
+    assert drafter.wants_top == 0
+
+
+def test_a_window_that_comes_later_has_what_it_needs():
+    """A request that was in a batch, and is alone then."""
+    cost = StepCost({1: 1.0, 64: 1.0})
+    cost.sequences = 8
+    drafter, context = Auto(cost), Context([5, 6, 7], 3, 40)
+    drafter.propose(context, 8)
+    cost.sequences = 1
+    for token in (8, 9, 10):
+        tree = drafter.propose(context, 64)
+        assert drafter.wants_top
+        tops = [list(range(drafter.wants_top))] * (1 + len(tree)), [[0.1] * drafter.wants_top] * (1 + len(tree))
+        context.tokens.append(token)
+        drafter.learn(context, became(range(1, len(tree) + 1), *tops, [token], []))
+    assert any(drafter.propose(context, 64).kept)
+
+
 # Calibration
 
 

@@ -49,16 +49,24 @@ def saying(tree, *predictions):
     return dict(zip(pads_of(tree, ROOT), predictions, strict=False))
 
 
-def started(cost=FREE, **options):
-    """A drafter whose first [PAD]s have said 11, 12, 13 behind the root, and the rows it then has for a draft."""
+def begun(cost, **options):
+    """A drafter at its first draft; verified, the step before that has none."""
     drafter = Lexical(3, cost, **options)
-    tree = drafter.propose(CONTEXT, 32)
+    if "alpha" not in options:
+        assert not len(drafter.propose(CONTEXT, 32))
+        say(drafter, DraftTree(), {}, [7])
+    return drafter, drafter.propose(CONTEXT, 32)
+
+
+def started(cost=FREE, **options):
+    """A drafter whose first [PAD]s have said 11, 12, 13 behind the root."""
+    drafter, tree = begun(cost, **options)
     say(drafter, tree, saying(tree, (11, 0.97), (12, 0.96), (13, 0.55)), [10])
     return drafter
 
 
-def test_the_first_step_has_pads_only():
-    tree = Lexical(3, FREE).propose(CONTEXT, 32)
+def test_the_first_draft_has_pads_only():
+    _, tree = begun(FREE)
     assert (tree.tokens, tree.parents) == (PADS, [ROOT, 0, 1])
     assert set(tree.sources) == {"[PAD]"}
 
@@ -84,11 +92,9 @@ def test_the_dearer_rows_are_the_fewer_there_are():
 
 
 def test_where_rows_are_too_dear_there_are_none_and_nothing_is_looked_up():
-    drafter = Lexical(3, DEAR)
-    assert len(drafter.propose(CONTEXT, 32)) == 0
-    assert drafter.wants_top == 0
-    say(drafter, DraftTree(), {}, [7])
-    assert len(Lexical(3, FREE).propose(CONTEXT, 0)) == 0
+    drafter, tree = begun(DEAR)
+    assert (len(tree), drafter.wants_top) == (0, 0)
+    say(drafter, tree, {}, [7])
 
 
 def test_pads_that_give_nothing_are_left_out_for_a_while():
@@ -97,9 +103,9 @@ def test_pads_that_give_nothing_are_left_out_for_a_while():
         tree = drafter.propose(CONTEXT, 32)
         drawn.append(-1 in tree.tokens)
         say(drafter, tree, saying(tree, (11, 0.6), (12, 0.6), (13, 0.6)), [77])
-    assert drawn[0]
+    assert drawn[1]
     assert not all(drawn)
-    assert any(drawn[drawn.index(False) :])  # and tried again
+    assert any(drawn[drawn.index(False, 1) :])  # and tried again
     assert sum(drawn[200:]) < 100
 
 
@@ -113,7 +119,6 @@ def test_a_node_without_pads_goes_by_those_above_it():
     assert tree.tokens[0] == 11
     tops = [said.get(node, (0, 0.5)) for node in range(ROOT, len(tree))]
     tokens, probabilities = [(token, 397, 398, 399) for token, _ in tops], [(chance, 0, 0, 0) for _, chance in tops]
-    drafter._pads.pop(0)
     drafter.learn(CONTEXT, became(rows, tokens, probabilities, [11, 50], [0]))
     assert drafter.propose(CONTEXT, 32).tokens[:2] == [22, 23]
 
@@ -121,16 +126,46 @@ def test_a_node_without_pads_goes_by_those_above_it():
 def test_predictions_that_fail_are_believed_less():
     drafter = started()
     first = drafter.propose(CONTEXT, 32).survival[0]
-    for _ in range(8):
+    for _ in range(3):
         tree = drafter.propose(CONTEXT, 32)
         say(drafter, tree, saying(tree, (11, 0.97), (12, 0.97), (13, 0.97)), [77])
     tree = drafter.propose(CONTEXT, 32)
-    assert (tree.survival[tree.tokens.index(11)] if 11 in tree.tokens else 0) < first / 2
+    assert 0 < tree.survival[tree.tokens.index(11)] < first / 2
+
+
+def test_a_node_with_fewer_pads_than_the_root_learns_the_rest_from_those():
+    drafter = started()
+    tree = drafter.propose(CONTEXT, 32)
+    said = dict(zip(pads_of(tree, ROOT), [(21, 0.9), (22, 0.9), (23, 0.9)], strict=True))
+    said[pads_of(tree, 0)[0]] = (32, 0.9)
+    rows = [-1 if node in pads_of(tree, 0)[1:] else node + 1 for node in range(len(tree))]
+    tops = [said.get(node, (0, 0.5)) for node in range(ROOT, len(tree))]
+    tokens, probabilities = [(token, 397, 398, 399) for token, _ in tops], [(chance, 0, 0, 0) for _, chance in tops]
+    drafter.learn(CONTEXT, became(rows, tokens, probabilities, [11, 50], [0]))
+    assert drafter.propose(CONTEXT, 32).tokens[:2] == [32, 23]
+
+
+def test_lossy_draws_the_same_whatever_rows_cost():
+    trees = [started(cost, alpha=0.9).propose(CONTEXT, 32) for cost in (FREE, DEAR)]
+    assert trees[0] == trees[1]
+
+
+def test_a_vocabulary_smaller_than_the_candidates_is_drafted_for():
+    context, drafter = Context([1, 2], 2, 3), Lexical(1, FREE)
+    for _ in range(3):
+        tree = drafter.propose(context, 8)
+        tops = (
+            [(2, 1, 0)[: drafter.wants_top]] * (1 + len(tree)),
+            [(0.9, 0.05, 0.05)[: drafter.wants_top]] * (1 + len(tree)),
+        )
+        drafter.learn(context, became(range(1, len(tree) + 1), *tops, [2], []))
+    assert 2 in drafter.propose(context, 8).tokens
 
 
 def test_no_more_rows_than_asked_for():
     for rows in range(12):
         assert len(started().propose(CONTEXT, rows)) <= rows
+        assert len(started(alpha=0.9).propose(CONTEXT, rows)) <= rows
 
 
 def test_lossy_takes_what_is_above_alpha_as_it_is():
@@ -152,6 +187,8 @@ def test_longer_units_than_the_adapter_says_are_refused(loaded):
     with pytest.raises(SettingsError, match="was trained for 4"):
         make_drafter("lexical", Equipment(model=model, lexical=LexicalOptions(tokens=5)))
     tree = make_drafter("lexical", Equipment(model=model, lexical=LexicalOptions(tokens=2))).propose(CONTEXT, 32)
+    assert not len(tree)
+    tree = make_drafter("lexical_lossy", Equipment(model=model, lexical=LexicalOptions(tokens=2))).propose(CONTEXT, 32)
     assert tree.tokens == [-1]
 
 
