@@ -30,7 +30,7 @@ def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path):
         done = subprocess.run([sys.executable, *program], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout
         counts.append(len(list(tmp_path.rglob("*.nbc"))))
-    assert counts == [13, 13, 13]
+    assert counts == [15, 15, 15]
 
 
 def test_a_model_that_is_not_there_is_one_clear_error():
