@@ -63,6 +63,7 @@ class Lexical:
             self._rest = 1
         if self._rest or rows < 1:
             self._rest, self.wants_top = max(self._rest - 1, 0), 0
+            self._units.known[0] = 0  # what was predicted follows a token that is not the last any more
             return _NOTHING
         room = min(rows, ROWS)
         tokens, parents, survival = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
@@ -86,7 +87,7 @@ class Lexical:
             hung.append(node)
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - as above
+    def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
         """See `Drafter`."""
         if not self._parents or self._units is None:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,22 +22,26 @@ _log = logging.getLogger(__name__)
 
 def rehearse() -> None:
     """Let the drafters that are compiled draft once; where the compiler fails, they will say so themselves."""
-    memory = AnswerMemory()
-    memory.remember([1, 2])
-    _once("drafts", [Auto(StepCost(), memory), Suffix(memory), TokenRecycling()])
+    _once("drafts", _usual)
 
 
 def rehearse_units() -> None:
     """Do the same for lexical units, which few requests use."""
-    _once("units", [Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
+    _once("units", lambda: [Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
 
 
-def _once(what: str, drafters: Sequence[Drafter]) -> None:
+def _usual() -> list[Drafter]:
+    memory = AnswerMemory()
+    memory.remember([1, 2])
+    return [Auto(StepCost(), memory), Suffix(memory), TokenRecycling()]
+
+
+def _once(what: str, drafters: Callable[[], Sequence[Drafter]]) -> None:
     with first_call(what) as is_first:
         if not is_first:
             return
         try:
-            _draft(drafters)
+            _draft(drafters())
         except Exception as error:  # noqa: BLE001 - an answer needs no draft
             _log.warning("drafters that are compiled will not run: %s", error)
 

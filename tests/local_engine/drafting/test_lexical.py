@@ -145,6 +145,13 @@ def test_a_node_with_fewer_pads_than_the_root_learns_the_rest_from_those():
     assert drafter.propose(CONTEXT, 32).tokens[:2] == [32, 23]
 
 
+@pytest.mark.parametrize("options", [{}, {"alpha": 0.9}])
+def test_what_was_predicted_before_a_step_without_rows_is_not_drafted_after_it(options):
+    drafter = started(**options)
+    say(drafter, drafter.propose(CONTEXT, 0), {}, [50])
+    assert drafter.propose(CONTEXT, 32).tokens == PADS
+
+
 def test_lossy_draws_the_same_whatever_rows_cost():
     trees = [started(cost, alpha=0.9).propose(CONTEXT, 32) for cost in (FREE, DEAR)]
     assert trees[0] == trees[1]
