@@ -51,7 +51,7 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
     pads = tokens < 0
     units = bool(pads.any())
     counts = [rows if units else 1 + len(tree) for tree in trees]
-    divided, real = _divided(starts, counts, device), None
+    divided, real = _divided(starts, counts, device) if len(trees) > 1 else None, None
     if sum(counts) < rows * len(trees) and (divided is not None or sum(counts) <= _PACKED * rows * len(trees)):
         real = _tensor([number * rows + row for number, own in enumerate(counts) for row in range(own)], device)
     return Rows(

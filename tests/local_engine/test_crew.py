@@ -71,7 +71,7 @@ def test_they_are_dismissed():
 def test_small_products_are_not_shared():
     allow(4)
     try:
-        assert [most_parts(rows * 8_000_000) for rows in (1, 2, 4, 64)] == [1, 1, 3, 4]
+        assert [most_parts(rows * 4_000_000) for rows in (1, 2, 4, 64)] == [1, 1, 3, 4]
     finally:
         allow(0)
 

@@ -14,7 +14,7 @@ from stretto.local_engine.compiled.sharing import Sharing
 
 __all__ = ["allow", "dismiss", "most_parts", "share", "together"]
 
-_WORK = 2**23  # products of two numbers for which one thread more is worth its coming
+_WORK = 2**22  # products of two numbers for which one thread more is worth its coming
 
 _Work = Callable[[int], None]
 _Failure = BaseException | None

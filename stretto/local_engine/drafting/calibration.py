@@ -15,6 +15,7 @@ MATCHES = 5
 
 _BATCHES = 6
 _HOPES = (-0.002, -0.002, 0.1, 0.1, 0.1)  # at first: what is a few tokens long is waited for some steps
+_UNIT_HOPE = 0.1  # for about as long
 
 
 class Calibration:
@@ -51,8 +52,12 @@ class Experience:
         guesses: of each source.
         agreement: of the highest of several guesses.
         hopes: how many steps a draft has gained, by octaves of sequences and kind of match # [octaves, MATCHES]
+        units: of lexical units.
+        unit_hopes: how many steps a draft of them has gained, by octaves of sequences # [octaves]
     """
 
     guesses: Calibration = field(default_factory=Calibration)
     agreement: Calibration = field(default_factory=Calibration)
     hopes: list[list[float]] = field(default_factory=lambda: [list(_HOPES) for _ in range(_BATCHES)])
+    units: Calibration = field(default_factory=Calibration)
+    unit_hopes: list[float] = field(default_factory=lambda: [_UNIT_HOPE] * _BATCHES)

@@ -89,7 +89,8 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
     elif equipment.model.device.type == "cpu":  # rows cost time there: see docs/lexical.md
         places = min(places, 2)
     rehearse_units()
-    return Lexical(places, equipment.cost or StepCost(_USUAL), alpha=options.alpha if lossy else None)
+    cost, alpha = equipment.cost or StepCost(_USUAL), options.alpha if lossy else None
+    return Lexical(places, cost, alpha=alpha, experience=equipment.experience)
 
 
 def _suffix(equipment: Equipment) -> Drafter:

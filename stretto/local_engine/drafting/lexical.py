@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stretto.local_engine.compiled.units import ROWS, Units, listen, nothing_said, plan
-from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.curve import Curve
 from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -15,8 +15,9 @@ __all__ = ["Lexical"]
 _NOTHING = DraftTree()
 _NEVER = 1.0
 _BREADTH = 4  # candidates for each place
-_REST = 8  # steps
 _PLAIN = 64  # one step of so many has no draft: what drafts take beyond that is known by it
+_LEARN = 1 / 64
+_RELIEF = _LEARN / 64  # for each step that is left alone
 
 
 class Lexical:
@@ -29,7 +30,9 @@ class Lexical:
 
     How many nodes, and how many [PAD]s behind which, is chosen by what rows cost: so many that a step gives the most
     tokens per millisecond. A node gives the probability that it is accepted, a [PAD] what such ones have given lately.
-    Where they gave nothing, it rests, for eight steps or more. One step of 64, the first too, is a plain one.
+    Where that is none, this step and the next are left alone. An accepted token counts twice in it, when the [PAD] that
+    said it is drawn and when it is evaluated, so what drafts gain all in all is watched as well (`Experience`): where
+    that is nothing it rests, and each request tries once. One step of 64, the first too, is a plain one.
 
     Verified, the method is lossless. With ``alpha``, predictions above that probability are taken as they are, which is
     the published method: Sun et al., arXiv:2405.15208. That the model may have chosen otherwise is counted. All places
@@ -39,17 +42,29 @@ class Lexical:
         places: k - 1, [PAD]s behind a node at most.
         cost: of a step.
         alpha: above it nothing is verified; ``None`` verifies everything.
+        experience: of requests that were sampled and of those that were not, to go on learning from. With ``alpha`` it
+            is left alone: what is taken unverified always comes true.
     """
 
-    def __init__(self, places: int, cost: StepCost, *, alpha: float | None = None) -> None:
+    def __init__(
+        self,
+        places: int,
+        cost: StepCost,
+        *,
+        alpha: float | None = None,
+        experience: tuple[Experience, Experience] | None = None,
+    ) -> None:
         self.name = "lexical" if alpha is None else "lexical_lossy"
         self.wants_top = 0
         self._places = places
         self._alpha = _NEVER if alpha is None else alpha
-        self._costs = Curve(cost)
+        self._cost, self._costs = cost, Curve(cost)
+        self._experiences = (alpha is None and experience) or (Experience(), Experience())
         self._units: Units | None = None
-        self._steps = self._rest = 0  # until now, and that are left alone
-        self._took = 0.0
+        self._steps, self._rest = 0, False
+        self._took = self._beyond = 0.0  # how many steps the guesses' rows take, and how many more all rows do
+        self._owed = 0.0  # the same of the step before, if it had [PAD]s only
+        self._guesses = 0
         self._parents: list[int] = []
         self._pads: dict[int, list[int]] = {}  # of each node that has some
 
@@ -58,20 +73,20 @@ class Lexical:
         self._steps += 1
         if self._units is None:
             breadth = min(_BREADTH, context.vocabulary)
-            self._units = nothing_said(self._places, breadth, Calibration().counters)
-        if self._alpha == _NEVER and self._steps % _PLAIN == 1:
-            self._rest = 1
-        if self._rest or rows < 1:
-            self._rest, self.wants_top = max(self._rest - 1, 0), 0
+            self._units = nothing_said(self._places, breadth, self._experiences[context.greedy].units.counters)
+        if rows < 1 or (self._alpha == _NEVER and self._rests(context)):
+            self.wants_top = 0
             self._units.known[0] = 0  # what was predicted follows a token that is not the last any more
             return _NOTHING
         room = min(rows, ROWS)
         tokens, parents, survival = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-        guesses, count, self._took = plan(self._units, self._costs(), self._alpha, tokens, parents, survival)
+        planned = plan(self._units, self._costs(), self._alpha, tokens, parents, survival)
+        guesses, count, self._took, self._beyond = planned
         if not count:
-            self._rest, self.wants_top = _REST, 0
+            self._note(context, 0.0)
+            self._rest, self.wants_top = True, 0
             return _NOTHING
-        self.wants_top = self._units.tokens.shape[1]
+        self._guesses, self.wants_top = guesses, self._units.tokens.shape[1]
         self._parents = parents[:count].tolist()
         tree = DraftTree.of(
             tokens[:count].tolist(),
@@ -87,10 +102,15 @@ class Lexical:
             hung.append(node)
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
+    def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`."""
         if not self._parents or self._units is None:
             return
+        if self._guesses:
+            self._note(context, len(outcome.path) - 1 - self._beyond)
+        else:
+            self._note(context, 0.0)
+            self._owed = self._beyond  # [PAD]s alone give something in the next step
         node = outcome.accepted[-1] if outcome.accepted else ROOT
         rows = [outcome.rows[node] if node >= 0 else 0]
         passed = 0  # what its own [PAD]s do not say, those above it do, whose first predictions are over
@@ -103,3 +123,30 @@ class Lexical:
         self._parents, self._pads = [], {}
         path, tops = np.array(outcome.path, np.int64), (outcome.top_tokens, outcome.top_probabilities)
         listen(self._units, path, len(outcome.accepted), self._took, np.array(rows), *tops)
+
+    def _rests(self, context: Context) -> bool:
+        """Whether this step is left alone."""
+        hopes, octave = self._hopes(context)
+        if self._steps % _PLAIN == 1:
+            if self._steps == 1:
+                hopes[octave] = max(hopes[octave], 0.0)
+            return True
+        if self._rest:
+            self._rest = False
+            return True
+        if hopes[octave] < 0:
+            hopes[octave] += _RELIEF
+            return True
+        return False
+
+    def _note(self, context: Context, gain: float) -> None:
+        """Take note of what a draft has gained, and that what the one before owed is paid."""
+        if self._owed or gain:
+            hopes, octave = self._hopes(context)
+            hopes[octave] += _LEARN * (gain - self._owed - hopes[octave])
+        self._owed = 0.0
+
+    def _hopes(self, context: Context) -> tuple[list[float], int]:
+        """What drafts have gained, by octaves of sequences, and which it is."""
+        hopes = self._experiences[context.greedy].unit_hopes
+        return hopes, min(self._cost.sequences.bit_length(), len(hopes) - 1)

@@ -9,6 +9,7 @@ from simulated import became
 from tiny_models import build
 
 from stretto.errors import SettingsError
+from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.lexical import Lexical
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
@@ -107,6 +108,40 @@ def test_pads_that_give_nothing_are_left_out_for_a_while():
     assert not all(drawn)
     assert any(drawn[drawn.index(False, 1) :])  # and tried again
     assert sum(drawn[200:]) < 100
+
+
+def disappointed(experience, steps, **options):
+    """Which steps had a draft, if what the [PAD]s say never comes true; rows are not free."""
+    drafter, drawn = Lexical(3, CHEAP, experience=experience, **options), []
+    for _ in range(steps):
+        tree = drafter.propose(CONTEXT, 32)
+        drawn.append(len(tree) > 0)
+        say(drafter, tree, saying(tree, (11, 0.97), (12, 0.97), (13, 0.97)), [77])
+    return drawn
+
+
+def test_where_drafts_gained_nothing_later_requests_try_once_and_rest():
+    fresh, known = (Experience(), Experience()), (Experience(), Experience())
+    disappointed(known, 400)
+    assert sum(disappointed(known, 60)) < sum(disappointed(fresh, 60))
+    assert any(disappointed(known, 3))
+
+
+def test_where_drafts_gain_it_never_rests():
+    drafter = started(CHEAP)
+    for step in range(3, 64):
+        tree = drafter.propose(CONTEXT, 32)
+        assert tree.tokens[0] == 11, step
+        right = tree.tokens[: tree.tokens.index(-1)]
+        said = dict.fromkeys(pads_of(tree, len(right) - 1)[:1], (11, 0.97))
+        say(drafter, tree, said, [*right, 10], range(len(right)))
+
+
+def test_nothing_is_learned_from_what_is_taken_unverified():
+    experience = Experience(), Experience()
+    disappointed(experience, 20, alpha=0.5)
+    assert all(not known.units.counters[0].any() for known in experience)
+    assert experience[1].unit_hopes == Experience().unit_hopes
 
 
 def test_a_node_without_pads_goes_by_those_above_it():
