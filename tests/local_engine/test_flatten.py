@@ -148,3 +148,23 @@ def test_a_committed_path_leaves_the_cache_as_if_it_had_been_read_as_text(name, 
                 for held, new in ((cache._keys, fresh._keys), (cache._values, fresh._values)):
                     for layer, made in zip(held, new, strict=True):
                         assert (layer[number, :read] - made[0, :read]).abs().max() < 1e-4 * made.std()
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_moves_towards_the_front_read_what_stood_there_before(seed):
+    """In float32, as compiled forwards hold it; the test above is of float64."""
+    chance, cache, slots, sequences = random.Random(seed), KeyValueCache(3), 24, 3  # noqa: S311 - chance, not secrets
+    cache.addresses(slots, 2, (2, 16))
+    layers = [*cache._keys, *cache._values]
+    for layer in layers:
+        layer.uniform_()
+    before, moves = [layer.clone() for layer in layers], []
+    for number in range(sequences):
+        start, sources = chance.randrange(8), sorted(chance.sample(range(8, slots), chance.randrange(8)))
+        moves += [(number, source, start + place) for place, source in enumerate(sources)]
+    cache.move(moves)
+    for layer, old in zip(layers, before, strict=True):
+        for number, source, target in moves:
+            old_slot = old[number, source]
+            assert torch.equal(layer[number, target], old_slot)

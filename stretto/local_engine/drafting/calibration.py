@@ -15,7 +15,7 @@ MATCHES = 5
 
 _BATCHES = 6
 _HOPES = (-0.002, -0.002, 0.1, 0.1, 0.1)  # at first: what is a few tokens long is waited for some steps
-_UNIT_HOPE = 0.1  # for about as long
+_UNIT_HOPE = 0.1  # likewise: a few drafts may fail
 
 
 class Calibration:

@@ -17,7 +17,7 @@ _NEVER = 1.0
 _BREADTH = 4  # candidates for each place
 _PLAIN = 64  # one step of so many has no draft: what drafts take beyond that is known by it
 _LEARN = 1 / 64
-_RELIEF = _LEARN / 64  # for each step that is left alone
+_RELIEF = _LEARN / 64  # for each step that is left alone because drafts gained nothing
 
 
 class Lexical:
@@ -32,7 +32,7 @@ class Lexical:
     tokens per millisecond. A node gives the probability that it is accepted, a [PAD] what such ones have given lately.
     Where that is none, this step and the next are left alone. An accepted token counts twice in it, when the [PAD] that
     said it is drawn and when it is evaluated, so what drafts gain all in all is watched as well (`Experience`): where
-    that is nothing it rests, and each request tries once. One step of 64, the first too, is a plain one.
+    that is nothing it rests; a request that is alone tries once. One step of 64, the first too, is a plain one.
 
     Verified, the method is lossless. With ``alpha``, predictions above that probability are taken as they are, which is
     the published method: Sun et al., arXiv:2405.15208. That the model may have chosen otherwise is counted. All places
@@ -75,6 +75,7 @@ class Lexical:
             breadth = min(_BREADTH, context.vocabulary)
             self._units = nothing_said(self._places, breadth, self._experiences[context.greedy].units.counters)
         if rows < 1 or (self._alpha == _NEVER and self._rests(context)):
+            self._note(context, 0.0)
             self.wants_top = 0
             self._units.known[0] = 0  # what was predicted follows a token that is not the last any more
             return _NOTHING
@@ -106,11 +107,12 @@ class Lexical:
         """See `Drafter`."""
         if not self._parents or self._units is None:
             return
+        took = self._beyond * sum(row >= 0 for row in outcome.rows) / len(outcome.rows)  # others were left out
         if self._guesses:
-            self._note(context, len(outcome.path) - 1 - self._beyond)
+            self._note(context, (len(outcome.path) - 1 - took) if took else 0.0)
         else:
             self._note(context, 0.0)
-            self._owed = self._beyond  # [PAD]s alone give something in the next step
+            self._owed = took  # [PAD]s alone give something in the next step
         node = outcome.accepted[-1] if outcome.accepted else ROOT
         rows = [outcome.rows[node] if node >= 0 else 0]
         passed = 0  # what its own [PAD]s do not say, those above it do, whose first predictions are over
@@ -128,7 +130,7 @@ class Lexical:
         """Whether this step is left alone."""
         hopes, octave = self._hopes(context)
         if self._steps % _PLAIN == 1:
-            if self._steps == 1:
+            if self._steps == 1 and self._cost.sequences == 1:
                 hopes[octave] = max(hopes[octave], 0.0)
             return True
         if self._rest:

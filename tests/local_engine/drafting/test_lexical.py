@@ -111,7 +111,7 @@ def test_pads_that_give_nothing_are_left_out_for_a_while():
 
 
 def disappointed(experience, steps, **options):
-    """Which steps had a draft, if what the [PAD]s say never comes true; rows are not free."""
+    """Which steps of one request had a draft, if what the [PAD]s say never comes true; rows are not free."""
     drafter, drawn = Lexical(3, CHEAP, experience=experience, **options), []
     for _ in range(steps):
         tree = drafter.propose(CONTEXT, 32)
@@ -125,6 +125,48 @@ def test_where_drafts_gained_nothing_later_requests_try_once_and_rest():
     disappointed(known, 400)
     assert sum(disappointed(known, 60)) < sum(disappointed(fresh, 60))
     assert any(disappointed(known, 3))
+
+
+def test_a_request_of_a_batch_does_not_end_the_rest_of_the_others():
+    batch, known = StepCost({1: 10.0, 64: 30.0}), (Experience(), Experience())
+    batch.begin(2)
+    known[1].unit_hopes[2] = -0.01
+    drafter = Lexical(3, batch, experience=known)
+    assert not any(len(drafter.propose(CONTEXT, 32)) for _ in range(30))
+    assert known[1].unit_hopes[2] < 0
+    assert known[0].unit_hopes == Experience().unit_hopes  # those of sampled answers
+
+
+def test_later_requests_believe_what_failed_less():
+    known = Experience(), Experience()
+    disappointed(known, 40)
+    believed = []
+    for experience in (known, None):
+        drafter = Lexical(3, FREE, experience=experience)
+        for path in ([7], [10]):
+            tree = drafter.propose(CONTEXT, 32)
+            say(drafter, tree, saying(tree, (11, 0.97), (12, 0.96), (13, 0.55)), path)
+        tree = drafter.propose(CONTEXT, 32)
+        believed.append(
+            max((own for token, own in zip(tree.tokens, tree.survival, strict=True) if token == 11), default=0)
+        )
+    assert believed[0] < believed[1]
+
+
+def test_a_draft_of_which_nothing_was_evaluated_is_held_against_nobody():
+    experience = Experience(), Experience()
+    drafter = Lexical(3, CHEAP, experience=experience)
+    for path in ([7], [10]):
+        tree = drafter.propose(CONTEXT, 32)
+        say(drafter, tree, saying(tree, (11, 0.97), (12, 0.96), (13, 0.55)), path)
+    tree = drafter.propose(CONTEXT, 32)
+    guesses = tree.tokens.index(-1)
+    said = dict.fromkeys(pads_of(tree, guesses - 1)[:1], (11, 0.97))
+    say(drafter, tree, said, [*tree.tokens[:guesses], 10], range(guesses))
+    tree, before = drafter.propose(CONTEXT, 32), list(experience[1].unit_hopes)
+    assert tree.tokens[0] == 11
+    drafter.learn(CONTEXT, became([-1] * len(tree), [(0, 1, 2, 3)], [(0.5, 0.1, 0.1, 0.1)], [10], []))
+    assert experience[1].unit_hopes == before
 
 
 def test_where_drafts_gain_it_never_rests():
