@@ -153,8 +153,7 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
         version: see `VERSION`.
 
     Returns:
-        how many guesses there are, how many nodes; what the rows of the guesses take, and all that the step takes more
-        than one without a draft, both in such steps.
+        how many guesses there are, how many nodes, and what the rows of the guesses take, in steps without drafts.
     """
     room = len(tokens)
     if alpha < 1:
@@ -175,7 +174,7 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
         _fade(units)
     _, plain, _, surplus, sequences = costs
     took = (step_ms(costs, sequences * guesses) - surplus) / plain - 1 if guesses > 0 else 0.0
-    return guesses, at, took, step_ms(costs, sequences * at) / plain - 1
+    return guesses, at, took
 
 
 @entry

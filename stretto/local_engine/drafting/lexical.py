@@ -62,9 +62,9 @@ class Lexical:
         self._experiences = (alpha is None and experience) or (Experience(), Experience())
         self._units: Units | None = None
         self._steps, self._rest = 0, False
-        self._took = self._beyond = 0.0  # how many steps the guesses' rows take, and how many more all rows do
-        self._owed = 0.0  # the same of the step before, if it had [PAD]s only
-        self._guesses = 0
+        self._took = 0.0
+        self._guesses, self._gained = 0, -1  # of the last draft; -1 where nothing of it was evaluated
+        self._owed = 0.0  # steps that one with [PAD]s only took longer, while nothing came of them
         self._parents: list[int] = []
         self._pads: dict[int, list[int]] = {}  # of each node that has some
 
@@ -74,17 +74,17 @@ class Lexical:
         if self._units is None:
             breadth = min(_BREADTH, context.vocabulary)
             self._units = nothing_said(self._places, breadth, self._experiences[context.greedy].units.counters)
+        self._judge(context)
         if rows < 1 or (self._alpha == _NEVER and self._rests(context)):
-            self._note(context, 0.0)
+            self._pay(context)
             self.wants_top = 0
             self._units.known[0] = 0  # what was predicted follows a token that is not the last any more
             return _NOTHING
         room = min(rows, ROWS)
         tokens, parents, survival = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-        planned = plan(self._units, self._costs(), self._alpha, tokens, parents, survival)
-        guesses, count, self._took, self._beyond = planned
+        guesses, count, self._took = plan(self._units, self._costs(), self._alpha, tokens, parents, survival)
         if not count:
-            self._note(context, 0.0)
+            self._pay(context)
             self._rest, self.wants_top = True, 0
             return _NOTHING
         self._guesses, self.wants_top = guesses, self._units.tokens.shape[1]
@@ -103,16 +103,11 @@ class Lexical:
             hung.append(node)
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
         """See `Drafter`."""
         if not self._parents or self._units is None:
             return
-        took = self._beyond * sum(row >= 0 for row in outcome.rows) / len(outcome.rows)  # others were left out
-        if self._guesses:
-            self._note(context, (len(outcome.path) - 1 - took) if took else 0.0)
-        else:
-            self._note(context, 0.0)
-            self._owed = took  # [PAD]s alone give something in the next step
+        self._gained = len(outcome.path) - 1 if max(outcome.rows) >= 0 else -1
         node = outcome.accepted[-1] if outcome.accepted else ROOT
         rows = [outcome.rows[node] if node >= 0 else 0]
         passed = 0  # what its own [PAD]s do not say, those above it do, whose first predictions are over
@@ -141,11 +136,24 @@ class Lexical:
             return True
         return False
 
+    def _judge(self, context: Context) -> None:
+        """Note what the last draft has gained, by what its step took; [PAD]s alone give something in the next step."""
+        gained, self._gained = self._gained, -1
+        if gained >= 0:
+            if self._guesses:
+                self._note(context, gained - self._cost.beyond)
+            else:
+                self._pay(context)
+                self._owed = self._cost.beyond
+
+    def _pay(self, context: Context) -> None:
+        """Note that nothing came of what [PAD]s alone took, if they were drawn."""
+        if self._owed:
+            self._note(context, 0.0)
+
     def _note(self, context: Context, gain: float) -> None:
-        """Take note of what a draft has gained, and that what the one before owed is paid."""
-        if self._owed or gain:
-            hopes, octave = self._hopes(context)
-            hopes[octave] += _LEARN * (gain - self._owed - hopes[octave])
+        hopes, octave = self._hopes(context)
+        hopes[octave] += _LEARN * (gain - self._owed - hopes[octave])
         self._owed = 0.0
 
     def _hopes(self, context: Context) -> tuple[list[float], int]:

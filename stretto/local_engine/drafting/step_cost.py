@@ -36,10 +36,12 @@ class StepCost:
     Attributes:
         sequences: that share a step now; each has a row of its own in any case.
         measured: whether there is a table.
+        beyond: how much longer the last step took than one without drafts, in such steps; 0 until these are known.
         watching: whether this is one of the steps in which those of a batch look whether their texts repeat themselves.
     """
 
     sequences = 1
+    beyond = 0.0
     watching = True
 
     def __init__(self, measured: Mapping[int, float] | None = None) -> None:
@@ -81,6 +83,7 @@ class StepCost:
         plain, surplus = self._plain.get(sequences), self._surplus.get(octave, 0.0)
         if plain is not None:
             took_ms = min(took_ms, _SPIKE * plain)
+            self.beyond = took_ms / plain - 1
         if rows <= sequences:
             plain = self._plain[sequences] = took_ms if plain is None else plain + _FORGET * (took_ms - plain)
             if not self.measured:  # how much dearer more rows are is a guess, but not what one takes

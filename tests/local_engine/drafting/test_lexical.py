@@ -112,11 +112,13 @@ def test_pads_that_give_nothing_are_left_out_for_a_while():
 
 def disappointed(experience, steps, **options):
     """Which steps of one request had a draft, if what the [PAD]s say never comes true; rows are not free."""
-    drafter, drawn = Lexical(3, CHEAP, experience=experience, **options), []
+    cost = StepCost({1: 10.0, 64: 30.0})
+    drafter, drawn = Lexical(3, cost, experience=experience, **options), []
     for _ in range(steps):
         tree = drafter.propose(CONTEXT, 32)
         drawn.append(len(tree) > 0)
         say(drafter, tree, saying(tree, (11, 0.97), (12, 0.97), (13, 0.97)), [77])
+        cost.observe(1 + len(tree), cost(1 + len(tree)))
     return drawn
 
 
@@ -166,17 +168,32 @@ def test_a_draft_of_which_nothing_was_evaluated_is_held_against_nobody():
     tree, before = drafter.propose(CONTEXT, 32), list(experience[1].unit_hopes)
     assert tree.tokens[0] == 11
     drafter.learn(CONTEXT, became([-1] * len(tree), [(0, 1, 2, 3)], [(0.5, 0.1, 0.1, 0.1)], [10], []))
+    drafter.propose(CONTEXT, 32)
     assert experience[1].unit_hopes == before
 
 
+def test_it_goes_by_what_steps_took_not_by_what_rows_cost():
+    cost = StepCost({1: 10.0, 64: 10.0})
+    drafter, drawn = Lexical(3, cost, experience=(Experience(), Experience())), []
+    for _ in range(60):
+        tree = drafter.propose(CONTEXT, 32)
+        drawn.append(len(tree) > 0)
+        say(drafter, tree, saying(tree, (11, 0.97), (12, 0.97), (13, 0.97)), [77])
+        cost.observe(1 + len(tree), 30.0 if len(tree) else 10.0)
+    assert any(drawn[:20])
+    assert not any(drawn[30:])
+
+
 def test_where_drafts_gain_it_never_rests():
-    drafter = started(CHEAP)
+    cost = StepCost({1: 10.0, 64: 30.0})
+    drafter = started(cost)
     for step in range(3, 64):
         tree = drafter.propose(CONTEXT, 32)
         assert tree.tokens[0] == 11, step
         right = tree.tokens[: tree.tokens.index(-1)]
         said = dict.fromkeys(pads_of(tree, len(right) - 1)[:1], (11, 0.97))
         say(drafter, tree, said, [*right, 10], range(len(right)))
+        cost.observe(1 + len(tree), cost(1 + len(tree)))
 
 
 def test_nothing_is_learned_from_what_is_taken_unverified():
