@@ -55,3 +55,20 @@ def test_work_of_another_size_is_another_thing():
     sharing = Sharing()
     ways(sharing, 4, shared_s=3.0, alone_s=1.0)
     assert sharing.parts(AMOUNT // 2, 4) == 4
+
+
+def test_one_slow_call_changes_nothing_and_one_slow_trial_is_no_end():
+    """A helper that is called for the first time in a while wakes up late, and other programs run now and then."""
+    sharing = Sharing()
+    ways(sharing, 20, shared_s=1.0, alone_s=1.3)
+    ways(sharing, 1, shared_s=40.0, alone_s=40.0)
+    assert ways(sharing, 8, shared_s=1.0, alone_s=1.3) == [4] * 8
+    sharing = Sharing()
+    ways(sharing, 20, shared_s=2.0, alone_s=1.3)
+    done = []
+    for _ in range(200):  # sharing has become the faster way, but for the first call of a few
+        parts = sharing.parts(AMOUNT, 4)
+        late = parts == 4 and done[-1:] != [4]
+        sharing.note(AMOUNT, parts, 2.0 if late else 1.0 if parts == 4 else 1.3)
+        done.append(parts)
+    assert done[-100:].count(4) > 90
