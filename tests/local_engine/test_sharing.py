@@ -69,6 +69,6 @@ def test_one_slow_call_changes_nothing_and_one_slow_trial_is_no_end():
     for _ in range(200):  # sharing has become the faster way, but for the first call of a few
         parts = sharing.parts(AMOUNT, 4)
         late = parts == 4 and done[-1:] != [4]
-        sharing.note(AMOUNT, parts, 2.0 if late else 1.0 if parts == 4 else 1.3)
+        sharing.note(AMOUNT, parts, 1.8 if late else 1.0 if parts == 4 else 1.3)
         done.append(parts)
     assert done[-100:].count(4) > 90

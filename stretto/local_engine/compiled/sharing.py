@@ -10,7 +10,7 @@ __all__ = ["Sharing"]
 _SOON, _LATE = 16, 1024  # calls between two trials of the slower way
 _TRIAL, _RECENT = 3, 8  # calls of a trial, and the last of each way by which they are compared
 _SPIKE = 2.5  # times as long as usual is taken for no more than that: the processor was elsewhere
-_HOPELESS = 2.0  # times as long as the other way ends a trial
+_HOPELESS = 1.5  # times as long as the other way ends a trial
 _SMALL, _LARGE = 28, 31  # binary digits: work of more is one kind, and is not done by one thread for a trial
 
 
