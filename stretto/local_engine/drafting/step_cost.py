@@ -81,6 +81,7 @@ class StepCost:
         """Note what a step of `sequences` took, with so many rows over all of them."""
         sequences, octave = self.sequences, self.sequences.bit_length()
         plain, surplus = self._plain.get(sequences), self._surplus.get(octave, 0.0)
+        self.beyond = 0.0
         if plain is not None:
             took_ms = min(took_ms, _SPIKE * plain)
             self.beyond = took_ms / plain - 1

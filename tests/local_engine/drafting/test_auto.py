@@ -361,3 +361,15 @@ def test_free_rows_are_counted_as_far_as_was_measured():
 def test_a_table_without_the_cost_of_one_row_is_refused(table):
     with pytest.raises(ValueError, match="table of step costs"):
         StepCost(table)
+
+
+def test_how_much_longer_the_last_step_took_is_known_once_plain_ones_are():
+    cost = StepCost({1: 10.0, 64: 20.0})
+    cost.observe(4, 15.0)
+    assert cost.beyond == 0
+    cost.observe(1, 10.0)
+    cost.observe(4, 15.0)
+    assert cost.beyond == pytest.approx(0.5)
+    cost.sequences = 2  # of which nothing is known yet
+    cost.observe(8, 30.0)
+    assert cost.beyond == 0
