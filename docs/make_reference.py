@@ -1,0 +1,136 @@
+"""Write `docs/reference.md` from the docstrings: ``python docs/make_reference.py``.
+
+griffe reads the sources, griffe2md renders them. What is added here: which objects, in which order, and links that
+GitHub resolves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from griffe import (
+    Class,
+    Docstring,
+    DocstringAttribute,
+    DocstringSectionAttributes,
+    GriffeLoader,
+    Object,
+    Parser,
+)
+from griffe2md import render_object_docs
+
+import stretto
+import stretto.testing
+
+__all__ = ["main", "render"]
+
+PAGE = Path(__file__).with_name("reference.md")
+INTRODUCTION = """# Reference
+
+Every public name, made from the docstrings by `make docs`. Start with the guides: [asking](guide.md),
+[the command line](cli.md), [testing](testing.md), [extending](extending.md).
+"""
+SECTIONS = {
+    "Clients": ("AsyncStretto", "Stretto", "AnswerStream", "SyncAnswerStream"),
+    "Requests": ("Request", "RequestOptions", "GenerationOptions", "Message", "Document", "Budget"),
+    "Answers": ("Answer", "Branch", "Usage", "Timeline", "Span", "Decoding", "TokenLogprob"),
+    "Routes": ("Route", "Forecast", "DecodingForecast", "Router"),
+    "Events": (
+        "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "BranchDelta", "BranchFinished", "BranchFailed",
+        "TextDelta", "AnswerFinished",
+    ),
+}  # fmt: skip
+HEADING = re.compile(r"^(#+) `stretto\.(?:\w+\.)*?((?:[A-Z]\w*\.)?\w+)`$", re.MULTILINE)
+LINK = re.compile(r"\[(?P<text>[^\]\n]*)\]\(#(?P<target>[^)\n]*)\)")
+CONFIGURATION: Any = {
+    "docstring_section_style": "table",
+    "filters": ["!^_", "^__call__$", "!^model_config$"],
+    "heading_level": 3,
+    "show_root_full_path": False,
+    "show_bases": False,
+    "summary": False,
+    "separate_signature": True,
+    "show_signature_annotations": True,
+    "members_order": "source",
+}
+
+
+def render() -> str:
+    """The page: one section for each group of names, then errors, then what else is exported."""
+    loader = GriffeLoader(docstring_parser=Parser.google)
+    loader.load("stretto")
+    loader.resolve_aliases(external=False)
+    package: Any = loader.modules_collection["stretto"]
+    parts = [INTRODUCTION]
+    for title, names in _sections():
+        parts.append(f"## {title}\n")
+        parts += [_object(package, name) for name in names]
+    return _linked("\n".join(parts)).rstrip() + "\n"
+
+
+def _sections() -> Iterator[tuple[str, list[str]]]:
+    exported = set(stretto.__all__)
+    errors = {name for name in exported if name.endswith("Error")}
+    known = {name for names in SECTIONS.values() for name in names}
+    for title, names in SECTIONS.items():
+        yield title, [name for name in names if name in exported]
+    yield "Backends, prompts, settings and hooks", sorted(exported - known - errors)
+    yield "Errors", sorted(errors)
+    yield "Testing: `stretto.testing`", [f"testing.{name}" for name in stretto.testing.__all__]
+
+
+def _object(package: Any, name: str) -> str:
+    found = package[name]
+    known: Object = found.final_target if found.is_alias else found
+    if isinstance(known, Class):
+        _gather_fields(known)
+    return HEADING.sub(r"\1 `\2`", render_object_docs(known, CONFIGURATION))
+
+
+def _gather_fields(known: Class) -> None:
+    """Turn the fields of a class into one table, with what its docstring says of them."""
+    known.docstring = known.docstring or Docstring("", parent=known)
+    sections = known.docstring.parsed
+    table = next((each for each in sections if isinstance(each, DocstringSectionAttributes)), None)
+    if table is None:
+        table = DocstringSectionAttributes([])
+        sections.append(table)
+    told = {each.name: each.description for each in table.value}
+    table.value.clear()
+    for name, field in list(known.attributes.items()):
+        if name.startswith("_") or name == "model_config" or "property" in field.labels:
+            continue
+        said = told.get(name) or (field.docstring.value if field.docstring else "")
+        default = f"Default: `{field.value}`." if field.value is not None and "Field(" not in str(field.value) else ""
+        table.value.append(
+            DocstringAttribute(name, annotation=field.annotation, description=f"{said} {default}".strip())
+        )
+        del known.members[name]
+    if not table.value:
+        sections.remove(table)
+
+
+def _linked(page: str) -> str:
+    """Point links at the headings of this page; a type that is not on it is plain text."""
+    anchors = {
+        heading.rpartition(".")[2]: re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
+        for heading in re.findall(r"^### `?([\w.]+)`?$", page, re.MULTILINE)
+    }
+
+    def link(found: re.Match[str]) -> str:
+        target = anchors.get(found["target"].rpartition(".")[2])
+        return f"[{found['text']}](#{target})" if target else found["text"]
+
+    return re.sub(r"\n{3,}", "\n\n", LINK.sub(link, page))
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

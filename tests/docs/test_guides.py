@@ -1,0 +1,44 @@
+"""The Python of the guides runs as it stands; names of OpenAI's models are answered by a scripted server."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from stretto.testing.server import Rule, ScriptedServer
+
+GUIDES = Path(__file__).parents[2] / "docs"
+PAGES = ["asking.md", "items.md", "several-models.md", "local-models.md", "errors.md"]
+REPLIES = [
+    Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
+    Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
+    Rule("", "A text."),
+]
+pytestmark = pytest.mark.anyio
+
+
+def snippets(page):
+    return re.findall(r"```python\n(.*?)```", (GUIDES / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize(("page", "number"), [(page, at) for page in PAGES for at in range(len(snippets(page)))])
+async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys):
+    code = compile(snippets(page)[number], page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    async with ScriptedServer(REPLIES) as server:
+        monkeypatch.setenv("STRETTO_BASE_URL", server.openai_url)
+        monkeypatch.setenv("STRETTO_API_KEY", "any")
+        ran = eval(code, {"__name__": "guide"})  # noqa: S307 - our own pages
+        if inspect.isawaitable(ran):
+            await ran
+    assert capsys.readouterr().out.strip() or "print" not in snippets(page)[number]
+
+
+def test_links_between_pages_lead_somewhere():
+    broken = []
+    for page in [GUIDES.parent / "README.md", *GUIDES.glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not target.startswith(("http:", "https:")) and not (page.parent / target).exists():
+                broken.append((page.name, target))
+    assert broken == []
