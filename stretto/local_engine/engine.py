@@ -105,7 +105,9 @@ class Engine:
             self._drafter,
             prefill_rows=prefill_rows,
             draft_rows=draft_rows,
-            prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4),
+            prefixes=PrefixCache(
+                prefix_cache_bytes, model.cache_tokens // 4, switch=getattr(model.forward, "switch", None)
+            ),
             memory=memory,
             cost=self._cost,
         )

@@ -6,11 +6,12 @@ from tiny_models import SIZES, VOCABULARY, build
 from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from stretto.errors import BackendError
+from stretto.local_engine.acceptance import disagreement
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.compiled.panels import Panels
 from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.flatten import flatten
-from stretto.local_engine.forward import TransformersForward, disagreement
+from stretto.local_engine.forward import TransformersForward
 from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.load import prepare
 from stretto.local_engine.segments import parts
