@@ -90,11 +90,15 @@ def switched_early(config: Any, length: int) -> Iterator[None]:
     """Let the factors change at ``length`` tokens, for a check that need not read thousands."""
     own = getattr(config, "rope_parameters", None) or {}
     sets = [each for each in (own, *own.values()) if isinstance(each, dict) and _LENGTH in each]
-    before = [each[_LENGTH] for each in sets]
+    before, published = [each[_LENGTH] for each in sets], getattr(config, _LENGTH, None)
     for each in sets:
         each[_LENGTH] = min(length, each[_LENGTH])
+    if sets and published is not None:  # Phi-3 writes it twice, and transformers copies this one over the other
+        setattr(config, _LENGTH, min(length, published))
     try:
         yield
     finally:
         for each, value in zip(sets, before, strict=True):
             each[_LENGTH] = value
+        if sets and published is not None:
+            setattr(config, _LENGTH, published)
