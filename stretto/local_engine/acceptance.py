@@ -195,7 +195,7 @@ def disagreement(model: Any, forward: Forward) -> float:
     """How far ``forward`` is from the model reading each text at once without a cache.
 
     Two texts of unequal lengths in one batch: their prompts, in two parts, the second one padded; a plain step; and a
-    step with a draft tree, or with a chain where trees are not for this forward. Some 90 rows are read, and 130 by
+    step with a draft tree, or with a chain where trees are not for this forward. Some 80 rows are read, and 100 by
     the model itself.
 
     Returns:
@@ -239,7 +239,8 @@ def _read_prompts(forward: Forward, cache: KeyValueCache, prompts: Sequence[list
     first = min(lengths) // 2
     for start, width in ((0, first), (first, max(lengths) - first)):
         stops = [first if start == 0 else length for length in lengths]
-        ids, positions, real = [], [], []
+        ids, positions = [], []
+        real: list[int] = []
         for number, (prompt, stop) in enumerate(zip(prompts, stops, strict=True)):
             padding = width - (stop - start)
             ids.append([0] * padding + prompt[start:stop])

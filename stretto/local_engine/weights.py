@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers.utils import find_adapter_config_file, is_peft_available
+from transformers.utils.import_utils import is_peft_available
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
 from stretto.local_engine.failures import explain, out_of_memory
@@ -36,7 +37,7 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
             transformers.AutoConfig.from_pretrained(source.where, **options)
             _check_adapter(source)
             tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
-            model, found = transformers.AutoModelForCausalLM.from_pretrained(
+            loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
                 source.where,
                 dtype=dtype,
                 use_safetensors=True,
@@ -44,6 +45,7 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
                 ignore_mismatched_sizes=True,  # they are named below
                 **options,
             )
+        model, found = loaded
     except StrettoError:
         raise
     except Exception as error:  # transformers raises what its parts raise

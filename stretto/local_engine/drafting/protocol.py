@@ -174,10 +174,10 @@ class DraftTree:
         for node, parent in enumerate(self.parents):
             if parent not in best or self.survival[node] > self.survival[best[parent]]:
                 best[parent] = node
-        nodes, node = [], best.get(ROOT)
-        while node is not None:
-            nodes.append(node)
-            node = best.get(node)
+        nodes, last = [], ROOT
+        while last in best:
+            last = best[last]
+            nodes.append(last)
         return self.only(nodes)
 
     def only(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
