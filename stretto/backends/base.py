@@ -40,6 +40,7 @@ class Capabilities:
         joins_running_batch: a call sent while others run starts at once. False: calls that belong
             together are sent together, after what they wait for is complete.
         prompt_family: family of prompt templates this model understands.
+        names: speakers can be told apart by `Message.name`.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
@@ -56,6 +57,7 @@ class Capabilities:
     prompt_cache_minimum: int | None = None
     joins_running_batch: bool = True
     prompt_family: str = "general"
+    names: bool = False
     reads_history: bool = True
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
