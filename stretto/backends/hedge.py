@@ -122,10 +122,10 @@ class _Race:
         await pump.begun.wait()
         if self.winner is not None:
             return
-        if pump.failure is None:
+        if pump.answers:
             self.winner = pump
             self.decided.set()
-            return
-        self._failures.append(pump.failure)
+        elif pump.failure is not None:
+            self._failures.append(pump.failure)
         if len(self._failures) == len(self._pumps):
             self.decided.set()

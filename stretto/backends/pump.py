@@ -24,6 +24,7 @@ class Pump(AsyncIterator[Chunk]):
 
     def __init__(self) -> None:
         self.begun = anyio.Event()  # the first text or the end is there
+        self.answers = False  # whether it was the first text, or an end without a failure
         self.failure: Exception | None = None
         self._chunks = Queue[Chunk](AHEAD)
         self._whole = anyio.CancelScope()
@@ -41,6 +42,7 @@ class Pump(AsyncIterator[Chunk]):
         except Exception as error:  # noqa: BLE001 - raised to the reader, who is another task
             self.failure = self.failure or error
         finally:
+            self.answers = self.answers or self.failure is None
             self._chunks.end()
             self.begun.set()
 
@@ -65,6 +67,7 @@ class Pump(AsyncIterator[Chunk]):
                     continue
                 self._chunks.add(chunk)  # nobody may be reading yet
                 if chunk.text or chunk.finish_reason:
+                    self.answers = True
                     self.begun.set()
         except Exception as error:  # noqa: BLE001 - as above; in here, because a task group of the backend would wrap it
             self.failure = error
