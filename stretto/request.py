@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from stretto.arguments import shown, spelled_out, unknown_names
+from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
 from stretto.errors import InvalidRequestError
 from stretto.messages import Document, Message, Role, documents_of, messages_of
 
@@ -216,7 +216,8 @@ def _explain(error: ValidationError) -> str:
     first = error.errors()[0]
     if isinstance(cause := first.get("ctx", {}).get("error"), InvalidRequestError):
         return str(cause)
-    name = ".".join(str(part) for part in first["loc"]) or "request"
+    parts = (str(part) for part in first["loc"])
+    name = ".".join("[hidden]" if looks_like_key(part) else part for part in parts) or "request"
     return f"{name}={shown(first.get('input'))} cannot be used: {first['msg'][0].lower()}{first['msg'][1:]}."
 
 
