@@ -117,7 +117,7 @@ def test_a_key_in_the_place_of_a_model_is_never_repeated(key, place):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_behind_a_provider_is_never_repeated(key):
-    with pytest.raises(UnknownModelError, match=r"model= looks like a key") as caught:
+    with pytest.raises(UnknownModelError, match=r"the model looks like a key") as caught:
         AsyncStretto(f"openai:{key}")
     assert key not in str(caught.value)
 

@@ -42,9 +42,10 @@ def open_backend(
     provider, colon, model = name.partition(":")
     make = _PROVIDERS.get(provider)
     if looks_like_key(name) if make is None else (provider != "local" and begins_like_key(model)):
+        place = "the model" if argument == "model" else f"{argument}="
         raise UnknownModelError(
-            f"What was passed as {argument}= looks like a key and is not shown here. Pass the key as api_key=, "
-            f"and as {argument}= the name of a model: {_FORMS}."
+            f"What was given as {place} looks like a key and is not shown here. Name a model: {_FORMS}. The key goes "
+            "into the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, STRETTO_API_KEY) or into api_key=."
         )
     which = f"Model {name!r}" if argument == "model" else f"Model {name!r}, passed as {argument}=,"
     if not colon and (guess := _guess(name)):

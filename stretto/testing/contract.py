@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakSet
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -72,7 +75,15 @@ async def check_backend(
     >>> async def test_my_backend_keeps_the_contract():
     ...     await check_backend(MyBackend(), failing=MyBackend(url="http://127.0.0.1:9"))
     """
-    check = _Check(backend, prompt, options or GenerationOptions(max_tokens=32))
+    with _tasks_noted() as tasks:
+        check = _Check(backend, prompt, options or GenerationOptions(max_tokens=32), tasks)
+        failures = await _broken_rules(check, failing, limit_s)
+    if failures:
+        name = backend.name if isinstance(getattr(backend, "name", None), str) else type(backend).__name__
+        raise BrokenContractError(name, tuple(failures))
+
+
+async def _broken_rules(check: _Check, failing: Backend | None, limit_s: float) -> list[str]:
     rules: dict[str, Callable[[], Awaitable[None]]] = {
         "name and capabilities": check.describes_itself,
         "a whole stream": check.streams,
@@ -90,9 +101,38 @@ async def check_backend(
     for rule, obeys in rules.items():
         if problem := await _problem(obeys, limit_s):
             failures.append(f"{rule}: {problem}")
-    if failures:
-        name = backend.name if isinstance(getattr(backend, "name", None), str) else type(backend).__name__
-        raise BrokenContractError(name, tuple(failures))
+    return failures
+
+
+Tasks = WeakSet[asyncio.Task[Any]]
+
+
+@contextmanager
+def _tasks_noted() -> Iterator[Tasks]:
+    """Note each task that is started in this context or by a task that was: what a backend leaves behind is there."""
+    loop, tasks = asyncio.get_running_loop(), Tasks()
+    before: Any = loop.get_task_factory()
+
+    def noted(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        task = (before or _task)(loop, coroutine, **options)
+        if _noting.get():
+            tasks.add(task)
+        return task
+
+    loop.set_task_factory(noted)
+    token = _noting.set(True)
+    try:
+        yield tasks
+    finally:
+        _noting.reset(token)
+        loop.set_task_factory(before)
+
+
+_noting: ContextVar[bool] = ContextVar("stretto_noting_tasks", default=False)
+
+
+def _task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    return asyncio.Task(coroutine, loop=loop, **options)
 
 
 class _Broken(Exception):  # noqa: N818 - what a rule found, never seen outside
@@ -102,11 +142,11 @@ class _Broken(Exception):  # noqa: N818 - what a rule found, never seen outside
 class _Check:
     """The rules for one backend; each raises `_Broken` with what it found."""
 
-    def __init__(self, backend: Backend, prompt: str, options: GenerationOptions) -> None:
+    def __init__(self, backend: Backend, prompt: str, options: GenerationOptions, tasks: Tasks) -> None:
         self._backend = backend
         self._prompt = Prompt((Message(role="user", content=prompt),))
         self._options = options
-        self._tasks = asyncio.all_tasks()
+        self._tasks = tasks
 
     async def describes_itself(self) -> None:
         for member in ("name", "capabilities", "stream", "count_tokens", "aclose"):
@@ -214,7 +254,7 @@ class _Check:
         except StrettoError:
             pass  # as it should; a backend that still works is as good
         await self._backend.aclose()
-        if left := asyncio.all_tasks() - self._tasks - {asyncio.current_task()}:
+        if left := [task for task in self._tasks if not task.done() and task is not asyncio.current_task()]:
             _, running = await asyncio.wait(left, timeout=GIVING_UP_S)
             if names := ", ".join(sorted(task.get_name() for task in running)):
                 raise _Broken(f"tasks were still running after it was closed ({names}): end them with their stream.")
