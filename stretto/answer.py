@@ -197,3 +197,10 @@ class Answer(BaseModel):
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        start = self.text if len(self.text) <= 60 else self.text[:57] + "..."
+        return (
+            f"<Answer {start!r}: {len(self.text)} characters in {self.timeline.total_s:.2f} s, {self.finish_reason}, "
+            f"{self.route.strategy} on {self.route.backend or self.route.role}>"
+        )

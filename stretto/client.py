@@ -9,18 +9,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from stretto.answer import Answer
+from stretto.arguments import shown, spelled_out, unknown_names
 from stretto.backends.base import Backend
-from stretto.errors import InvalidRequestError, StrettoError
+from stretto.errors import SettingsError, StrettoError
 from stretto.events import AnswerFinished, Event, TextDelta
+from stretto.hooks import Hooks, Watchers
 from stretto.prompts import Catalogue
 from stretto.queue import Queue
-from stretto.request import Message, Request
+from stretto.request import Prompting, Request, RequestOptions
 from stretto.route import Route
 from stretto.settings import Settings
 
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
 
     from stretto.backends.resilient import Endpoints
     from stretto.router import Router
+    from stretto.strategies.base import Strategy
 
-Prompting = str | Message | Request | Sequence[Message | Mapping[str, Any] | str]
+    Model = str | Backend | BaseChatModel
+
 T = TypeVar("T")
 
 EVENTS_AHEAD = 1024  # events a slow reader may fall behind before the branches wait for it
@@ -75,31 +79,54 @@ class AnswerStream(AsyncIterator[Event]):
         return self._answer
 
 
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments of `AsyncStretto` and `Stretto`. All may be left out, and ``None`` counts as left out.
+
+    Attributes:
+        base_url: address of a server that speaks OpenAI's or Anthropic's protocol.
+        api_key: the key for it. Both hold for all names of the main model's provider.
+        small: a smaller, quicker model, for second opinions and for ``preference="fastest"``.
+        local: a model in this process, for ``preference="fastest"``.
+        roles: further models by role; the router that comes with the library uses "small" and "local".
+        strategies: strategies beside those of the library; the router weighs what they offer.
+        hooks: functions to call while answering, for metrics and logs.
+        settings: what applies to all requests; without it, the environment and the settings file are read.
+        router: what decides how a request is generated.
+        prompts: a catalogue of templates, or a folder whose templates replace those of the library.
+    """
+
+    base_url: str | None
+    api_key: str | None
+    small: Model | None
+    local: Model | None
+    roles: Mapping[str, Model] | None
+    strategies: Sequence[Strategy] | None
+    hooks: Hooks | None
+    settings: Settings | None
+    router: Router | None
+    prompts: Catalogue | Path | str | None
+
+
 class AsyncStretto:
     """Answers questions, each in the way that suits it, on the backends it is given.
 
     ``model`` is a model name (``openai:gpt-5.4-mini``, ``anthropic:...``, ``local:folder``,
     ``local:pocket``), a backend, or a LangChain chat model. With nothing given: the keys in the
     environment decide, else the pocket model; `chosen_because` says which and why. Further
-    backends go by role: ``AsyncStretto("openai:...", local="local:...", small="openai:...")``;
-    ``base_url`` and ``api_key`` hold for all names of the main model's provider, and those on one
-    server share its breaker.
+    models go by role: ``AsyncStretto("openai:...", small="openai:...", local="local:...")``;
+    those on one server share its breaker. `ClientOptions` says what the other arguments mean.
 
     Making a client connects to nothing and loads nothing. Close it, or use it as a context.
+    Raises `SettingsError`, `UnknownModelError`.
     """
 
-    def __init__(
-        self,
-        model: str | Backend | BaseChatModel | None = None,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        settings: Settings | None = None,
-        router: Router | None = None,
-        prompts: Catalogue | Path | str | None = None,
-        **roles: str | Backend | BaseChatModel,
-    ) -> None:
-        self.settings = settings or Settings.load()
+    @spelled_out(ClientOptions)
+    def __init__(self, model: Model | None = None, **options: Unpack[ClientOptions]) -> None:
+        self.backends: dict[str, Backend] = {}
+        if wrong := unknown_names(options, ("model", *ClientOptions.__annotations__), "A client"):
+            raise SettingsError(f"{wrong} Further models go into roles=.")
+        base_url, api_key, prompts = options.get("base_url"), options.get("api_key"), options.get("prompts")
+        self.settings = options.get("settings") or Settings.load()
         chosen = model if model is not None else self.settings.model
         self.chosen_because = ""
         if chosen is None:
@@ -112,16 +139,21 @@ class AsyncStretto:
             base_url = base_url or self.settings.base_url
             if api_key is None and base_url is not None and self.settings.api_key is not None:
                 api_key = self.settings.api_key.get_secret_value()
-        named = {"main": chosen, **roles}
         self._endpoints: Endpoints | None = None
-        self.backends: dict[str, Backend] = {
-            role: self._open(given, base_url, api_key)
-            if role == "main" or _provider(given) == _provider(chosen)
-            else self._open(given)
-            for role, given in named.items()
-        }
-        self._router = router
+        self.backends["main"] = self._open(chosen, "model", base_url, api_key)
+        for role, (argument, given) in _by_role(options).items():
+            same = _provider(given) == _provider(chosen)
+            self.backends[role] = self._open(given, argument, *((base_url, api_key) if same else ()))
+        self._router = options.get("router")
+        self._own_strategies = _checked(options.get("strategies") or ())
+        hooks = options.get("hooks")
+        if hooks is not None and not isinstance(hooks, Hooks):
+            raise SettingsError(f"hooks= takes Hooks(...), not a value of type {type(hooks).__name__}.")
+        self._watchers = Watchers(hooks)
         self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
+
+    def __repr__(self) -> str:
+        return f"<AsyncStretto {_named(self.backends)}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -135,17 +167,22 @@ class AsyncStretto:
             for backend in self.backends.values():
                 await backend.aclose()
 
-    async def ask(self, prompt: Prompting, **request: Any) -> Answer:
-        """The whole answer. Arguments as in `Request.of`; raises `StrettoError`."""
+    @spelled_out(RequestOptions)
+    async def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
+        """The whole answer. `RequestOptions` says what the arguments mean. Raises `StrettoError`."""
         async with self.stream(prompt, **request) as events:
             return await events.rest()
 
-    async def route(self, prompt: Prompting, **request: Any) -> Route:
+    @spelled_out(RequestOptions)
+    async def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
         """How the request would be generated, and why. Loads no model, opens no connection."""
         return await self._decide(self._request(prompt, request))
 
+    @spelled_out(RequestOptions)
     @asynccontextmanager
-    async def stream(self, prompt: Prompting, **request: Any) -> AsyncIterator[AnswerStream]:
+    async def stream(
+        self, prompt: Prompting | Request, **request: Unpack[RequestOptions]
+    ) -> AsyncIterator[AnswerStream]:
         """The events of one answer while it is being generated. Leaving the context cancels the rest."""
         began = time.perf_counter()
         asked = self._request(prompt, request)
@@ -170,15 +207,22 @@ class AsyncStretto:
 
         try:
             route = await self._decide(request)
-            await answer(request, route, self.backends[route.role], events.put, prompts=self.prompts, began=began)
+            await answer(
+                request,
+                route,
+                self.backends[route.role],
+                events.put,
+                prompts=self.prompts,
+                began=began,
+                strategies=self._strategies(),
+                watchers=self._watchers,
+            )
         except Exception as error:  # noqa: BLE001 - handed to the reader of the stream
             failure.append(error)
         finally:
             events.end()
 
-    def _open(
-        self, given: str | Backend | BaseChatModel, base_url: str | None = None, api_key: str | None = None
-    ) -> Backend:
+    def _open(self, given: Model, argument: str, base_url: str | None = None, api_key: str | None = None) -> Backend:
         """A backend for a name or a LangChain model; a backend is used as it is."""
         if isinstance(given, Backend):
             return given
@@ -193,43 +237,61 @@ class AsyncStretto:
             first_text_s=self.settings.first_text_s,
             hedge=self.settings.hedge,
         )
-        return as_backend(given, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=self._endpoints)
+        return as_backend(
+            given,
+            base_url=base_url,
+            api_key=api_key,
+            resilience=resilience,
+            endpoints=self._endpoints,
+            argument=argument,
+        )
 
-    def _request(self, prompt: Prompting, arguments: dict[str, Any]) -> Request:
+    def _request(self, prompt: Prompting | Request, options: RequestOptions) -> Request:
         from stretto.strategies.answering import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
 
-        usual = {"preference": self.settings.preference, "deadline_s": self.settings.deadline_s}
-        if isinstance(prompt, Request):
-            usual = {}
-        try:
-            request = Request.of(prompt, **(usual | arguments))
-        except TypeError as error:
-            raise InvalidRequestError(
-                f"The request cannot be made: {error}. See Request.of for its arguments."
-            ) from None
-        check_strategy(request.strategy)
+        if not isinstance(prompt, Request):
+            options = options.copy()
+            if options.get("preference") is None:
+                options["preference"] = self.settings.preference
+            if options.get("deadline_s") is None:
+                options["deadline_s"] = self.settings.deadline_s
+        request = Request.of(prompt, **options)
+        if request.own_strategy is None:
+            check_strategy(request.strategy, self._strategies())
         return request
+
+    def _strategies(self) -> Mapping[str, Strategy]:
+        """All strategies by name: those of the library, then those of this client."""
+        from stretto.strategies import STRATEGIES  # noqa: PLC0415 - keeps `import stretto` light
+
+        return STRATEGIES | {strategy.name: strategy for strategy in self._own_strategies}
 
     async def _decide(self, request: Request) -> Route:
         if self._router is None:
             from stretto.router import Router, SecondOpinion  # noqa: PLC0415 - keeps `import stretto` light
 
             self._router = Router(second_opinion=SecondOpinion() if self.settings.second_opinion else None)
-        return await self._router.route(request, self.backends)
+        route = await self._router.route(request, self.backends, self._strategies())
+        self._watchers.route_chosen(route)
+        return route
 
 
 class Stretto:
     """`AsyncStretto` for code that is not asynchronous; works in notebooks and inside a running loop.
 
-    Takes the same arguments. Its event loop lives in a thread of its own, from the first call to `close`.
+    Takes the same arguments. Its event loop lives in another thread, from the first call to `close`.
     """
 
-    def __init__(self, model: str | Backend | BaseChatModel | None = None, **arguments: Any) -> None:
-        self._stretto = AsyncStretto(model, **arguments)
+    @spelled_out(ClientOptions)
+    def __init__(self, model: Model | None = None, **options: Unpack[ClientOptions]) -> None:
+        self._stretto = AsyncStretto(model, **options)
         self._opened = ExitStack()
         self._portal: BlockingPortal | None = None
         self._closed = False
         self._finalizer = weakref.finalize(self, self._opened.close)
+
+    def __repr__(self) -> str:
+        return f"<Stretto {_named(self._stretto.backends)}>"
 
     def __enter__(self) -> Self:
         return self
@@ -252,16 +314,19 @@ class Stretto:
         self._closed = True
         self._opened.close()
 
-    def ask(self, prompt: Prompting, **request: Any) -> Answer:
-        """The whole answer. Arguments as in `Request.of`; raises `StrettoError`."""
+    @spelled_out(RequestOptions)
+    def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
+        """The whole answer. `RequestOptions` says what the arguments mean. Raises `StrettoError`."""
         return self._call(partial(self._stretto.ask, prompt, **request))
 
-    def route(self, prompt: Prompting, **request: Any) -> Route:
+    @spelled_out(RequestOptions)
+    def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
         """How the request would be generated, and why. Loads no model, opens no connection."""
         return self._call(partial(self._stretto.route, prompt, **request))
 
+    @spelled_out(RequestOptions)
     @contextmanager
-    def stream(self, prompt: Prompting, **request: Any) -> Iterator[Iterator[Event]]:
+    def stream(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Iterator[Iterator[Event]]:
         """The events of one answer while it is being generated. Leaving the context cancels the rest."""
         portal = self._running()
         with portal.wrap_async_context_manager(self._stretto.stream(prompt, **request)) as events:
@@ -292,12 +357,53 @@ class Stretto:
         return self._portal
 
 
-def _provider(given: str | Backend | BaseChatModel) -> str | None:
+def _provider(given: Model) -> str | None:
     return given.partition(":")[0] if isinstance(given, str) else None
+
+
+def _by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
+    """The models beside the main one by role, each with the argument that it came as. Raises `SettingsError`."""
+    roles: Any = options.get("roles") or {}
+    if not isinstance(roles, Mapping) or not all(isinstance(role, str) for role in roles):
+        raise SettingsError('roles= takes models by role, for instance roles={"small": "openai:gpt-5.4-nano"}.')
+    found = {role: (f"roles[{shown(role)}]", given) for role, given in roles.items() if given is not None}
+    if "main" in found:
+        raise SettingsError('roles= cannot hold "main": the main model is the first argument, model=.')
+    named = {"small": options.get("small"), "local": options.get("local")}
+    for role, given in named.items():
+        if given is not None and role in found:
+            raise SettingsError(f"The role {role!r} is given twice, as {role}= and in roles=. Leave one out.")
+        if given is not None:
+            found[role] = (role, given)
+    return found
+
+
+def _checked(strategies: Sequence[Strategy]) -> tuple[Strategy, ...]:
+    """The same strategies, if each is one and has a name that is free. Raises `SettingsError`."""
+    if not strategies:
+        return ()
+    from stretto.strategies import STRATEGIES, Strategy  # noqa: PLC0415 - keeps `import stretto` light
+
+    taken = {"auto", *STRATEGIES}
+    for each in strategies:
+        if isinstance(each, type) or not isinstance(each, Strategy):
+            raise SettingsError(
+                f"strategies= holds {shown(each)}, which is not a strategy: an object with name, offer() and run()."
+            )
+        if each.name in taken:
+            raise SettingsError(f"The strategy name {each.name!r} is taken. Give the strategy another name.")
+        taken.add(each.name)
+    return tuple(strategies)
+
+
+def _named(backends: Mapping[str, Backend]) -> str:
+    return ", ".join(
+        backend.name if role == "main" else f"{role}: {backend.name}" for role, backend in backends.items()
+    )
 
 
 async def _next(events: AnswerStream) -> Event | None:
     return await anext(events, None)
 
 
-__all__ = ["AnswerStream", "AsyncStretto", "Stretto"]
+__all__ = ["AnswerStream", "AsyncStretto", "ClientOptions", "Stretto"]

@@ -10,6 +10,7 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from stretto.arguments import shown
 from stretto.errors import SettingsError
 from stretto.request import Preference
 
@@ -66,9 +67,9 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
-            shown = "..." if name == "api_key" else repr(first.get("input"))
+            value = "..." if "key" in name else shown(first.get("input"))
             raise SettingsError(
-                f"The setting {name}={shown} cannot be used: {first['msg']}. "
+                f"The setting {name}={value} cannot be used: {first['msg']}. "
                 f"It comes from an argument, from {_variable(name)}, or from {file}."
             ) from None
 

@@ -74,6 +74,15 @@ async def test_the_first_event_is_the_route_and_the_last_the_answer():
     assert events[-1].answer.text == str(events[-1].answer) == "A straight answer."
 
 
+async def test_an_answer_is_shown_in_one_short_line():
+    async with AsyncStretto(ScriptedBackend({"": "word " * 500})) as stretto:
+        shown = repr(await stretto.ask("Why?", strategy="direct"))
+    assert shown.startswith("<Answer 'word word")
+    assert "stop, direct on scripted:model>" in shown
+    assert "\n" not in shown
+    assert len(shown) < 160
+
+
 async def test_every_event_and_the_answer_survive_json():
     async with (
         AsyncStretto(ScriptedBackend(SKELETON)) as stretto,

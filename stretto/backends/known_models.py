@@ -17,6 +17,7 @@ def _openai(window: int, *, reasoning: bool = False, json_schema: bool = True) -
         context_window=window,
         json_schema=json_schema,
         logprobs=not reasoning,
+        names=True,
         reasoning=reasoning,
         prompt_cache_minimum=1_024,
     )
@@ -57,7 +58,7 @@ def capabilities_of(provider: str, model: str) -> Capabilities:
     table = {"openai": _OPENAI, "anthropic": _ANTHROPIC}.get(provider, {})
     prefix = max((prefix for prefix in table if model.startswith(prefix)), key=len, default=None)
     # Servers that speak OpenAI's API mostly have log-probabilities; one that has not refuses them in its own words.
-    unknown = replace(_UNKNOWN, logprobs=provider == "openai")
+    unknown = replace(_UNKNOWN, logprobs=provider == "openai", names=provider == "openai")
     return table[prefix] if prefix is not None else unknown
 
 

@@ -50,7 +50,7 @@ class LangChainBackend:
         known = capabilities_of(self._provider or "", str(called))
         self._memory = ParameterMemory(str(called))
         # LangChain has no common way to ask for an effort or a schema while streaming.
-        self._capabilities = replace(known, json_schema=False, reasoning=False, logprobs=False)
+        self._capabilities = replace(known, json_schema=False, reasoning=False, logprobs=False, names=False)
 
     def __repr__(self) -> str:
         return f"<LangChainBackend {self.name}>"

@@ -48,7 +48,7 @@ class OpenAIBackend(RemoteBackend):
         }
         return {
             "model": self.model,
-            "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
+            "messages": [message.model_dump(exclude_none=True) for message in prompt.messages],
             "stream": True,
             "stream_options": {"include_usage": True},
             **{name: value for name, value in given.items() if value is not None},

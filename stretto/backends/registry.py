@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from stretto.arguments import begins_like_key, looks_like_key
 from stretto.backends.base import Backend
 from stretto.backends.resilient import Endpoints, Resilience, resilient
 from stretto.errors import SettingsError, UnknownModelError
@@ -27,10 +28,12 @@ def open_backend(
     api_key: str | None = None,
     resilience: Resilience | None = None,
     endpoints: Endpoints | None = None,
+    argument: str = "model",
 ) -> Backend:
     """Open a model by its name; nothing is loaded or connected yet.
 
-    Backends that are given the same ``endpoints`` share what they learn of a server's health.
+    Backends that are given the same ``endpoints`` share what they learn of a server's health. ``argument`` is what
+    the caller passed the name as, for errors.
 
     Remote models come with the whole resilience layer. A local one does not: no network is between,
     its engine has its own queue, and a long prompt on a slow machine is no stall.
@@ -38,10 +41,17 @@ def open_backend(
     """
     provider, colon, model = name.partition(":")
     make = _PROVIDERS.get(provider)
+    if looks_like_key(name) if make is None else (provider != "local" and begins_like_key(model)):
+        place = "the model" if argument == "model" else f"{argument}="
+        raise UnknownModelError(
+            f"What was given as {place} looks like a key and is not shown here. Name a model: {_FORMS}. The key goes "
+            "into the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, STRETTO_API_KEY) or into api_key=."
+        )
+    which = f"Model {name!r}" if argument == "model" else f"Model {name!r}, passed as {argument}=,"
     if not colon and (guess := _guess(name)):
-        raise UnknownModelError(f"Model {name!r} has no provider. Write {guess + ':' + name!r}.")
+        raise UnknownModelError(f"{which} has no provider. Write {guess + ':' + name!r}.")
     if make is None or not model.strip():
-        raise UnknownModelError(f"Model {name!r} is not known. Use one of: {_FORMS}.")
+        raise UnknownModelError(f"{which} is not known. Use one of: {_FORMS}.")
     if provider == "local":
         if base_url is not None or api_key is not None:
             raise SettingsError(
@@ -62,13 +72,22 @@ def as_backend(
     api_key: str | None = None,
     resilience: Resilience | None = None,
     endpoints: Endpoints | None = None,
+    argument: str = "model",
 ) -> Backend:
     """Make a backend of a model's name, a chat model of LangChain, or a backend (given back as it is).
 
-    A LangChain model that retries by itself is not retried here as well. Raises `UnknownModelError`.
+    A LangChain model that retries by itself is not retried here as well. Raises `UnknownModelError`, which names
+    ``argument``.
     """
     if isinstance(source, str):
-        return open_backend(source, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=endpoints)
+        return open_backend(
+            source,
+            base_url=base_url,
+            api_key=api_key,
+            resilience=resilience,
+            endpoints=endpoints,
+            argument=argument,
+        )
     if _is_langchain(source):
         from stretto.backends.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
 
@@ -78,7 +97,8 @@ def as_backend(
     if isinstance(source, Backend):
         return source
     raise UnknownModelError(
-        f"A {type(source).__name__} is not a model. Pass a name ({_FORMS}), a LangChain chat model, or a backend."
+        f"{argument}= takes a model, not a value of type {type(source).__name__}. "
+        f"Pass a name ({_FORMS}), a LangChain chat model, or a backend."
     )
 
 

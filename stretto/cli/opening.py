@@ -59,16 +59,9 @@ def question_of(words: Sequence[str] | None) -> str:
 
 def documents_of(files: Sequence[Path] | None) -> tuple[Document, ...]:
     """Read the documents; each is titled with its file's name. Raises `InvalidRequestError`."""
-    from stretto.request import Document  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.messages import Document  # noqa: PLC0415 - keeps `stretto --help` light
 
-    found = []
-    for file in files or ():
-        try:
-            content = file.expanduser().read_bytes()
-        except OSError as error:
-            raise InvalidRequestError(f"The document {str(file)!r} cannot be read: {error.strerror}.") from None
-        found.append(Document(text=_decoded(content, f"The document {str(file)!r}"), title=file.name))
-    return tuple(found)
+    return tuple(Document.read(file) for file in files or ())
 
 
 def _piped() -> str:
@@ -82,11 +75,6 @@ def _piped() -> str:
         return stream.read()
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
         return ""  # services hold a socket or a device open here that would never end
-    return _decoded(stream.buffer.read(), "The text on standard input")
+    from stretto.messages import decoded  # noqa: PLC0415 - keeps `stretto --help` light
 
-
-def _decoded(content: bytes, what: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"{what} is not UTF-8 text (byte {error.start}). Convert it to text first.") from None
+    return decoded(stream.buffer.read(), "The text on standard input")

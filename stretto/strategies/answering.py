@@ -3,34 +3,60 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
+from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.errors import InvalidRequestError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
+from stretto.hooks import Watchers
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
-from stretto.strategies import STRATEGIES
+from stretto.strategies import STRATEGIES, Strategy
 from stretto.strategies.branch import Running
 from stretto.strategies.fan_out import Emit, FanOut, fan_out
 
 
-def check_strategy(name: str) -> None:
-    """Raise `UnknownStrategyError` for a name that is neither "auto" nor a strategy."""
-    if name != "auto" and name not in STRATEGIES:
-        known = ", ".join(("auto", *STRATEGIES))
-        raise UnknownStrategyError(f"There is no strategy {name!r}. Choose one of: {known}.")
+def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
+    """Raise `UnknownStrategyError` for a name that is neither "auto" nor that of a strategy."""
+    if name != "auto" and name not in strategies:
+        known = ", ".join(("auto", *strategies))
+        raise UnknownStrategyError(f"There is no strategy {shown(name)}. Choose one of: {known}.")
 
 
 async def answer(
-    request: Request, route: Route, backend: Backend, emit: Emit, *, prompts: Catalogue, began: float
+    request: Request,
+    route: Route,
+    backend: Backend,
+    emit: Emit,
+    *,
+    prompts: Catalogue,
+    began: float,
+    strategies: Mapping[str, Strategy] = STRATEGIES,
+    watchers: Watchers | None = None,
 ) -> Answer:
     """Generate as the route says, telling every event on the way; the last one carries the answer.
 
-    ``began``: `time.perf_counter` at the arrival of the request. Raises `StrettoError` where not a
-    word of an answer came about.
+    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name. Raises
+    `StrettoError` where not a word of an answer came about.
     """
+    strategy: Strategy = request.own_strategy or strategies[route.strategy]
+    with (watchers or Watchers()).watching():
+        return await _answer(request, route, backend, emit, strategy, prompts=prompts, began=began)
+
+
+async def _answer(
+    request: Request,
+    route: Route,
+    backend: Backend,
+    emit: Emit,
+    strategy: Strategy,
+    *,
+    prompts: Catalogue,
+    began: float,
+) -> Answer:
     await emit(RouteChosen(route=route))
     if request.options.logprobs is not None and not backend.capabilities.logprobs:
         raise InvalidRequestError(
@@ -47,9 +73,11 @@ async def answer(
     ) as runner:
         if unused is not None:
             runner.warn(f"decoding={unused!r} was left out: {backend.name} has no decoding methods to choose from.")
+        if not backend.capabilities.names and any(message.name for message in request.messages):
+            runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
-        await STRATEGIES[route.strategy].run(request, route, runner)
+        await strategy.run(request, route, runner)
         for running in runner.branches:
             await running.ended()
         result = _assemble(route, runner, time.perf_counter() - began, logprobs=request.options.logprobs)

@@ -6,6 +6,8 @@ from stretto.backends.base import Prompt
 from stretto.errors import InvalidRequestError
 from stretto.request import Document, Message, Request
 from stretto.route import Route
+from stretto.router.case import Case
+from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec
 from stretto.strategies.fan_out import FanOut
 
@@ -14,6 +16,17 @@ class Direct:
     """Answers in one piece: for reasoning, prose, code, and whatever parallel writing would harm."""
 
     name = "direct"
+
+    def offer(self, case: Case) -> Offer:
+        """Offer one straight answer, which every request can have."""
+        judgement = case.judgement
+        reason = "nothing in the request tells what shape the answer has" if judgement.unsure else case.expected
+        return Offer(
+            confidence=1.0 if case.request.strategy == self.name else 1 - judgement.skeleton,
+            cause=f"Written straight through: {reason}.",
+            forecast=case.straight,
+            priority=0,
+        )
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:  # noqa: ARG002 - every strategy is given its route
         """Stream one branch."""

@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import Decoding, FinishReason, Usage
 from stretto.backends.allowance import allowed
-from stretto.backends.base import Backend, Capabilities, Prompt
+from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
 from stretto.errors import (
     AuthenticationError,
     BackendError,
@@ -25,12 +25,14 @@ from stretto.errors import (
     BudgetExceededError,
     DeadlineExceededError,
     ModelNotFoundError,
+    StreamBrokenError,
     StrettoError,
 )
 from stretto.events import BranchDelta, BranchFailed, BranchFinished, BranchStarted, Event, TextDelta
 from stretto.prompts import Catalogue, Template
 from stretto.request import Budget
 from stretto.strategies.branch import BranchSpec, Running, all_discarded
+from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
 
@@ -151,7 +153,7 @@ class FanOut:
                     return
                 if again and running.text and spec.joint:
                     running.write(spec.joint, self.now_s())
-                running.finish_reason = await self._call(running, prompt)
+                running.finish_reason = await self._call(running, prompt, attempt=2 if again else 1)
             except BudgetExceededError as error:
                 # What stopped the first call says more than that there was no second one.
                 running.exception, running.finish_reason = first or error, "error" if first else "budget"
@@ -181,7 +183,7 @@ class FanOut:
             first = running.exception
             self._estimate(running)
 
-    async def _call(self, running: Running, prompt: Prompt) -> FinishReason:
+    async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
@@ -189,28 +191,48 @@ class FanOut:
         options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
         if running.spec.kind in ("outline", "plan"):  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
-        reason: FinishReason = "stop"
         running.unreported = tokens or estimate(prompt)
+        failure: Exception | None = None
         try:
-            with allowed(reservation):
+            with allowed(reservation), recorded(self._backend.name, running.spec, attempt) as record:
                 async with self._backend.stream(prompt, options) as chunks:
-                    async for chunk in chunks:
-                        if chunk.usage:
-                            self._count(running, chunk.usage, reservation)
-                        if chunk.decoding:
-                            running.decoding = (running.decoding or Decoding()) + chunk.decoding
-                        running.logprobs += chunk.logprobs
-                        for warning in chunk.warnings:
-                            self.warn_once(warning)
-                        if chunk.text:
-                            fits = running.write(chunk.text, self.now_s())
-                            await self.announce(BranchDelta(branch_id=running.spec.id, text=chunk.text))
-                            if not fits:
-                                return "length"
-                            await checkpoint()  # who reads this branch goes before the next chunk, if there is one
-                        reason = chunk.finish_reason or reason
+                    try:
+                        record.finish_reason = await self._read(running, chunks, reservation, record)
+                    except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
+                        failure = error
+                if failure is not None:
+                    raise failure
+                if record.finish_reason is None:
+                    raise StreamBrokenError(
+                        f"{self._backend.name} ended its answer without a finish reason: it was cut off on the way. "
+                        "Ask again; a complete stream ends with a Chunk that carries finish_reason.",
+                        backend=self._backend.name,
+                    )
+                return record.finish_reason
         finally:
             self.ledger.settle(reservation)
+
+    async def _read(
+        self, running: Running, chunks: AsyncIterator[Chunk], reservation: Reservation, record: CallRecord
+    ) -> FinishReason | None:
+        """Read a stream into its branch; the reason for its end, ``None`` where it broke off."""
+        reason: FinishReason | None = None
+        async for chunk in chunks:
+            record.heard(chunk)
+            if chunk.usage:
+                self._count(running, chunk.usage, reservation)
+            if chunk.decoding:
+                running.decoding = (running.decoding or Decoding()) + chunk.decoding
+            running.logprobs += chunk.logprobs
+            for warning in chunk.warnings:
+                self.warn_once(warning)
+            if chunk.text:
+                fits = running.write(chunk.text, self.now_s())
+                await self.announce(BranchDelta(branch_id=running.spec.id, text=chunk.text))
+                if not fits:
+                    return "length"
+                await checkpoint()  # who reads this branch goes before the next chunk, if there is one
+            reason = chunk.finish_reason or reason
         return reason
 
     def _count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:

@@ -16,11 +16,14 @@ from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
 from stretto.request import Message, Request
 from stretto.route import Route
+from stretto.router.case import Case
+from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import Direct, asked, shared_by_all, straight_spec
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, points_asked, words_for
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
+from stretto.strategies.skeleton_offer import offer_skeleton
 
 FEWEST_POINTS = 2
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
@@ -32,6 +35,10 @@ class Skeleton:
     """Outline, then points in parallel; turns into `Direct` where there is nothing to write in parallel."""
 
     name = "skeleton"
+
+    def offer(self, case: Case) -> Offer:
+        """Offer an outline where its points would stand on their own."""
+        return offer_skeleton(case)
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
         """Write the outline, start points as they become known, merge them in order."""

@@ -127,7 +127,7 @@ async def test_two_models_of_one_client_on_one_server_share_its_breaker_and_each
             api_key=KEY,
             settings=Settings(retries=0),
             small="openai:small",
-            claude="anthropic:claude-haiku-4-5",
+            roles={"claude": "anthropic:claude-haiku-4-5"},
         ) as stretto,
     ):
         main, small, claude = (stretto.backends[role] for role in ("main", "small", "claude"))

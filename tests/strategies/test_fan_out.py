@@ -64,3 +64,35 @@ async def test_what_a_backend_has_to_say_is_a_warning_of_the_answer_once():
         answer = await stretto.ask("Give the plural of each word: cat, child, mouse", strategy="items")
     assert answer.usage.calls == 3
     assert answer.warnings.count("A drafter failed.") == 1
+
+
+class Unfinished(Broken):
+    """It ends its first streams without a finish reason."""
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):  # noqa: ARG002 - the protocol's arguments
+        self.calls.append(prompt)
+
+        async def chunks():
+            yield Chunk("Twelve chars" if len(self.calls) == 1 else " and more.")
+            yield Chunk(
+                usage=Usage(prompt_tokens=5, completion_tokens=3, calls=1),
+                finish_reason=None if len(self.calls) <= self.failures else "stop",
+            )
+
+        yield chunks()
+
+
+async def test_a_stream_without_a_finish_reason_was_broken_off_and_is_continued():
+    backend = Unfinished(1, ValueError())
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+    assert (answer.text, answer.finish_reason) == ("Twelve chars and more.", "stop")
+    assert answer.usage.calls == 2
+
+
+async def test_an_answer_that_stays_without_a_finish_reason_says_so():
+    async with AsyncStretto(Unfinished(2, ValueError())) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+    assert answer.finish_reason == "error"
+    assert "without a finish reason" in answer.branches[0].error
