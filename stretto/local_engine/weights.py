@@ -120,14 +120,18 @@ def _quietly() -> Iterator[None]:
     """Without progress bars, and without tables of what the errors say in a line."""
     shown = transformers.utils.logging.is_progress_bar_enabled()
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
-    loggers = [logging.getLogger(name) for name in ("huggingface_hub", "transformers.modeling_utils")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    hub, reader = (logging.getLogger(name) for name in ("huggingface_hub", "transformers.modeling_utils"))
+    level = hub.level
+    hub.setLevel(logging.ERROR)
+    reader.addFilter(_is_no_table)  # another level there has transformers warn of what it does not split
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        hub.setLevel(level)
+        reader.removeFilter(_is_no_table)
         if shown:
             transformers.utils.logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
+
+
+def _is_no_table(record: logging.LogRecord) -> bool:
+    return "LOAD REPORT" not in record.getMessage()

@@ -41,10 +41,12 @@ def load(folder, **options):
     return load_model(find_source(str(folder)), device="cpu", **({"dtype": "float32"} | options))
 
 
-def test_a_config_with_more_layers_than_the_file_is_refused(saved):
+def test_a_config_with_more_layers_than_the_file_is_refused(saved, capfd):
     folder = saved(build("llama"), num_hidden_layers=5)
+    capfd.readouterr()
     with pytest.raises(ModelNotFoundError, match=r"18 missing \(model\.layers\.3\.input_layernorm\.weight, .*config"):
         load(folder)
+    assert capfd.readouterr().err == ""  # the error says it, without a table of transformers before it
 
 
 def test_a_config_with_fewer_layers_than_the_file_is_refused(saved):
