@@ -1,6 +1,7 @@
 """What callers hand in: misspelt and wrong arguments, roles, keys in the wrong place."""
 
 import pytest
+from typer.testing import CliRunner
 
 from stretto import (
     AsyncStretto,
@@ -13,6 +14,7 @@ from stretto import (
     UnknownModelError,
 )
 from stretto.arguments import looks_like_key
+from stretto.cli.app import app
 from stretto.testing import ScriptedBackend
 
 SECRET = "sk-proj-SECRETabcdefghij0123456789"  # noqa: S105 - looks like a key, and is none
@@ -140,6 +142,13 @@ def test_a_key_in_the_settings_file_is_never_repeated(tmp_path, monkeypatch):
     with pytest.raises(SettingsError, match="apikey") as caught:
         Settings.load()
     assert SECRET not in str(caught.value)
+
+
+def test_the_command_line_repeats_no_key_either():
+    done = CliRunner().invoke(app, ["ask", "--model", SECRET, "Why?"])
+    assert done.exit_code == 2
+    assert "What was given as the model looks like a key" in done.output
+    assert SECRET not in done.output
 
 
 @pytest.mark.parametrize(

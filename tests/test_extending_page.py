@@ -1,9 +1,16 @@
-"""The page on extending the library: its snippets run, and its tests pass."""
+"""The page on extending the library, and the examples in the contracts: they run, and do what is said of them."""
 
+import doctest
 import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+
+import stretto
+from stretto import AsyncStretto, Backend, Strategy
+from stretto.testing import ScriptedBackend, check_backend
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 TESTS = [
@@ -35,3 +42,25 @@ def test_no_test_of_the_page_is_left_out(page):
 def test_a_backend_and_a_strategy_take_some_thirty_lines():
     snippets = re.findall(r"^class .*?(?=```)", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert [len(snippet.strip().splitlines()) <= 40 for snippet in snippets] == [True, True]
+
+
+def example(contract):
+    """The class that the docstring of a contract shows."""
+    names = {name: getattr(stretto, name) for name in stretto.__all__}
+    names |= {each.__name__: each for each in (AsyncGenerator, AsyncIterator, aclosing, asynccontextmanager)}
+    (shown,) = doctest.DocTestParser().get_examples(contract.__doc__)
+    found = {}
+    exec(shown.source, names, found)  # noqa: S102 - our own docstring
+    return next(iter(found.values()))
+
+
+async def test_the_example_of_a_backend_keeps_its_contract():
+    await check_backend(example(Backend)())
+
+
+async def test_the_example_of_a_strategy_is_chosen_and_answers():
+    backend = ScriptedBackend({"speaks for": "Honey.", "speaks against": "Stings."})
+    async with AsyncStretto(backend, strategies=[example(Strategy)()]) as client:
+        answer = await client.ask("What is there for and against bees?")
+    assert answer.route.strategy == "both_sides"
+    assert answer.text == "What speaks for it:\nHoney.What speaks against it:\nStings."

@@ -69,7 +69,7 @@ class Router:
     ) -> Route:
         """Choose by what can be known without a call. Of the backends only name and capabilities are read.
 
-        ``strategies`` are those to choose from, by name; without them, those of the library. Raises
+        ``strategies`` are those to choose from, by name, "direct" among them; without any, those of the library. Raises
         `InvalidRequestError` where no backend has the role "main".
         """
         started = time.perf_counter()

@@ -52,7 +52,8 @@ class Strategy(Protocol):
         """Say how well it would serve this request and at what cost; ``None``: not at all.
 
         Called for every request, so it takes a fraction of a millisecond and makes no call. A strategy that
-        is only used by name returns ``None``. What it raises is logged and counts as ``None``.
+        is only used by name returns ``None``. What it raises is logged and counts as ``None``, except for
+        `InvalidRequestError`, which ends the request.
         """
         ...
 
