@@ -12,6 +12,7 @@ from stretto.language.counting import points_wanted
 from stretto.request import Request
 from stretto.route import Forecast
 from stretto.router.demands import wants_brevity, wants_format
+from stretto.router.reading import excerpt
 from stretto.router.tails import wants_finished_list
 
 MINIMUM_ANSWER_TOKENS = 120
@@ -33,7 +34,7 @@ def to_parallel(request: Request, backend: Backend, direct: Forecast, parallel: 
 
 def to_skeleton(text: str) -> str | None:
     """What makes the question unsuitable for an outline."""
-    if (wanted := points_wanted(text)) > MOST_POINTS:
+    if (wanted := points_wanted(excerpt(text))) > MOST_POINTS:
         return f"{wanted} points are asked for, and an outline has at most {MOST_POINTS}"
     return _needs_finished_list(text)
 
