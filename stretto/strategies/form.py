@@ -34,45 +34,6 @@ _DEEP = re.compile(
 )
 _BRIEF = re.compile(r"\b(?:brief(?:ly)?|short|concise|quick|kurz|breve|bref)\b", re.IGNORECASE)
 
-_NUMBERS = {
-    word: value
-    for value, words in {
-        3: "three drei trois tres tre drie", 4: "four vier quatre cuatro quattro",
-        5: "five fünf cinq cinco cinque vijf",
-        6: "six sechs seis sei zes", 7: "seven sieben sept siete sette zeven", 8: "eight acht huit ocho otto",
-        9: "nine neun neuf nueve nove negen", 10: "ten zehn dix diez dieci tien",
-    }.items()
-    for word in words.split()
-}  # fmt: skip
-_NUMBER = rf"(?P<number>10|[3-9]|{'|'.join(_NUMBERS)})"
-_THINGS = (
-    r"(?:(?!(?:to|or|and|bis|oder|und|à|ou|et|o|y|e|of|out)\b)[^\W\d][\w'’-]* ){0,3}?"
-    r"(?:(?:bullet[- ])?points?|tips|ways|reasons|ideas|things|facts|causes|effects|benefits|advantages|disadvantages"
-    r"|drawbacks|suggestions|habits|mistakes|rules|methods|techniques|strategies|examples|arguments|lessons|risks|signs"
-    r"|(?:stich)?punkten?|tipps|gründe|ideen|vorteile|nachteile|argumente|beispiele|puntos|consejos|razones|ventajas"
-    r"|desventajas|conseils|raisons|idées|avantages|inconvénients|exemples|punti|consigli|motivi|vantaggi|punten"
-    r"|redenen)\b"
-)
-_EXACTLY = r"(?:(?:exactly|precisely|just|only|genau|exactement|exactamente|esattamente|precies) )"
-_ASKED = re.compile(
-    rf"(?:{_EXACTLY}"
-    r"|(?:^|[.!?:;\n][ \t]*)(?:the |my |your )?(?:top )?"
-    r"|\b(?:give|list|name|tell|write|share|suggest|provide|offer|show|need|want|like|with|in|into|as|using|what are"
-    r"|what were|nenne?|gib|geben sie|nennen sie|donnez?|cite|liste|dame|dime|enumera|dammi|elenca"
-    r"|geef|noem|mit|en|con)"
-    r"(?:[ -](?:me|us|mir|uns|moi|nous|mij))? (?:the |your |some |any )?(?:top )?)"
-    rf"{_NUMBER} {_THINGS}",
-    re.IGNORECASE,
-)
-_COUNTED = re.compile(
-    rf"(?<![\w.-])(?:\d{{1,3}}|two|zwei|deux|dos|due|twee|{'|'.join(_NUMBERS)}) {_THINGS}", re.IGNORECASE
-)
-_FOR_EACH = re.compile(
-    r"(?: (?:for|on|about|of|from|in|to|against))? (?:each|every|both|per|apiece|für jede[nrs]?|pour chaque|para cada"
-    r"|per ogni|voor elke?)\b(?! (?:with|in|one|about|having|explained|under)\b)",
-    re.IGNORECASE,
-)
-
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
 _ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
 _BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
@@ -141,17 +102,6 @@ def words_for(request: Request, points: int | None) -> int:
     if request.options.max_tokens:
         words = min(words, int(request.options.max_tokens / TOKENS_PER_WORD) // share)
     return max(15, words)
-
-
-def points_asked(question: str) -> int | None:
-    """The number of points, 3 to 10, that a question plainly asks the answer to have; ``None`` where it names none.
-
-    Ranges, lower bounds, numbers for each of several things and two numbers side by side are left to the outline.
-    """
-    found = _ASKED.search(question)
-    if found is None or _FOR_EACH.match(question, found.end()) or len(_COUNTED.findall(question)) > 1:
-        return None
-    return _NUMBERS.get(found["number"].lower()) or int(found["number"])
 
 
 class PointText:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
+from stretto.language.counting import points_asked
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
@@ -21,7 +22,7 @@ from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import Direct, asked, shared_by_all, straight_spec
 from stretto.strategies.fan_out import FanOut
-from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, points_asked, words_for
+from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
 from stretto.strategies.skeleton_offer import offer_skeleton
 

@@ -3,8 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.answer import Branch
+from stretto.language.counting import points_asked
 from stretto.request import Request
-from stretto.strategies.form import Form, PointText, form_of, points_asked, words_for
+from stretto.strategies.form import Form, PointText, form_of, words_for
 from stretto.strategies.outline import Point
 
 OIL = Point(2, "Oil the chain")
