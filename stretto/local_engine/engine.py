@@ -151,7 +151,7 @@ class Engine:
         self._check(request)
         if constraint is None:
             constraint = self.constraint(request.response_format, request.end_ids)
-        handle = Handle(Sequence(request, self.model.decode, constraint), self.cancel, listener)
+        handle = Handle(Sequence(request, self.model.decode, constraint, self.model.token_bytes), self.cancel, listener)
         with self._changed:
             if self._closed:
                 raise BackendError(

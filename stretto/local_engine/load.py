@@ -21,6 +21,7 @@ from stretto.local_engine.forward import Forward, TransformersForward, disagreem
 from stretto.local_engine.graphs import GraphedForward, cuda_recorder
 from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.source import Source
+from stretto.local_engine.vocabulary import token_bytes
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
 
@@ -41,6 +42,7 @@ class LoadedModel:
         forward: runs it.
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens.
+        token_bytes: the bytes of a token; see `stretto.local_engine.vocabulary`. ``None`` where they cannot be read.
         device: where the weights are.
         dtype: of its weights.
         context_window: tokens that prompt and answer may fill together.
@@ -65,6 +67,7 @@ class LoadedModel:
     sampling: dict[str, float] = field(default_factory=dict)
     threads: int | None = None
     folder: Path | None = None
+    token_bytes: Callable[[int], bytes] | None = None
     _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -159,6 +162,7 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         cache_tokens=cache_tokens,
         sampling=_sampling(model),
         threads=_threads(model),
+        token_bytes=token_bytes(tokenizer),
     )
 
 
