@@ -189,4 +189,5 @@ def _generation(
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,
+        **model.penalties,
     )

@@ -228,6 +228,7 @@ def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, tempera
         temperature=temperature,
         seed=_SEED,
         decoding=method,
+        **model.penalties,
     )
     handle = engine.submit(request, listen)
     try:

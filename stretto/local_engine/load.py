@@ -14,6 +14,7 @@ import torch
 import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
+from stretto.local_engine import recommended
 from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.dtype import chosen_dtype
@@ -50,6 +51,7 @@ class LoadedModel:
         end_ids: tokens that end an answer.
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
         sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
+        penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
         threads: of torch that its size is worth; ``None`` on a GPU.
         folder: it was loaded from; ``None`` for a hub name.
     """
@@ -65,6 +67,7 @@ class LoadedModel:
     vocabulary: int = 2**62
     cache_tokens: int = 2**62
     sampling: dict[str, float] = field(default_factory=dict)
+    penalties: dict[str, Any] = field(default_factory=dict)
     threads: int | None = None
     folder: Path | None = None
     token_bytes: Callable[[int], bytes] | None = None
@@ -137,6 +140,7 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         )
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
+    penalties = recommended.penalties(name, model, config.vocab_size)
     forward = _forward(name, model, packed=packed)
     if packed:  # what is compiled is so here rather than in the first request
         rehearse()
@@ -158,9 +162,10 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         dtype=model.dtype,
         context_window=_context_window(config),
         vocabulary=config.vocab_size,
-        end_ids=_end_ids(model, tokenizer),
+        end_ids=recommended.end_ids(model, tokenizer),
         cache_tokens=cache_tokens,
-        sampling=_sampling(model),
+        sampling=recommended.sampling(model),
+        penalties=penalties,
         threads=_threads(model),
         token_bytes=token_bytes(tokenizer),
     )
@@ -267,21 +272,6 @@ def _context_window(config: Any) -> int:
         if isinstance(window := getattr(config, key, None), int):
             return window
     return _LONGEST_WINDOW
-
-
-def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    found: set[int] = set()
-    for ids in (model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id):
-        found.update(ids if isinstance(ids, list | tuple) else () if ids is None else (ids,))
-    return frozenset(found)
-
-
-def _sampling(model: Any) -> dict[str, float]:
-    own = model.generation_config
-    if not own.do_sample:
-        return {}
-    given = {key: getattr(own, key, None) for key in ("temperature", "top_p", "top_k", "min_p")}
-    return {"temperature": 1.0} | {key: value for key, value in given.items() if value is not None}
 
 
 def _threads(model: Any) -> int | None:
