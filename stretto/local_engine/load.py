@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
 from stretto.local_engine import recommended
+from stretto.local_engine.chat_template import ChatTemplate
 from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.dtype import chosen_dtype
@@ -72,6 +74,11 @@ class LoadedModel:
     folder: Path | None = None
     token_bytes: Callable[[int], bytes] | None = None
     _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def chat(self) -> ChatTemplate:
+        """Makes its prompts of messages."""
+        return ChatTemplate(self.name, self.tokenizer)
 
     @property
     def is_exact(self) -> bool:

@@ -7,7 +7,7 @@ order is kept: the repetition penalty, then what is suppressed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -75,8 +75,8 @@ class Penalties:
         if self._ngrams is not None:
             self._ngrams.add(tokens)
 
-    def _ids(self, tokens: Sequence[int] | set[int] | object) -> Tensor:
-        return torch.tensor(list(tokens), dtype=torch.long, device=self._device)  # type: ignore[call-overload]
+    def _ids(self, tokens: Iterable[int]) -> Tensor:
+        return torch.tensor(list(tokens), dtype=torch.long, device=self._device)
 
 
 class _Ngrams:

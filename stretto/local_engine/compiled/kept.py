@@ -4,6 +4,8 @@ A file is cut short where a disk was full or a copy was broken off. numba raises
 and never writes the file anew.
 """
 
+# numba leaves what is called here untyped
+# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 import logging
@@ -20,7 +22,7 @@ __all__ = ["keeping"]
 _log = logging.getLogger(__name__)
 
 
-class _Files(IndexDataCacheFile):  # type: ignore[misc]  # numba is not typed
+class _Files(IndexDataCacheFile):
     """An index and its data files, read as if a file that cannot be read were not there."""
 
     def _load_index(self) -> Any:
@@ -43,7 +45,7 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]  # numba is not typed
             raise FileNotFoundError(path) from error  # numba compiles what has no file
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]  # numba is not typed
+class _Cache(FunctionCache):
     """Compiled code of one function. Where it cannot be written, as on a full disk, it is used all the same."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
