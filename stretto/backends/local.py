@@ -15,7 +15,6 @@ from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
 from stretto.backends.local_chunks import Chunks, decoding_of
 from stretto.backends.local_loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
 from stretto.errors import InvalidRequestError
-from stretto.local_engine.chat_template import encode_turns
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.record import Record
@@ -54,6 +53,8 @@ class LocalBackend:
             0 for none.
         remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default: how fast
             one request is answered would tell something of what others were told.
+        special_tokens_in_text: let control tokens of the model that are written in a message, such as ``<|im_end|>``,
+            be control tokens. By default they are text, so that no message can end its turn and begin another.
 
     Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
     """
@@ -71,6 +72,7 @@ class LocalBackend:
         lexical: LexicalOptions | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
+        special_tokens_in_text: bool = False,
     ) -> None:
         options = LoadingOptions(
             find_source(model),
@@ -88,6 +90,7 @@ class LocalBackend:
         self._decoding = decoding or DEFAULT_DECODING
         self._capabilities = options.capabilities()
         self._loader = EngineLoader(self._name, options.load)
+        self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()
 
     @property
@@ -120,7 +123,7 @@ class LocalBackend:
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
         constraint = await self._prepared(engine, prompt, decoding)
         with engine.announced():
-            ids = await self._tokens(engine.model, prompt)
+            ids = await self._tokens(engine.model, prompt, engine.model.context_window)
             request = _generation(engine.model, ids, prompt, options, decoding)
             handle = engine.submit(request, chunks.put, constraint=constraint)
         try:
@@ -154,16 +157,13 @@ class LocalBackend:
 
         return await self._loader.in_preparer(prepare)
 
-    async def _tokens(self, model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
-        tokenize = partial(_tokenize, model, prompt)
+    async def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
+        """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
+        turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
+        encode = partial(model.chat.encode, turns, special_tokens_in_text=self._special_tokens_in_text, window=window)
         if sum(len(message.content) for message in prompt.messages) < _LONG_TEXT:
-            return tokenize()
-        return await self._loader.in_worker(tokenize)
-
-
-def _tokenize(model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
-    turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
-    return encode_turns(model.name, model.tokenizer, turns)
+            return encode()
+        return await self._loader.in_worker(encode)
 
 
 def _format(prompt: Prompt) -> Mapping[str, Any] | str | None:
@@ -189,4 +189,5 @@ def _generation(
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,
+        **model.penalties,
     )

@@ -21,7 +21,6 @@ from statistics import fmean, median
 
 from stretto.errors import SettingsError
 from stretto.local_engine.bench_prompts import PROMPTS, BenchPrompt
-from stretto.local_engine.chat_template import encode_turns
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.engine import Engine
@@ -204,7 +203,7 @@ def _selectable(equipment: Equipment) -> tuple[list[str], dict[str, str]]:
 
 def _encoded(model: LoadedModel, prompt: BenchPrompt) -> tuple[int, ...]:
     if prompt.chat:
-        return encode_turns(model.name, model.tokenizer, [{"role": "user", "content": prompt.text}])
+        return model.chat.encode([{"role": "user", "content": prompt.text}])
     return tuple(model.tokenizer(prompt.text)["input_ids"])
 
 
@@ -228,6 +227,7 @@ def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, tempera
         temperature=temperature,
         seed=_SEED,
         decoding=method,
+        **model.penalties,
     )
     handle = engine.submit(request, listen)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Sequence
 
 __all__ = ["StopTexts", "TextStream"]
@@ -16,10 +17,18 @@ class TextStream:
     A token can end inside a character, and a decoder may treat the first token of what it is given
     differently (it drops a leading space, say). So the tokens of the piece before stay in front of the
     new ones as context, and text is withheld while its last character is incomplete.
+
+    Args:
+        decode: token ids to text; what is no text becomes U+FFFD.
+        token_bytes: the bytes of a token, which tell an incomplete character from a U+FFFD that the model wrote.
+            Without it, text never ends with a U+FFFD.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], token_bytes: Callable[[int], bytes] | None = None
+    ) -> None:
         self._decode = decode
+        self._token_bytes = token_bytes
         self._context: list[int] = []
         self._context_text = ""
         self._pending: list[int] = []
@@ -38,7 +47,20 @@ class TextStream:
 
     def flush(self) -> str:
         """Return what is left at the end, without an incomplete last character."""
-        return self._advance(self._decode(self._context + self._pending)).rstrip(_BROKEN) if self._pending else ""
+        if not self._pending:
+            return ""
+        pending = self._pending
+        text = self._advance(self._decode(self._context + pending))
+        known = text.rstrip(_BROKEN)
+        return known if len(known) == len(text) else (known + self._replaced(pending))[: len(text)]
+
+    def _replaced(self, tokens: Sequence[int]) -> str:
+        """The signs at the end of these tokens' text that do not stand for an incomplete character."""
+        if self._token_bytes is None:
+            return ""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # keeps back the bytes of an incomplete character
+        text = decoder.decode(b"".join(map(self._token_bytes, tokens)))
+        return text[len(text.rstrip(_BROKEN)) :]
 
     def _advance(self, text: str) -> str:
         new = text[len(self._context_text) :]

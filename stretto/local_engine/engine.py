@@ -153,7 +153,7 @@ class Engine:
         self._check(request)
         if constraint is None:
             constraint = self.constraint(request.response_format, request.end_ids)
-        handle = Handle(Sequence(request, self.model.decode, constraint), self.cancel, listener)
+        handle = Handle(Sequence(request, self.model.decode, constraint, self.model.token_bytes), self.cancel, listener)
         with self._changed:
             if self._closed:
                 raise BackendError(
@@ -217,17 +217,18 @@ class Engine:
         if not request.prompt:
             raise InvalidRequestError("The prompt has no tokens. Give at least one.")
         self.equip(request.decoding)
-        for what, ids in (("The prompt", request.prompt), ("logit_bias", request.logit_bias)):
+        for what, ids in (
+            ("The prompt", request.prompt),
+            ("logit_bias", request.logit_bias),
+            ("suppress_tokens", request.suppress_tokens),
+            ("begin_suppress_tokens", request.begin_suppress_tokens),
+        ):
             if ids and not 0 <= min(ids) <= max(ids) < self.model.vocabulary:  # in a forward, it would end all requests
                 strange = next(token for token in ids if not 0 <= token < self.model.vocabulary)
                 raise InvalidRequestError(
                     f"{what} has the token id {strange}, and those of {name} are 0 to {self.model.vocabulary - 1}. "
                     "Use this model's own tokenizer."
                 )
-        if wanted < 1:
-            raise InvalidRequestError(f"max_new_tokens={wanted} cannot be used: at least 1 is needed.")
-        if request.logprobs is not None and request.logprobs < 0:
-            raise InvalidRequestError(f"logprobs={request.logprobs} cannot be used: 0, or how many tokens to name.")
         if length >= window:
             raise ContextOverflowError(
                 f"The prompt has {length} tokens, and the context window of {name} holds {window} with the answer. "

@@ -6,13 +6,16 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from stretto.errors import SettingsError
+from stretto.local_engine import recommended
 from stretto.local_engine.acceptance import choose_forward, tolerance
+from stretto.local_engine.chat_template import ChatTemplate
 from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.dtype import chosen_dtype
@@ -20,6 +23,7 @@ from stretto.local_engine.forward import Forward
 from stretto.local_engine.graphs import GraphedForward, cuda_recorder
 from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.source import Source
+from stretto.local_engine.vocabulary import token_bytes
 from stretto.local_engine.weights import read_model
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
@@ -40,6 +44,7 @@ class LoadedModel:
         forward: runs it.
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens.
+        token_bytes: the bytes of a token; see `stretto.local_engine.vocabulary`. ``None`` where they cannot be read.
         device: where the weights are.
         dtype: of its weights.
         context_window: tokens that prompt and answer may fill together.
@@ -47,6 +52,7 @@ class LoadedModel:
         end_ids: tokens that end an answer.
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
         sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
+        penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
         threads: of torch that its size is worth; ``None`` on a GPU.
         folder: it was loaded from; ``None`` for a hub name.
     """
@@ -62,9 +68,16 @@ class LoadedModel:
     vocabulary: int = 2**62
     cache_tokens: int = 2**62
     sampling: dict[str, float] = field(default_factory=dict)
+    penalties: dict[str, Any] = field(default_factory=dict)
     threads: int | None = None
     folder: Path | None = None
+    token_bytes: Callable[[int], bytes] | None = None
     _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def chat(self) -> ChatTemplate:
+        """Makes its prompts of messages."""
+        return ChatTemplate(self.name, self.tokenizer)
 
     @property
     def runs_alone(self) -> bool:
@@ -128,6 +141,7 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         )
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
+    penalties = recommended.penalties(name, model, config.vocab_size)
     forward = choose_forward(name, model, packed=packed)
     if packed:  # what is compiled is so here rather than in the first request
         rehearse()
@@ -149,10 +163,12 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         dtype=model.dtype,
         context_window=min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW),
         vocabulary=config.vocab_size,
-        end_ids=_end_ids(model, tokenizer),
+        end_ids=recommended.end_ids(model, tokenizer),
         cache_tokens=cache_tokens,
-        sampling=_sampling(model),
+        sampling=recommended.sampling(model),
+        penalties=penalties,
         threads=_threads(model),
+        token_bytes=token_bytes(tokenizer),
     )
 
 
@@ -181,27 +197,6 @@ def _context_window(config: Any) -> int:
         if isinstance(window := getattr(config, key, None), int):
             return window
     return _LONGEST_WINDOW
-
-
-def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    found: set[int] = set()
-    for ids in (model.generation_config.eos_token_id, _end_of(model), tokenizer.eos_token_id):
-        found.update(ids if isinstance(ids, list | tuple) else () if ids is None else (ids,))
-    return frozenset(found)
-
-
-def _end_of(model: Any) -> Any:
-    """The configuration's own end; that of models with more than text stands in the part on text."""
-    configs = (model.config, model.config.get_text_config(decoder=True))
-    return next((end for each in configs if (end := getattr(each, "eos_token_id", None)) is not None), None)
-
-
-def _sampling(model: Any) -> dict[str, float]:
-    own = model.generation_config
-    if not own.do_sample:
-        return {}
-    given = {key: getattr(own, key, None) for key in ("temperature", "top_p", "top_k", "min_p")}
-    return {"temperature": 1.0} | {key: value for key, value in given.items() if value is not None}
 
 
 def _threads(model: Any) -> int | None:

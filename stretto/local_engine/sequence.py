@@ -58,7 +58,11 @@ class Sequence:
     """
 
     def __init__(
-        self, request: Generation, decode: Callable[[Tokens[int]], str], constraint: Constraint | None = None
+        self,
+        request: Generation,
+        decode: Callable[[Tokens[int]], str],
+        constraint: Constraint | None = None,
+        token_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self.request = request
         self.constraint = constraint
@@ -67,7 +71,7 @@ class Sequence:
         self.generated: list[int] = []
         self.cached = 0
         self.account = Account(request.decoding)
-        self._text = TextStream(decode)
+        self._text = TextStream(decode, token_bytes)
         self._stops = StopTexts(request.stop)
         self._silent: list[int] = []  # tokens generated since the last piece
         self._silent_scores: list[TokenLogprob] = []
