@@ -5,10 +5,10 @@ from importlib.resources import files
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stretto.router.cue_reader import CueReader
 
 from stretto.request import Request
 from stretto.router import ShapeModel
-from stretto.router.cue_reader import CueReader
 from stretto.router.features import cues, lexicon
 from stretto.router.reading import HEAD_CHARACTERS, TAIL_CHARACTERS, excerpt, question_in_context
 from stretto.router.rows import CLASSES, SHAPES, Row, load

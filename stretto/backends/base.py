@@ -108,6 +108,7 @@ class Chunk:
         decoding: how a local engine found the tokens.
         logprobs: where they were asked for, in the order of the tokens, not always beside their text.
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
+        thinking: the model has thought, which is not shown.
     """
 
     text: str = ""
@@ -117,6 +118,12 @@ class Chunk:
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
+    thinking: bool = False
+
+    @property
+    def is_progress(self) -> bool:
+        """Whether the answer has come on. A chunk without any of this is a sign of life, of which there may be many."""
+        return bool(self.text or self.thinking or self.finish_reason)
 
 
 @runtime_checkable

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 from typing import Protocol, runtime_checkable
 
-import anyio
-
-from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.base import Backend
 from stretto.backends.breaker import Breaker, Circuit
 from stretto.backends.hedge import Hedge
 from stretto.backends.http_clients import MAX_CONNECTIONS
-from stretto.backends.pace import Pace, RateLimits
+from stretto.backends.pace import Pace
+from stretto.backends.rate_limits import RateLimits
 from stretto.backends.retry import Retry
 from stretto.backends.stall import StallGuard
-from stretto.backends.wrapper import Wrapper
-from stretto.errors import DeadlineExceededError, SettingsError
-from stretto.request import GenerationOptions
+from stretto.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +103,9 @@ def resilient(backend: Backend, policy: Resilience | None = None, endpoints: End
     """Wrap a provider's backend in the whole layer.
 
     From the inside out: silence is noticed, faults are counted, room is waited for, a late call is
-    hedged, a failed one is tried again, and the deadline of the options ends it all. Each attempt
-    passes the breaker and the rate limits anew; a wait for them is no silence. Backends that are given
-    the same ``endpoints`` share what they learn of a server.
+    hedged, and a failed one is tried again. Each attempt passes the breaker and the rate limits anew; a wait
+    for them is no silence. A deadline is a cancel scope of the calling task: waits beyond it are not begun.
+    Backends that are given the same ``endpoints`` share what they learn of a server.
     """
     policy = policy or Resilience()
     shared = endpoints or Endpoints()
@@ -132,23 +127,4 @@ def resilient(backend: Backend, policy: Resilience | None = None, endpoints: End
             longest_wait_s=policy.longest_wait_s,
             longest_pause_s=policy.longest_pause_s,
         )
-    return Deadline(layers)
-
-
-class Deadline(Wrapper):
-    """Ends a generation with `DeadlineExceededError` when the options' ``deadline_s`` is over.
-
-    It bounds the whole ``async with`` block: retries, waits, and the reader's own time.
-    """
-
-    @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
-        """Start one generation."""
-        with anyio.move_on_after(options.deadline_s) as scope:
-            async with self.inner.stream(prompt, options) as chunks:
-                yield chunks
-        if scope.cancelled_caught:
-            raise DeadlineExceededError(
-                f"{self.name} did not finish within deadline_s={options.deadline_s:g}. Allow more time, "
-                "or ask for a shorter answer with max_tokens."
-            )
+    return layers

@@ -17,9 +17,10 @@ from stretto.request import GenerationOptions
 
 
 class StallGuard(Wrapper):
-    """Ends a stream with `StalledError` when nothing arrives for too long.
+    """Ends a stream with `StalledError` when the answer does not come on for too long.
 
-    Anything that arrives counts, thinking included; comments that only keep a connection open do not.
+    What counts is `Chunk.is_progress`: text, thinking and the end of the answer. Events without any of these, which
+    only keep a connection open, may come without end.
 
     Args:
         backend: what to watch.
@@ -48,17 +49,21 @@ class _Watched(AsyncIterator[Chunk]):
     def __init__(self, chunks: Pump, guard: StallGuard) -> None:
         self._chunks = chunks
         self._guard = guard
-        self._limit_s = guard.first_text_s
+        self._limit_s = self._left_s = guard.first_text_s
 
     async def __anext__(self) -> Chunk:
-        with anyio.move_on_after(self._limit_s):
+        began_s = anyio.current_time()
+        with anyio.move_on_after(self._left_s):
             chunk = await anext(self._chunks)
             if chunk.text:
                 self._limit_s = self._guard.gap_s
+            # The time that the reader takes between two chunks does not count.
+            waited_s = anyio.current_time() - began_s
+            self._left_s = self._limit_s if chunk.is_progress else self._left_s - waited_s
             return chunk
         name = self._guard.name
         error = StalledError(
-            f"{name} sent nothing for {self._limit_s:g} s. Ask again; if it stays, raise the stall limit.",
+            f"{name} sent no text for {self._limit_s:g} s. Ask again; if it stays, raise the stall limit.",
             backend=name,
         )
         charge(error, Usage(calls=1))

@@ -55,7 +55,9 @@ def read(name: str, *, late: bool = False) -> Iterator[Row]:
     with files("stretto.router").joinpath("data", name).open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
-            yield Row(row["prompt"], row["shape"], row["skeleton"], row["origin"], row["certainty"], late, row["source"])
+            yield Row(
+                row["prompt"], row["shape"], row["skeleton"], row["origin"], row["certainty"], late, row["source"]
+            )
 
 
 def load() -> list[Row]:

@@ -18,7 +18,7 @@ from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
 from stretto.backends.breaker import Breaker
 from stretto.backends.hedge import Hedge
 from stretto.backends.pace import Pace
-from stretto.backends.resilient import Deadline, Resilience, resilient
+from stretto.backends.resilient import Resilience, resilient
 from stretto.backends.retry import Retry
 from stretto.backends.stall import StallGuard
 from stretto.errors import StrettoError
@@ -33,7 +33,6 @@ WRAPPERS: dict[str, Wrap] = {
     "StallGuard": StallGuard,
     "Breaker": Breaker,
     "Pace": Pace,
-    "Deadline": Deadline,
     "Hedge": lambda backend: Hedge(backend, after_s=0.0, share=1.0),
     "resilient": lambda backend: resilient(backend, Resilience(hedge=True, hedge_after_s=0.0, hedge_share=1.0)),
 }
