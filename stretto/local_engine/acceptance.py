@@ -178,17 +178,16 @@ def _texts(model: Any) -> list[Tensor]:
     ]
 
 
-def _draft(vocabulary: int, *, chain: bool) -> tuple[DraftTree, list[int]]:
-    """A draft, and its nodes whose logits are looked at: two branches behind siblings, or a chain."""
+def _draft(vocabulary: int, *, chain: bool) -> tuple[DraftTree, list[list[int]]]:
+    """A draft, and its paths whose logits are looked at: two branches behind siblings, or a chain; equally long."""
     tree = DraftTree()
-    if not chain:
-        for token in range(_SIBLINGS):
-            tree.add((token * 5 + 3) % vocabulary, ROOT)
-    trunk = tree.add_path([(token * 3 + 1) % vocabulary for token in (20, 21, 22)], [0.5] * 3)
+    trunk_tokens, twig_tokens = ([(token * 3 + 1) % vocabulary for token in own] for own in ((20, 21, 22), (90, 91)))
     if chain:
-        return tree, trunk
-    twig = tree.add((90 * 3 + 2) % vocabulary, trunk[0])
-    return tree, [*trunk, twig]
+        return tree, [tree.add_path(trunk_tokens, [0.5] * 3)]
+    for token in range(_SIBLINGS):
+        tree.add((token * 5 + 3) % vocabulary, ROOT)
+    trunk = tree.add_path(trunk_tokens, [0.5] * 3)
+    return tree, [trunk, [trunk[0], *tree.add_path(twig_tokens, [0.5] * 2, trunk[0])]]
 
 
 def disagreement(model: Any, forward: Forward) -> float:
@@ -204,33 +203,24 @@ def disagreement(model: Any, forward: Forward) -> float:
     """
     texts, device = _texts(model), model.device
     vocabulary = model.get_input_embeddings().weight.shape[0]
-    tree, watched = _draft(vocabulary, chain=bool(getattr(forward, "alone", False)))
+    tree, paths = _draft(vocabulary, chain=bool(getattr(forward, "alone", False)))
     tokens = [text.tolist() for text in texts]
     cache = KeyValueCache(len(texts))
     read = _read_prompts(forward, cache, [text[:-2] for text in tokens], device)
     plain = _step(forward, cache, [text[:-1] for text in tokens], [DraftTree()] * len(texts), device)
     drafted = _step(forward, cache, tokens, [tree] * len(texts), device)
     gaps, scale = [], 1e-6
-    for number, text in enumerate(texts):
-        paths = [[tree.tokens[node] for node in tree.path(watched[-1])], []]
-        if len(watched) > 3:
-            paths[1] = [tree.tokens[node] for node in tree.path(watched[2])]
-        said = [_plainly(model, text, path) for path in paths if path]  # [len(text) + len(path), vocabulary]
-        scale = max(scale, float(said[0].std()))
+    for number, text in enumerate(tokens):
+        ids = torch.tensor([[*text, *(tree.tokens[node] for node in path)] for path in paths], device=device)
+        expected = model(input_ids=ids, use_cache=False).logits.float()  # [paths, len(text) + 3, vocabulary]
+        scale = max(scale, float(expected.std()))
         last = len(text) - 1
-        pairs = [(read[number, 0], said[0][last - 2]), (plain[number, 0], said[0][last - 1])]
-        pairs.append((drafted[number, 0], said[0][last]))
-        for node in watched:
-            depth, full = len(tree.path(node)), said[0] if node == watched[-1] else said[-1]
-            pairs.append((drafted[number, node + 1], full[last + depth]))
-        gaps += [(found.float() - expected).abs().max() for found, expected in pairs]
-    return float(torch.stack(gaps).max()) / scale
-
-
-def _plainly(model: Any, text: Tensor, path: Sequence[int]) -> Tensor:
-    ids = torch.cat((text, text.new_tensor(path)))[None]
-    logits: Tensor = model(input_ids=ids, use_cache=False).logits[0]
-    return logits.float()
+        gaps.append(read[number, 0] - expected[0, last - 2])
+        gaps.append(plain[number, 0] - expected[0, last - 1])
+        for path, own in zip(paths, expected, strict=True):
+            rows = [0, *(node + 1 for node in path)]
+            gaps.append((drafted[number, rows] - own[last:]).flatten())
+    return float(torch.cat(gaps).abs().max()) / scale
 
 
 def _read_prompts(forward: Forward, cache: KeyValueCache, prompts: Sequence[list[int]], device: torch.device) -> Tensor:
