@@ -1,4 +1,4 @@
-"""One call in a task of its own: the whole stream is entered, read and left there, whoever reads what comes of it."""
+"""One call in one task: its stream is entered, read and left there, and a queue takes the chunks to their reader."""
 
 from __future__ import annotations
 

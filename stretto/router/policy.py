@@ -175,7 +175,7 @@ def _offer(strategy: Strategy, case: Case) -> Offer | None:
         offer = strategy.offer(case)
     except InvalidRequestError:
         raise
-    except Exception:  # noqa: BLE001 - a strategy of the caller's own; the others live on
+    except Exception:  # noqa: BLE001 - a caller's strategy failed; the others are weighed
         _log.exception("the strategy %s could not make an offer; the others are weighed", strategy.name)
         return None
     return offer

@@ -55,7 +55,7 @@ class Own:
 
 
 class Grouped(Own):
-    """A task group of its own around its yield, as many SDKs would have it."""
+    """It holds a task group around its yield, as many SDKs would have it."""
 
     @asynccontextmanager
     async def stream(self, prompt, options):  # noqa: ARG002 - as above
@@ -66,7 +66,7 @@ class Grouped(Own):
 
 
 class Limited(Own):
-    """A deadline of its own around its yield."""
+    """It holds a deadline around its yield."""
 
     @asynccontextmanager
     async def stream(self, prompt, options):  # noqa: ARG002 - as above
