@@ -1,81 +1,57 @@
 """Stretto: language models answer faster, because the parts of an answer are written in parallel."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib
+import typing
 
-from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
-from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
-from stretto.client import AnswerStream, AsyncStretto, ClientOptions, Stretto
-from stretto.errors import (
-    AuthenticationError,
-    BackendError,
-    BreakerOpenError,
-    BudgetExceededError,
-    ConnectionFailedError,
-    ContextOverflowError,
-    DeadlineExceededError,
-    InvalidRequestError,
-    MissingDependencyError,
-    ModelNotFoundError,
-    RateLimitedError,
-    RequestRejectedError,
-    ServerFailedError,
-    SettingsError,
-    StalledError,
-    StreamBrokenError,
-    StrettoError,
-    UnknownModelError,
-    UnknownPromptError,
-    UnknownStrategyError,
-)
-from stretto.events import (
-    AnswerFinished,
-    BranchDelta,
-    BranchFailed,
-    BranchFinished,
-    BranchStarted,
-    Event,
-    OutlinePointReady,
-    RouteChosen,
-    TextDelta,
-)
-from stretto.hooks import CallEnded, Hooks, RetryPlanned
-from stretto.prompts import Catalogue
-from stretto.request import Budget, Document, GenerationOptions, Message, Request, RequestOptions
-from stretto.route import DecodingForecast, Forecast, Route
-from stretto.settings import Settings
-
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
+    from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local import LocalBackend
+    from stretto.client import AnswerStream, AsyncStretto, ClientOptions, Stretto, SyncAnswerStream
+    from stretto.errors import (
+        AuthenticationError,
+        BackendError,
+        BreakerOpenError,
+        BudgetExceededError,
+        ConnectionFailedError,
+        ContextOverflowError,
+        DeadlineExceededError,
+        InvalidRequestError,
+        MissingDependencyError,
+        ModelNotFoundError,
+        RateLimitedError,
+        RequestRejectedError,
+        ServerFailedError,
+        SettingsError,
+        StalledError,
+        StreamBrokenError,
+        StrettoError,
+        UnknownModelError,
+        UnknownPromptError,
+        UnknownStrategyError,
+    )
+    from stretto.events import (
+        AnswerFinished,
+        BranchDelta,
+        BranchFailed,
+        BranchFinished,
+        BranchStarted,
+        Event,
+        OutlinePointReady,
+        RouteChosen,
+        TextDelta,
+    )
+    from stretto.hooks import CallEnded, Hooks, RetryPlanned
+    from stretto.prompts import Catalogue
+    from stretto.request import Budget, Document, GenerationOptions, Message, Request, RequestOptions
+    from stretto.route import DecodingForecast, Forecast, Route
     from stretto.router import Case, Offer, Router
+    from stretto.settings import Settings
     from stretto.strategies.base import Strategy
     from stretto.strategies.branch import BranchSpec
     from stretto.strategies.fan_out import FanOut
 
 __version__ = "0.1.0"
-
-_LAZY = {  # imported when first asked for: what an application that only asks does not need
-    "BranchSpec": "stretto.strategies.branch",
-    "Case": "stretto.router",
-    "FanOut": "stretto.strategies.fan_out",
-    "LocalBackend": "stretto.backends.local",
-    "Offer": "stretto.router",
-    "Router": "stretto.router",
-    "Strategy": "stretto.strategies.base",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
-
 
 __all__ = [
     "Answer",
@@ -136,6 +112,7 @@ __all__ = [
     "StreamBrokenError",
     "Stretto",
     "StrettoError",
+    "SyncAnswerStream",
     "TextDelta",
     "Timeline",
     "TokenLogprob",
@@ -144,3 +121,105 @@ __all__ = [
     "UnknownStrategyError",
     "Usage",
 ]
+
+_HOMES = {
+    "answer": (
+        "Answer",
+        "Branch",
+        "Decoding",
+        "Span",
+        "Timeline",
+        "TokenLogprob",
+        "Usage",
+    ),
+    "backends.base": (
+        "Backend",
+        "Capabilities",
+        "Chunk",
+        "Prompt",
+    ),
+    "backends.local": ("LocalBackend",),
+    "client": (
+        "AnswerStream",
+        "AsyncStretto",
+        "ClientOptions",
+        "Stretto",
+        "SyncAnswerStream",
+    ),
+    "errors": (
+        "AuthenticationError",
+        "BackendError",
+        "BreakerOpenError",
+        "BudgetExceededError",
+        "ConnectionFailedError",
+        "ContextOverflowError",
+        "DeadlineExceededError",
+        "InvalidRequestError",
+        "MissingDependencyError",
+        "ModelNotFoundError",
+        "RateLimitedError",
+        "RequestRejectedError",
+        "ServerFailedError",
+        "SettingsError",
+        "StalledError",
+        "StreamBrokenError",
+        "StrettoError",
+        "UnknownModelError",
+        "UnknownPromptError",
+        "UnknownStrategyError",
+    ),
+    "events": (
+        "AnswerFinished",
+        "BranchDelta",
+        "BranchFailed",
+        "BranchFinished",
+        "BranchStarted",
+        "Event",
+        "OutlinePointReady",
+        "RouteChosen",
+        "TextDelta",
+    ),
+    "hooks": (
+        "CallEnded",
+        "Hooks",
+        "RetryPlanned",
+    ),
+    "prompts": ("Catalogue",),
+    "request": (
+        "Budget",
+        "Document",
+        "GenerationOptions",
+        "Message",
+        "Request",
+        "RequestOptions",
+    ),
+    "route": (
+        "DecodingForecast",
+        "Forecast",
+        "Route",
+    ),
+    "router": (
+        "Case",
+        "Offer",
+        "Router",
+    ),
+    "settings": ("Settings",),
+    "strategies.base": ("Strategy",),
+    "strategies.branch": ("BranchSpec",),
+    "strategies.fan_out": ("FanOut",),
+}
+
+
+if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
+
+    def __getattr__(name: str) -> object:
+        """Import what is asked for: the program ``stretto`` begins with this package and must answer to Ctrl-C soon."""
+        for home, names in _HOMES.items():
+            if name in (home, *names):
+                module = importlib.import_module(f"stretto.{home}")
+                globals()[name] = value = module if name == home else getattr(module, name)
+                return value
+        raise AttributeError(f"module 'stretto' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -13,10 +13,10 @@ HEAVY = ("torch", "transformers", "openai", "anthropic", "langchain_core", "nump
 
 def test_the_exported_names_are_the_documented_ones():
     assert sorted(stretto.__all__) == stretto.__all__
+    assert all(getattr(stretto, name) for name in stretto.__all__)  # they are imported when they are asked for
     public = {name for name in dir(stretto) if not name.startswith("_")}
     modules = {name for name in public if type(getattr(stretto, name)).__name__ == "module"}
-    typing = {"Any", "TYPE_CHECKING", "import_module"}
-    assert public - modules - typing == set(stretto.__all__)
+    assert public - modules == set(stretto.__all__)
 
 
 def test_what_an_extension_needs_is_exported():
@@ -70,6 +70,13 @@ def test_importing_loads_what_extensions_need_only_when_asked():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "(False, False) False"
+
+
+def test_a_name_that_does_not_exist_is_an_error_as_usual():
+    with pytest.raises(AttributeError, match="module 'stretto' has no attribute 'Streto'"):
+        _ = stretto.Streto
+    assert set(stretto.__all__) < set(dir(stretto))
+    assert stretto.errors.StrettoError is stretto.StrettoError
 
 
 def test_importing_and_making_a_client_load_nothing_heavy():
