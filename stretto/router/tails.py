@@ -68,7 +68,7 @@ _LATIN = (  # German, French, Spanish, Italian, Dutch, Portuguese, Turkish
     r"waarom de (?:eerste|tweede|derde|vierde|vijfde|laatste)\b|rangschik ze|welke (?:ervan|je zou)",
     r"por que (?:o|a) (?:primeir|segund|terceir|últim)|qual (?:você escolheria|deles|delas)",
     r"en iyisini|hangisi|son (?:iki|üç)s?ini|(?:birinci|ikinci|üçüncü|dördüncü|sonuncu)\w* neden|sırasına (?:koy|göre)",
-    r"sonuç çıkar|aralarından|içlerinden",
+    r"sonuç çıkar|aralarından|içlerinden|göre sırala",
 )
 _OTHER_SCRIPTS = (
     # Chinese, Japanese

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
@@ -150,6 +151,8 @@ class PointText:
                 return None
             seen += _plain(body[at])
             at += 1
+        while at < len(body) and unicodedata.category(body[at]).startswith("M"):
+            at += 1  # vowel signs and marks belong to the letter before; `_plain` leaves them out
         behind = _BEHIND.match(body, at)
         if behind is None or behind.end() == len(body):
             return None  # what follows the title decides
