@@ -69,4 +69,4 @@ def count_of(thing: Any, name: str) -> int | None:
 def plain(thing: Any) -> Any:
     """Give an event as JSON, for what it says as an error."""
     dump = getattr(thing, "to_dict", None)
-    return dump() if callable(dump) else thing
+    return dump(warnings=False) if callable(dump) else thing

@@ -23,7 +23,9 @@ _HEADER = re.compile(
     r"x-ratelimit-(?P<field>limit|remaining|reset)-(?P<kind>requests|tokens)$|"
     r"anthropic-ratelimit-(?P<kind2>requests|tokens|input-tokens|output-tokens)-(?P<field2>limit|remaining|reset)$"
 )
-_LONGEST_GAP_S = 1.0
+_LONGEST_GAP_S = 0.25
+_LONGEST_SPACING_S = 30.0
+_FASTER = 0.97
 _LOOK_AGAIN_S = 1.0  # at a trial that others wait for
 _REMEMBERED = 1_000
 
@@ -73,7 +75,7 @@ class RateLimits:
     """When calls to one model may be sent, by what its server reports and asks for.
 
     Reports are believed for two minutes at most: then one call is let through, and the others wait for its
-    outcome. After a pause, calls go out one after the other, as fast as the server accepted them before it.
+    outcome. After a pause, calls go out one after the other, at first as fast as the server accepted them before it.
 
     Args:
         clock: seconds, monotonic.
@@ -113,6 +115,9 @@ class RateLimits:
             bucket.take(cost.get(kind, 0), now_s)
         self._unreported.update(cost)
         if now_s < self._spaced_until_s:
+            self._next_s = max(self._next_s, now_s) + self._gap_s
+        elif now_s < self._next_s + self._gap_s:  # calls still queue: do not let the rest of them go all at once
+            self._gap_s *= _FASTER
             self._next_s = max(self._next_s, now_s) + self._gap_s
         return trial
 
@@ -182,7 +187,7 @@ class RateLimits:
         pause_s = min(pause_s, BELIEVED_S)
         accepted = sum(at_s > now_s - pause_s for at_s in self._accepted)
         self._gap_s = min(_LONGEST_GAP_S, pause_s / max(1, accepted))
-        self._spaced_until_s = now_s + 2 * pause_s
+        self._spaced_until_s = now_s + pause_s + min(pause_s, _LONGEST_SPACING_S)
 
 
 class Call:

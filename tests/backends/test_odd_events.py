@@ -510,7 +510,7 @@ async def test_a_key_in_a_response_header_is_taken_out(api):
     kept = repr(vars(error)) + repr(vars(pickle.loads(pickle.dumps(error))))  # noqa: S301 - our own
     assert "hunter2" not in kept
     assert KEY not in kept
-    answered = RawReply([api.start(), api.delta("one"), api.finish()], headers=headers)
+    answered = raw(api.start(), api.delta("one"), api.finish(), headers=headers)
     async with talk(api, answered, key="hunter2") as (backend, _):
         heard = await hear(backend)
     assert heard.text == "one"
