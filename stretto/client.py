@@ -198,7 +198,11 @@ class AsyncStretto:
     def _request(self, prompt: Prompting, arguments: dict[str, Any]) -> Request:
         from stretto.strategies.answering import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
 
-        usual = {"preference": self.settings.preference, "deadline_s": self.settings.deadline_s}
+        usual = {
+            "preference": self.settings.preference,
+            "deadline_s": self.settings.deadline_s,
+            "on_missing": self.settings.on_missing,
+        }
         if isinstance(prompt, Request):
             usual = {}
         try:

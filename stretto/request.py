@@ -11,6 +11,7 @@ from stretto.errors import InvalidRequestError
 
 Role = Literal["system", "user", "assistant"]
 Preference = Literal["fastest", "balanced", "careful"]
+OnMissing = Literal["note", "omit", "raise"]
 
 
 class Message(BaseModel):
@@ -75,7 +76,12 @@ class Budget(BaseModel):
 
 
 class Request(BaseModel):
-    """One question with everything that belongs to it. Frozen; made by ``Request.of``."""
+    """One question with everything that belongs to it. Frozen; made by ``Request.of``.
+
+    ``on_missing`` decides what becomes of a part that could not be written, or not to its end: ``"note"`` puts a short
+    note in its place, in the language of the question; ``"omit"`` leaves it out; ``"raise"`` raises
+    `IncompleteAnswerError` once the other parts are there. Warnings name the part and the cause in any case.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,6 +92,7 @@ class Request(BaseModel):
     budget: Budget = Budget()
     strategy: str = "auto"
     race: bool = False
+    on_missing: OnMissing = "note"
 
     @classmethod
     def of(
@@ -98,6 +105,7 @@ class Request(BaseModel):
         preference: str | None = None,
         strategy: str | None = None,
         race: bool | None = None,
+        on_missing: str | None = None,
         **options: Any,
     ) -> Request:
         """Make a request from what a caller has at hand.
@@ -108,7 +116,13 @@ class Request(BaseModel):
         """
         base = prompt if isinstance(prompt, Request) else None
         changes: dict[str, Any] = dict(base) if base else {}
-        named = {"preference": preference, "strategy": strategy, "race": race, "budget": budget}
+        named = {
+            "preference": preference,
+            "strategy": strategy,
+            "race": race,
+            "budget": budget,
+            "on_missing": on_missing,
+        }
         changes |= {name: value for name, value in named.items() if value is not None}
         try:
             messages = prompt.messages if isinstance(prompt, Request) else _messages(prompt)

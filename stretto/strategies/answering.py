@@ -6,7 +6,7 @@ import time
 
 from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
 from stretto.backends.base import Backend
-from stretto.errors import InvalidRequestError, UnknownStrategyError
+from stretto.errors import IncompleteAnswerError, InvalidRequestError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
@@ -14,6 +14,7 @@ from stretto.route import Route
 from stretto.strategies import STRATEGIES
 from stretto.strategies.branch import Running
 from stretto.strategies.fan_out import Emit, FanOut, fan_out
+from stretto.strategies.shortfall import shortfall
 
 
 def check_strategy(name: str) -> None:
@@ -29,7 +30,7 @@ async def answer(
     """Generate as the route says, telling every event on the way; the last one carries the answer.
 
     ``began``: `time.perf_counter` at the arrival of the request. Raises `StrettoError` where not a
-    word of an answer came about.
+    word of an answer came about, or where parts are missing and the request has ``on_missing="raise"``.
     """
     await emit(RouteChosen(route=route))
     if request.options.logprobs is not None and not backend.capabilities.logprobs:
@@ -52,7 +53,7 @@ async def answer(
         await STRATEGIES[route.strategy].run(request, route, runner)
         for running in runner.branches:
             await running.ended()
-        result = _assemble(route, runner, time.perf_counter() - began, logprobs=request.options.logprobs)
+        result = _assemble(request, route, runner, time.perf_counter() - began)
     await emit(AnswerFinished(answer=result))
     return result
 
@@ -63,12 +64,15 @@ def _alone(request: Request) -> tuple[Message, ...]:
     return (*system, Message(role="user", content=request.question))
 
 
-def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | None) -> Answer:
+def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
     if failures and not any(running.in_answer for running in runner.branches):
         raise failures[0]  # all failed, as a rule for one reason
+    for running in visible:
+        if not running.told and (said := shortfall(running, request)) is not None:
+            runner.warn_once(said)
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     usage = Usage()
     decoding: Decoding | None = None
@@ -77,14 +81,14 @@ def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | N
         if branch.decoding is not None:
             decoding = branch.decoding if decoding is None else decoding + branch.decoding
     told = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
-    if logprobs is not None and not told:
-        runner.warn(f"logprobs={logprobs} was asked for, and {runner.model} told none.")
+    if request.options.logprobs is not None and not told:
+        runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} told none.")
     ends = [
         span.needed_s + span.ended_s - span.started_s
         for span in (branch.span for branch in branches)
         if span.started_s is not None and span.ended_s is not None
     ]
-    return Answer(
+    result = Answer(
         text=text,
         route=route,
         branches=branches,
@@ -99,9 +103,16 @@ def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | N
         warnings=tuple(runner.warnings),
         finish_reason=_finish_reason(visible),
     )
+    missing = sum(running.exception is not None or running.partial for running in visible)
+    if missing and request.on_missing == "raise":
+        raise IncompleteAnswerError(
+            f"The answer lacks {missing} of {len(visible)} parts. {' '.join(result.warnings)}", answer=result
+        ) from (failures[0] if failures else None)
+    return result
 
 
 def _finish_reason(visible: list[Running]) -> FinishReason:
+    """How the worst part of the answer ended."""
     reasons = {running.finish_reason for running in visible}
-    ranked: tuple[FinishReason, ...] = ("deadline", "budget", "error", "refusal", "length")
-    return next((reason for reason in ranked if reason in reasons), "stop")
+    worst_first: tuple[FinishReason, ...] = ("error", "refusal", "deadline", "budget", "length")
+    return next((reason for reason in worst_first if reason in reasons), "stop")

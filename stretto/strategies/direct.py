@@ -35,6 +35,7 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     return BranchSpec(
         id="direct",
         kind="direct",
+        called="The answer",
         prompt=lambda: prompt,
         options=request.options,
         another_way=another_way,

@@ -211,6 +211,8 @@ class FanOut:
                         reason = chunk.finish_reason or reason
         finally:
             self.ledger.settle(reservation)
+        if reason == "length" and most is not None and most != running.spec.options.max_tokens:
+            return "budget"  # the budget left less room than the call would have had
         return reason
 
     def _count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
