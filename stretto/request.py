@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from stretto.errors import InvalidRequestError
+from stretto.surrogates import mend
 
 Role = Literal["system", "user", "assistant"]
 Preference = Literal["fastest", "balanced", "careful"]
@@ -20,7 +32,7 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Role
-    content: str
+    content: Annotated[str, AfterValidator(mend)]
 
 
 class Document(BaseModel):
@@ -28,8 +40,15 @@ class Document(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    text: str
-    title: str = ""
+    text: Annotated[str, AfterValidator(mend)]
+    title: Annotated[str, AfterValidator(mend)] = ""
+
+
+@dataclass(frozen=True)
+class _ResponseModel:
+    """The pydantic model that a schema was made of. All are equal: the schema is what counts."""
+
+    model: type[BaseModel] | None = field(default=None, compare=False)
 
 
 class GenerationOptions(BaseModel):
@@ -38,7 +57,8 @@ class GenerationOptions(BaseModel):
     ``deadline_s`` bounds the whole answer in seconds, retries and waits included. ``decoding`` names a decoding
     method of a local backend; without one, the router chooses. Backends behind an API take none.
     ``response_format`` holds the answer to a JSON schema (a dict), to the fields of a pydantic model class, all of
-    which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece.
+    which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece, is
+    checked, and asked for once more where it does not fit; ``Answer.parsed`` holds its value.
     ``logprobs`` asks for the log-probability of each token of the answer, and of so many of the most probable tokens
     beside it; local models have them, and those behind OpenAI's API that do not reason.
     """
@@ -54,6 +74,21 @@ class GenerationOptions(BaseModel):
     decoding: str | None = None
     response_format: dict[str, Any] | str | None = None
     logprobs: int | None = Field(default=None, ge=0, le=20)
+    _response_model: _ResponseModel = PrivateAttr(default=_ResponseModel())
+
+    @property
+    def response_model(self) -> type[BaseModel] | None:
+        """The pydantic model that was given as ``response_format``; ``None`` for another format, and after JSON."""
+        return self._response_model.model
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keeps_the_model(cls, values: Any, handler: ModelWrapValidatorHandler[GenerationOptions]) -> GenerationOptions:
+        options = handler(values)
+        given = values.get("response_format") if isinstance(values, dict) else None
+        if isinstance(given, type) and issubclass(given, BaseModel):
+            options._response_model = _ResponseModel(given)
+        return options
 
     @field_validator("response_format", mode="before")
     @classmethod
@@ -130,7 +165,10 @@ class Request(BaseModel):
             if documents:
                 changes["documents"] = tuple(Document(text=d) if isinstance(d, str) else d for d in documents)
             given = {name: value for name, value in options.items() if value is not None}
-            changes["options"] = GenerationOptions(**((base.options.model_dump() if base else {}) | given))
+            before = base.options.model_dump() if base else {}
+            if base and base.options.response_model:
+                before["response_format"] = base.options.response_model
+            changes["options"] = GenerationOptions(**(before | given))
             request = cls(**changes)
         except ValidationError as error:
             raise InvalidRequestError(_explain(error)) from None

@@ -91,6 +91,8 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
     result = Answer(
         text=text,
         route=route,
+        strategy=runner.strategy or route.strategy,
+        parsed=runner.parsed,
         branches=branches,
         usage=usage,
         decoding=decoding,

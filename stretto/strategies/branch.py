@@ -11,6 +11,7 @@ from stretto.answer import Branch, BranchKind, Decoding, FinishReason, Span, Tok
 from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
+from stretto.surrogates import mend
 
 BUFFER = 262_144  # characters a branch may write before its turn comes; a longer one is cut
 
@@ -150,7 +151,7 @@ class Running:
             text=self.text,
             status="failed" if failed else "finished",
             finish_reason=self.finish_reason,
-            error=str(self.exception) if failed else None,
+            error=mend(str(self.exception)) if failed else None,
             span=Span(needed_s=self.needed_s, started_s=self.started_s, first_s=self.first_s, ended_s=now_s),
             usage=self.usage,
             decoding=self.decoding,

@@ -8,6 +8,7 @@ from typing import Literal
 
 from stretto.answer import Branch
 from stretto.request import Preference, Request
+from stretto.strategies.flow import Flow
 from stretto.strategies.notes import Notes, notes_for
 from stretto.strategies.outline import Point
 
@@ -165,9 +166,8 @@ class PointText:
     def __init__(self, point: Point, indent: str) -> None:
         self._title = _plain(point.title)
         self._room = 2 * len(point.title) + LABEL_MARKUP
-        self._indent = indent
+        self._flow = Flow(indent)
         self._head: str | None = ""
-        self._space = ""
 
     def feed(self, text: str) -> str:
         """Take new text, give back what can be shown already."""
@@ -177,14 +177,14 @@ class PointText:
             if body is None and len(head) <= self._room:
                 return ""
             self._head, text = None, (head[: self._room] if body is None else body) + head[self._room :]
-        return self._flow(text)
+        return self._flow.feed(text)
 
     def finish(self) -> str:
         """Give back what was held; white space at the end is dropped."""
         if self._head is None:
             return ""
         head, self._head = self._head, None
-        return self._flow(head)
+        return self._flow.feed(head)
 
     def _without_label(self, body: str) -> str | None:
         """The text behind a label, the whole text if it has none, ``None`` while that is open."""
@@ -204,12 +204,6 @@ class PointText:
         if behind is None or behind.end() == len(body):
             return None  # what follows the title decides
         return body[behind.end() :] if _DIVIDER.search(behind[0]) else body
-
-    def _flow(self, text: str) -> str:
-        text = self._space + text
-        shown = text.rstrip()
-        self._space = text[len(shown) :]
-        return re.sub(r"\n(?=[^\n])", "\n" + self._indent, shown)
 
 
 def _plain(text: str) -> str:

@@ -156,6 +156,7 @@ class _Skeleton:
         if straight is None or (straight.branch is not None and straight.exception is not None):
             await Direct().run(self.request, self.route, self.runner)
             return
+        self.runner.strategy = Direct.name
         self.runner.merge.add_branch(straight)
         await self.runner.merge.finish()
 

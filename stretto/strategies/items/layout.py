@@ -13,6 +13,7 @@ from stretto.strategies.items.entries import EntryText, Held
 from stretto.strategies.items.splitting import Split
 from stretto.strategies.merge import Filter
 from stretto.strategies.notes import Notes
+from stretto.surrogates import mend
 
 LayoutName = Literal["json_array", "json_object", "table", "numbered", "bulleted", "commas", "lines", "sections"]
 
@@ -173,7 +174,9 @@ class Layout:
 
     def _value(self, text: str, index: int | None) -> str:
         """Valid JSON, whatever was written."""
-        body = re.sub(r"^```\w*\s*|\s*```$", "", text.strip())
+        body = text.strip().removesuffix("```").rstrip()
+        if fence := re.match(r"```\w*\s*", body):
+            body = body[fence.end() :]
         try:
             value: Any = json.loads(body, parse_constant=_refuse)
         except (ValueError, RecursionError):
@@ -183,7 +186,7 @@ class Layout:
                 value = value[0]
             if isinstance(value, dict) and [_plain(key) for key in value] == [_plain(self._item(index))]:
                 value = next(iter(value.values()))
-        return json.dumps(value, ensure_ascii=False)
+        return mend(json.dumps(value, ensure_ascii=False))
 
 
 def layout_for(split: Split) -> Layout:
