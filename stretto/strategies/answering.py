@@ -109,7 +109,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
     if missing and request.on_missing == "raise":
         raise IncompleteAnswerError(
             f"The answer lacks {missing} of {len(visible)} parts. {' '.join(result.warnings)}", answer=result
-        ) from (failures[0] if failures else None)
+        )
     return result
 
 
