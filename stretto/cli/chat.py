@@ -30,7 +30,9 @@ def chat(
     preference: options.Preferred = None,
     system: options.System = None,
     decoding: options.Decoding = None,
+    on_missing: options.Missing = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
+    plain: options.Plain = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Talk with a model; /help lists the commands.
@@ -45,7 +47,7 @@ def chat(
 
     conversation = Conversation(
         opener_of(context),
-        Screen(quiet=quiet),
+        Screen(quiet=quiet, unrendered=plain),
         model=model,
         base_url=base_url,
         api_key=key_in(key_variable),
@@ -53,6 +55,7 @@ def chat(
         preference=preference.value if preference else None,
         system=system,
         decoding=decoding,
+        on_missing=on_missing.value if on_missing else None,
         trace=trace,
     )
     with asyncio.Runner() as runner:
