@@ -232,6 +232,8 @@ class AsyncStretto:
                 options["preference"] = self.settings.preference
             if options.get("deadline_s") is None:
                 options["deadline_s"] = self.settings.deadline_s
+            if options.get("on_missing") is None:
+                options["on_missing"] = self.settings.on_missing
         request = Request.of(prompt, **options)
         if request.own_strategy is None:
             check_strategy(request.strategy, self._strategies())

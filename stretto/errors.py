@@ -42,6 +42,18 @@ class BudgetExceededError(StrettoError):
     """The budget of calls or tokens does not allow a call that the answer needs."""
 
 
+class IncompleteAnswerError(StrettoError):
+    """Parts of the answer are missing, and the request has ``on_missing="raise"``.
+
+    Attributes:
+        answer: what came about (`stretto.Answer`), with a warning for each missing part.
+    """
+
+    def __init__(self, message: str, *, answer: Any = None) -> None:
+        super().__init__(message)
+        self.answer = answer  # an Answer; this module knows no other
+
+
 class BackendError(StrettoError):
     """A backend could not generate.
 

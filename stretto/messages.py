@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
 
 from stretto.arguments import shown
 from stretto.errors import InvalidRequestError
+from stretto.surrogates import mend
 
 Role = Literal["system", "user", "assistant"]
 
@@ -31,7 +32,7 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Role
-    content: str
+    content: Annotated[str, AfterValidator(mend)]
     name: str | None = None
 
     @field_validator("role", mode="before")
@@ -54,8 +55,8 @@ class Document(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    text: str
-    title: str = ""
+    text: Annotated[str, AfterValidator(mend)]
+    title: Annotated[str, AfterValidator(mend)] = ""
 
     @classmethod
     def read(cls, path: Path | str) -> Document:

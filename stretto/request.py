@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
 from stretto.errors import InvalidRequestError
@@ -17,6 +27,14 @@ if TYPE_CHECKING:
 
 Preference = Literal["fastest", "balanced", "careful"]
 Prompting = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str]
+OnMissing = Literal["note", "omit", "raise"]
+
+
+@dataclass(frozen=True)
+class _ResponseModel:
+    """The pydantic model that a schema was made of. All are equal: the schema is what counts."""
+
+    model: type[BaseModel] | None = field(default=None, compare=False)
 
 
 class GenerationOptions(BaseModel):
@@ -25,7 +43,8 @@ class GenerationOptions(BaseModel):
     ``deadline_s`` bounds the whole answer in seconds, retries and waits included. ``decoding`` names a decoding
     method of a local backend; without one, the router chooses. Backends behind an API take none.
     ``response_format`` holds the answer to a JSON schema (a dict), to the fields of a pydantic model class, all of
-    which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece.
+    which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece, is
+    checked, and asked for once more where it does not fit; ``Answer.parsed`` holds its value.
     ``logprobs`` asks for the log-probability of each token of the answer, and of so many of the most probable tokens
     beside it; local models have them, and those behind OpenAI's API that do not reason.
     """
@@ -41,6 +60,21 @@ class GenerationOptions(BaseModel):
     decoding: str | None = None
     response_format: dict[str, Any] | str | None = None
     logprobs: int | None = Field(default=None, ge=0, le=20)
+    _response_model: _ResponseModel = PrivateAttr(default=_ResponseModel())
+
+    @property
+    def response_model(self) -> type[BaseModel] | None:
+        """The pydantic model that was given as ``response_format``; ``None`` for another format, and after JSON."""
+        return self._response_model.model
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keeps_the_model(cls, values: Any, handler: ModelWrapValidatorHandler[GenerationOptions]) -> GenerationOptions:
+        options = handler(values)
+        given = values.get("response_format") if isinstance(values, dict) else None
+        if isinstance(given, type) and issubclass(given, BaseModel):
+            options._response_model = _ResponseModel(given)
+        return options
 
     @field_validator("response_format", mode="before")
     @classmethod
@@ -74,6 +108,8 @@ class RequestOptions(TypedDict, total=False):
         strategy: "auto" (the router decides), "direct", "skeleton", "items", the name of a strategy that was
             registered on the client, or a strategy itself.
         race: let the straight answer run against the outline of a skeleton.
+        on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
+            leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
         budget: the most the answer may cost, as a `Budget` or a mapping with ``max_calls``, ``max_tokens_total``.
         max_tokens: the most tokens to write.
         temperature: from 0, always the likeliest token, to 2.
@@ -91,6 +127,7 @@ class RequestOptions(TypedDict, total=False):
     preference: Preference | None
     strategy: str | Strategy | None
     race: bool | None
+    on_missing: OnMissing | None
     budget: Budget | Mapping[str, int | None] | None
     max_tokens: int | None
     temperature: float | None
@@ -107,6 +144,7 @@ class Request(BaseModel):
     """One question with everything that belongs to it. Frozen; made by ``Request.of``.
 
     ``strategy`` is a name. Where a caller passed a strategy itself, ``own_strategy`` holds it; JSON does not.
+    The other fields are those of `RequestOptions`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -118,6 +156,7 @@ class Request(BaseModel):
     budget: Budget = Budget()
     strategy: str = "auto"
     race: bool = False
+    on_missing: OnMissing = "note"
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
 
     @classmethod
@@ -133,7 +172,7 @@ class Request(BaseModel):
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None
         changes: dict[str, Any] = dict(base) if base else {}
-        changes |= {name: given[name] for name in ("preference", "race", "budget") if name in given}
+        changes |= {name: given[name] for name in ("preference", "race", "budget", "on_missing") if name in given}
         try:
             messages = prompt.messages if isinstance(prompt, Request) else messages_of(prompt)
             system = given.get("system")
@@ -143,7 +182,10 @@ class Request(BaseModel):
             if "strategy" in given:
                 changes |= _strategy(given["strategy"])
             sampling = {name: value for name, value in given.items() if name in GenerationOptions.model_fields}
-            changes["options"] = GenerationOptions(**((base.options.model_dump() if base else {}) | sampling))
+            before = base.options.model_dump() if base else {}
+            if base and base.options.response_model:
+                before["response_format"] = base.options.response_model
+            changes["options"] = GenerationOptions(**(before | sampling))
             request = cls(**changes)
         except ValidationError as error:
             raise InvalidRequestError(_explain(error)) from None

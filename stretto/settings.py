@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from stretto.arguments import shown
 from stretto.errors import SettingsError
-from stretto.request import Preference
+from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
 
@@ -26,6 +26,7 @@ class Settings(BaseModel):
         api_key: the key for that server; the keys of providers are read from their own variables.
         preference: what matters more, speed or care.
         deadline_s: seconds a whole answer may take.
+        on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
         concurrency: calls to one backend at a time.
         retries: how often a transient failure is tried again.
         stall_s: seconds without a byte after which a stream counts as broken.
@@ -47,6 +48,7 @@ class Settings(BaseModel):
     api_key: SecretStr | None = None
     preference: Preference = "balanced"
     deadline_s: float | None = Field(default=None, gt=0)
+    on_missing: OnMissing = "note"
     concurrency: int = Field(default=16, ge=1, le=90)
     retries: int = Field(default=3, ge=0, le=10)
     stall_s: float = Field(default=30.0, gt=0)

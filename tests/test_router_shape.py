@@ -5,7 +5,6 @@ from importlib.resources import files
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stretto.router.cue_reader import CueReader
 
 from stretto.request import Request
 from stretto.router import ShapeModel

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stretto.stop_texts import StopTexts
+from stretto.surrogates import Mending
 
 MOST_TEXT = 8 * 2**20  # characters of one generation, thinking included; no model writes more
 
@@ -23,12 +24,12 @@ class IncomingText:
     def __init__(self, stop: Sequence[str] = ()) -> None:
         self.ended: str | None = None
         self._stops = StopTexts(stop)
-        self._half = ""
+        self._mending = Mending()
         self._left = MOST_TEXT
 
     def push(self, text: str) -> str:
         """Take a piece and give the text that is certain."""
-        whole = text if text.isascii() and not self._half else self._join(text)
+        whole = self._mending.feed(text)
         self.count(whole)
         certain, found = self._stops.push(whole)
         if found:
@@ -45,22 +46,5 @@ class IncomingText:
         """Give what was withheld."""
         if self.ended == "stop":
             return ""
-        last = "\ufffd" if self._half else ""
-        self._half = ""
-        certain, _ = self._stops.push(last)
+        certain, _ = self._stops.push(self._mending.finish())
         return certain + self._stops.flush()
-
-    def _join(self, text: str) -> str:
-        text, self._half = self._half + text, ""
-        if "\ud800" <= text[-1:] <= "\udbff":
-            text, self._half = text[:-1], text[-1]
-        return mended(text)
-
-
-def mended(text: str) -> str:
-    """Join surrogates that belong together, and replace the others."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text

@@ -20,10 +20,10 @@ from stretto.backends.event_values import (
     word_of,
 )
 from stretto.backends.http_clients import async_client
-from stretto.backends.incoming import mended
 from stretto.backends.known_models import bounded_output, worth_caching
 from stretto.backends.remote import Finish, Piece, RemoteBackend
 from stretto.request import GenerationOptions
+from stretto.surrogates import mend
 
 _FINISH: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
@@ -149,9 +149,9 @@ def _logprob(each: Any) -> TokenLogprob | None:
         return None
     pairs = [(value_of(other, "token"), value_of(other, "logprob")) for other in beside or ()]
     return TokenLogprob(
-        token=mended(token),
+        token=mend(token),
         logprob=logprob,
-        top=tuple((mended(word), value) for word, value in pairs if isinstance(word, str) and _is_number(value)),
+        top=tuple((mend(word), value) for word, value in pairs if isinstance(word, str) and _is_number(value)),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,6 +41,7 @@ def ask(
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
     deadline: options.Deadline = None,
+    on_missing: options.Missing = None,
     race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")] = False,
@@ -53,6 +55,7 @@ def ask(
     ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below the answer.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Ask once more with direct, and compare both.")] = False,
+    plain: options.Plain = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Ask a question and stream the answer.
@@ -83,13 +86,14 @@ def ask(
         "decoding": decoding,
         "deadline_s": deadline,
         "race": race or None,
+        "on_missing": on_missing.value if on_missing else None,
         "logprobs": logprobs,
     }
     request = {name: value for name, value in request.items() if value is not None}
-    screen = Screen(quiet=quiet)
+    screen = Screen(quiet=quiet, unrendered=plain)
     client = open_client(context, model, base_url, key_variable, local_options(dtype, device, threads, no_compiled))
-    introduce(client, screen, named=model is not None)
-    answers = asyncio.run(_answers(client, asked, screen, request, compare=compare, form=(json, events)))
+    begin = partial(introduce, client, screen, named=model is not None)
+    answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))
     _print(answers, screen, json=json, logprobs=logprobs is not None and not json and not events, trace=trace)
     raise typer.Exit(exit_of_answer(answers[0]))
 
@@ -99,6 +103,7 @@ async def _answers(
     question: str,
     screen: Screen,
     request: dict[str, Any],
+    begin: Callable[[], None],
     *,
     compare: bool,
     form: tuple[bool, bool],
@@ -116,7 +121,7 @@ async def _answers(
             try:
                 if compare:
                     await make_ready(client, question, screen)
-                answer = await answer_live(client, question, screen, show, first=not compare, **request)
+                answer = await answer_live(client, question, screen, show, first=not compare, begin=begin, **request)
                 conclude(answer, screen)
                 return (answer, *(await direct_beside(client, question, screen, answer, request) if compare else ()))
             except asyncio.CancelledError:

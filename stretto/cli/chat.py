@@ -34,7 +34,9 @@ def chat(
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
+    on_missing: options.Missing = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
+    plain: options.Plain = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Talk with a model; /help lists the commands.
@@ -49,7 +51,7 @@ def chat(
 
     conversation = Conversation(
         local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled)),
-        Screen(quiet=quiet),
+        Screen(quiet=quiet, unrendered=plain),
         model=model,
         base_url=base_url,
         api_key=key_in(key_variable),
@@ -57,6 +59,7 @@ def chat(
         preference=preference.value if preference else None,
         system=system,
         decoding=decoding,
+        on_missing=on_missing.value if on_missing else None,
         trace=trace,
     )
     with asyncio.Runner() as runner:

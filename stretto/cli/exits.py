@@ -15,6 +15,7 @@ import typer
 
 from stretto import errors
 from stretto.cli.plain import one_line
+from stretto.cli.terms import in_options
 
 if TYPE_CHECKING:
     from stretto.answer import Answer
@@ -62,7 +63,7 @@ def exit_of_error(error: Exception) -> Exit:
     match error:
         case errors.AuthenticationError():
             return Exit.AUTHENTICATION
-        case errors.DeadlineExceededError() | errors.BudgetExceededError():
+        case errors.DeadlineExceededError() | errors.BudgetExceededError() | errors.IncompleteAnswerError():
             return Exit.INCOMPLETE
         case errors.RequestRejectedError() | errors.ModelNotFoundError():
             return Exit.BAD_REQUEST
@@ -76,7 +77,7 @@ def exit_of_error(error: Exception) -> Exit:
 
 def complain(message: object) -> None:
     """Say what went wrong in one line on standard error."""
-    typer.echo(f"error: {one_line(str(message))}", err=True)
+    typer.echo(f"error: {one_line(in_options(str(message)))}", err=True)
 
 
 @contextmanager

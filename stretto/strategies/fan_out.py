@@ -11,16 +11,16 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from stretto.answer import Decoding, FinishReason, Usage
+from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
 from stretto.backends.chunk_check import what_is_wrong
-from stretto.backends.incoming import mended
 from stretto.errors import (
     AuthenticationError,
     BackendError,
@@ -38,6 +38,7 @@ from stretto.strategies.branch import BranchSpec, Running, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
+from stretto.surrogates import Mending, mend
 
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
 
@@ -50,7 +51,8 @@ class FanOut:
     """What a strategy works with: it starts branches, adds them to the merge, warns.
 
     Opened by `fan_out`. Attributes: ``merge`` the merged text; ``branches`` all started so far;
-    ``warnings``; ``ledger`` what it has cost.
+    ``warnings``; ``ledger`` what it has cost; ``strategy`` the one that wrote the answer in the end; ``parsed`` the
+    value of an answer that is held to a format.
     """
 
     def __init__(
@@ -77,6 +79,8 @@ class FanOut:
         self.ledger = Ledger(budget)
         self.branches: list[Running] = []
         self.warnings: list[str] = []
+        self.strategy = ""
+        self.parsed: Any = None
         self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s)
         tasks.start_soon(self.merge.run)
 
@@ -101,11 +105,11 @@ class FanOut:
 
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""
-        self.warnings.append(text)
+        self.warnings.append(mend(text))
 
     def warn_once(self, text: str) -> None:
         """Say it, unless another branch has said the same."""
-        if text not in self.warnings:
+        if mend(text) not in self.warnings:
             self.warn(text)
 
     def start(self, spec: BranchSpec) -> Running:
@@ -219,15 +223,18 @@ class FanOut:
                         "Ask again; a complete stream ends with a Chunk that carries finish_reason.",
                         backend=self._backend.name,
                     )
-                return record.finish_reason
         finally:
             self.ledger.settle(reservation)
+        if record.finish_reason == "length" and most is not None and most != running.spec.options.max_tokens:
+            return "budget"  # the budget left less room than the call would have had
+        return record.finish_reason
 
     async def _read(
         self, running: Running, chunks: AsyncIterator[Chunk], reservation: Reservation, record: CallRecord
     ) -> FinishReason | None:
         """Read a stream into its branch; the reason for its end, ``None`` where it broke off."""
         reason: FinishReason | None = None
+        mending = Mending()
         async for chunk in chunks:
             if wrong := what_is_wrong(chunk):
                 raise BackendError(f"{self.model} yielded a chunk whose {wrong}.", backend=self.model)
@@ -236,17 +243,23 @@ class FanOut:
                 self._count(running, chunk.usage, reservation)
             if chunk.decoding:
                 running.decoding = (running.decoding or Decoding()) + chunk.decoding
-            running.logprobs += chunk.logprobs
+            running.logprobs += map(_mended, chunk.logprobs)
             for warning in chunk.warnings:
                 self.warn_once(warning)
-            if text := mended(chunk.text):
-                fits = running.write(text, self.now_s())
-                await self.announce(BranchDelta(branch_id=running.spec.id, text=text))
-                if not fits:
+            if text := mending.feed(chunk.text):
+                if not await self._take(running, text):
                     return "length"
                 await checkpoint()  # who reads this branch goes before the next chunk, if there is one
             reason = chunk.finish_reason or reason
+        if text := mending.finish():
+            await self._take(running, text)
         return reason
+
+    async def _take(self, running: Running, text: str) -> bool:
+        """Take new text of a branch; False once its buffer is full."""
+        fits = running.write(text, self.now_s())
+        await self.announce(BranchDelta(branch_id=running.spec.id, text=text))
+        return fits
 
     def _count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
         if usage.calls:
@@ -265,6 +278,11 @@ class FanOut:
         self._estimate(running)
         if running.discarded:
             running.usage = all_discarded(running.usage)
+
+
+def _mended(score: TokenLogprob) -> TokenLogprob:
+    top = tuple((mend(token), logprob) for token, logprob in score.top)
+    return TokenLogprob(token=mend(score.token), logprob=score.logprob, top=top)
 
 
 def estimate(prompt: Prompt) -> int:

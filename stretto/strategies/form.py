@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from stretto.answer import Branch
 from stretto.request import Preference, Request
+from stretto.strategies.flow import Flow
+from stretto.strategies.notes import Notes, notes_for
 from stretto.strategies.outline import Point
 
 FormName = Literal["numbered", "bulleted", "sections", "paragraphs"]
@@ -42,6 +44,7 @@ _DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
 
 WORDS: dict[Preference, int] = {"fastest": 40, "balanced": 60, "careful": 90}  # a point, where nothing is asked
 EXPECTED_POINTS = 6  # before the outline is complete; the paper's mean is 6.8
+LABEL_MARKUP = 60  # characters a repeated label may have besides its title
 TOKENS_PER_WORD = 2.0  # room for other languages and code words
 
 
@@ -50,6 +53,7 @@ class Form:
     """How points are put together: what stands before, between and in a failed one."""
 
     name: FormName
+    notes: Notes = field(default_factory=Notes)
 
     def label(self, point: Point) -> str:
         """What the reader sees before the text of a point; also what separates it from the one before."""
@@ -76,18 +80,15 @@ class Form:
 
     def ending(self, branch: Branch) -> str:
         """What stands behind a point that could not be written, or not to its end."""
-        if branch.status == "finished":
-            return ""
-        name = f"{branch.title}: " if self.name == "paragraphs" else ""
-        return f" […broken off: {branch.error}]" if branch.text else f"[{name}could not be written: {branch.error}]"
+        return self.notes.ending(branch, branch.title if self.name == "paragraphs" else "")
 
 
 def form_of(request: Request) -> Form:
     """The form a question asks for."""
     for name, asks in _ASKS.items():
         if asks.search(request.question):
-            return Form(name)
-    return Form("numbered")
+            return Form(name, notes_for(request))
+    return Form("numbered", notes_for(request))
 
 
 def words_for(request: Request, points: int | None) -> int:
@@ -115,30 +116,29 @@ class PointText:
 
     def __init__(self, point: Point, indent: str) -> None:
         self._title = _plain(point.title)
-        self._indent = indent
+        self._room = 2 * len(point.title) + LABEL_MARKUP
+        self._flow = Flow(indent)
         self._head: str | None = ""
-        self._space = ""
 
     def feed(self, text: str) -> str:
         """Take new text, give back what can be shown already."""
         if self._head is not None:
-            self._head += text
-            body = self._without_label(self._head)
-            if body is None:
+            head = self._head = (self._head + text).lstrip()
+            body = self._without_label(head[: self._room])
+            if body is None and len(head) <= self._room:
                 return ""
-            self._head, text = None, body
-        return self._flow(text)
+            self._head, text = None, (head[: self._room] if body is None else body) + head[self._room :]
+        return self._flow.feed(text)
 
     def finish(self) -> str:
         """Give back what was held; white space at the end is dropped."""
         if self._head is None:
             return ""
         head, self._head = self._head, None
-        return self._flow(head.lstrip())
+        return self._flow.feed(head)
 
-    def _without_label(self, head: str) -> str | None:
+    def _without_label(self, body: str) -> str | None:
         """The text behind a label, the whole text if it has none, ``None`` while that is open."""
-        body = head.lstrip()
         if _ONLY_LEAD.match(body):
             return None
         lead = _LEAD.match(body)
@@ -157,12 +157,6 @@ class PointText:
         if behind is None or behind.end() == len(body):
             return None  # what follows the title decides
         return body[behind.end() :] if _DIVIDER.search(behind[0]) else body
-
-    def _flow(self, text: str) -> str:
-        text = self._space + text
-        shown = text.rstrip()
-        self._space = text[len(shown) :]
-        return re.sub(r"\n(?=[^\n])", "\n" + self._indent, shown)
 
 
 def _plain(text: str) -> str:
