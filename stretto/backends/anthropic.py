@@ -8,7 +8,7 @@ from typing import Any
 
 from stretto.answer import Usage
 from stretto.backends.base import Prompt
-from stretto.backends.event_values import count_of, list_of, object_of, text_of, value_of, word_of
+from stretto.backends.event_values import count_of, object_of, objects_of, text_of, value_of, word_of
 from stretto.backends.http_clients import async_client
 from stretto.backends.known_models import bounded_output, worth_caching
 from stretto.backends.remote import Finish, Piece, RemoteBackend
@@ -81,7 +81,7 @@ class AnthropicBackend(RemoteBackend):
         if body.get("type") != "message" or finish is None or not isinstance(body.get("content"), list):
             return None
         return Piece(
-            text="".join(text_of(block, "text") for block in list_of(body, "content") if _is_text(block)),
+            text="".join(text_of(block, "text") for block in objects_of(body, "content") if _is_text(block)),
             usage=_usage(body.get("usage")),
             finish=finish,
         )

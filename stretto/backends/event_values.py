@@ -36,20 +36,26 @@ def text_of(thing: Any, name: str) -> str:
     raise OddEventError(f"{name} is a {type(value).__name__}, not a text")
 
 
-def list_of(thing: Any, name: str) -> Sequence[Any]:
-    """Give a list; empty where there is none. Raises `OddEventError`."""
+def objects_of(thing: Any, name: str) -> Sequence[Any]:
+    """Give a list of objects; empty where there is none. Raises `OddEventError`."""
     value = value_of(thing, name)
-    if value is None or isinstance(value, list):
-        return value or ()
-    raise OddEventError(f"{name} is a {type(value).__name__}, not a list")
+    if value is not None and not isinstance(value, list):
+        raise OddEventError(f"{name} is a {type(value).__name__}, not a list")
+    for each in value or ():
+        _check_object(each, f"one of {name}")
+    return value or ()
 
 
 def object_of(thing: Any, name: str) -> Any:
     """Give an object; ``None`` where there is none. Raises `OddEventError`."""
     value = value_of(thing, name)
+    _check_object(value, name)
+    return value
+
+
+def _check_object(value: Any, name: str) -> None:
     if isinstance(value, (str, int, float, list)):
         raise OddEventError(f"{name} is a {type(value).__name__}, not an object")
-    return value
 
 
 def word_of(thing: Any, name: str) -> str | None:

@@ -26,8 +26,8 @@ class Resilience:
         first_wait_s: upper bound of the first wait between attempts; doubled each time.
         longest_wait_s: upper bound of these waits.
         longest_pause_s: upper bound of waits that a server or its rate limits ask for.
-        first_text_s: the longest silence before the first text.
-        stall_s: the longest silence after it.
+        first_text_s: the longest time without text or thinking, before the first text.
+        stall_s: the same after it.
         max_in_flight: calls under way at a time.
         hedge: send a second call when the first text is late; costs up to ``hedge_share`` more calls.
         hedge_after_s: what late means; ``None``: later than 95 of 100.
