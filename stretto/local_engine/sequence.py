@@ -7,9 +7,10 @@ from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
 from stretto.local_engine.constraint import Constraint
-from stretto.local_engine.detokenize import StopTexts, TextStream
+from stretto.local_engine.detokenize import TextStream
 from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
+from stretto.stop_texts import StopTexts
 
 __all__ = ["Account", "Sequence"]
 
