@@ -51,10 +51,12 @@ class BackendError(StrettoError):
         transient: whether the same call may succeed later; only such errors are retried.
         retry_after_s: how long the server asked to wait, in seconds.
         headers: response headers (rate limits, request id); never the request's.
+        said: what the server said, without keys and bounded; empty where it said nothing.
         usage: what the failed call had cost, retries included (`stretto.Usage`); ``None`` if unknown.
     """
 
     transient = False
+    said = ""
     usage: Any = None  # a Usage; this module knows no other
 
     def __init__(

@@ -96,6 +96,7 @@ class Chunk:
 
     A stream that ends without a chunk that carries ``finish_reason`` was broken off. ``logprobs``, where they were
     asked for, come in the order of the tokens, not always beside their text; ``warnings`` are for the caller to read.
+    ``thinking``: the model has thought, which is not shown.
     """
 
     text: str = ""
@@ -105,6 +106,12 @@ class Chunk:
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
+    thinking: bool = False
+
+    @property
+    def is_progress(self) -> bool:
+        """Whether the answer has come on. A chunk without any of this is a sign of life, of which there may be many."""
+        return bool(self.text or self.thinking or self.finish_reason)
 
 
 @runtime_checkable

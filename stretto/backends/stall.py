@@ -19,9 +19,10 @@ T = TypeVar("T")
 
 
 class StallGuard(Wrapper):
-    """Ends a stream with `StalledError` when nothing arrives for too long.
+    """Ends a stream with `StalledError` when the answer does not come on for too long.
 
-    Anything that arrives counts, thinking included; comments that only keep a connection open do not.
+    What counts is `Chunk.is_progress`: text, thinking and the end of the answer. Events without any of these, which
+    only keep a connection open, may come without end.
 
     Args:
         backend: what to watch.
@@ -39,14 +40,14 @@ class StallGuard(Wrapper):
         """Start one generation."""
         async with AsyncExitStack() as stack:
             entering = stack.enter_async_context(self.inner.stream(prompt, options))
-            yield _Watched(await self.within(self.first_text_s, entering), self)
+            yield _Watched(await self.within(self.first_text_s, self.first_text_s, entering), self)
 
-    async def within(self, limit_s: float, coming: Awaitable[T]) -> T:
-        """Wait for something no longer than the limit. Raises `StalledError`."""
-        with anyio.move_on_after(limit_s):
+    async def within(self, left_s: float, limit_s: float, coming: Awaitable[T]) -> T:
+        """Wait for something no longer than what is left of the limit. Raises `StalledError`."""
+        with anyio.move_on_after(left_s):
             return await coming
         error = StalledError(
-            f"{self.name} sent nothing for {limit_s:g} s. Ask again; if it stays, raise the stall limit.",
+            f"{self.name} sent no text for {limit_s:g} s. Ask again; if it stays, raise the stall limit.",
             backend=self.name,
         )
         charge(error, Usage(calls=1))
@@ -57,13 +58,17 @@ class _Watched:
     def __init__(self, chunks: AsyncIterator[Chunk], guard: StallGuard) -> None:
         self._chunks = chunks
         self._guard = guard
-        self._limit_s = guard.first_text_s
+        self._limit_s = self._left_s = guard.first_text_s
 
     def __aiter__(self) -> _Watched:
         return self
 
     async def __anext__(self) -> Chunk:
-        chunk = await self._guard.within(self._limit_s, anext(self._chunks))
+        began_s = anyio.current_time()
+        chunk = await self._guard.within(self._left_s, self._limit_s, anext(self._chunks))
         if chunk.text:
             self._limit_s = self._guard.gap_s
+        # The time that the reader takes between two chunks does not count.
+        waited_s = anyio.current_time() - began_s
+        self._left_s = self._limit_s if chunk.is_progress else self._left_s - waited_s
         return chunk

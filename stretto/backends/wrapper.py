@@ -14,8 +14,8 @@ from stretto.request import GenerationOptions
 class Wrapper:
     """A backend that adds behaviour to another one: subclasses change ``stream``.
 
-    No wrapper but the outermost may hold a cancel scope open while its stream is read: a hedged
-    call is begun in one task and read in another, and scopes do not move between tasks.
+    No wrapper may hold a cancel scope open while its stream is read: a hedged call is begun in one
+    task and read in another, and scopes do not move between tasks.
     """
 
     def __init__(self, backend: Backend) -> None:

@@ -6,6 +6,7 @@ business), then reported as failed; a failed branch never takes the others with 
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,8 +17,10 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import Decoding, FinishReason, Usage
-from stretto.backends.allowance import allowed
+from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Capabilities, Prompt
+from stretto.backends.chunk_check import what_is_wrong
+from stretto.backends.incoming import mended
 from stretto.errors import (
     AuthenticationError,
     BackendError,
@@ -37,6 +40,8 @@ from stretto.strategies.merge import Merge
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
 
 Emit = Callable[[Event], Awaitable[None]]
+
+_numbers = itertools.count(1)  # of answers
 
 
 class FanOut:
@@ -61,6 +66,7 @@ class FanOut:
         self._backend = backend
         self._prompts = prompts
         self._began = began
+        self._number = next(_numbers)
         self._until = until
         self._limiter = anyio.CapacityLimiter(max(1, backend.capabilities.parallel_slots))
         self.announce = emit
@@ -192,9 +198,11 @@ class FanOut:
         reason: FinishReason = "stop"
         running.unreported = tokens or estimate(prompt)
         try:
-            with allowed(reservation):
+            with allowed(reservation, Caller(self._number, running.spec.id)):
                 async with self._backend.stream(prompt, options) as chunks:
                     async for chunk in chunks:
+                        if wrong := what_is_wrong(chunk):
+                            raise BackendError(f"{self.model} yielded a chunk whose {wrong}.", backend=self.model)
                         if chunk.usage:
                             self._count(running, chunk.usage, reservation)
                         if chunk.decoding:
@@ -202,9 +210,9 @@ class FanOut:
                         running.logprobs += chunk.logprobs
                         for warning in chunk.warnings:
                             self.warn_once(warning)
-                        if chunk.text:
-                            fits = running.write(chunk.text, self.now_s())
-                            await self.announce(BranchDelta(branch_id=running.spec.id, text=chunk.text))
+                        if text := mended(chunk.text):
+                            fits = running.write(text, self.now_s())
+                            await self.announce(BranchDelta(branch_id=running.spec.id, text=text))
                             if not fits:
                                 return "length"
                             await checkpoint()  # who reads this branch goes before the next chunk, if there is one
