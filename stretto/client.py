@@ -258,7 +258,7 @@ class AsyncStretto:
 class Stretto:
     """`AsyncStretto` for code that is not asynchronous; works in notebooks and inside a running loop.
 
-    Takes the same arguments. Its event loop lives in another thread, from the first call to `close`.
+    Takes the same arguments. Its event loop runs in a separate thread, from the first call to `close`.
     """
 
     @spelled_out(ClientOptions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import math
 import os
@@ -24,7 +23,7 @@ from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.event_values import EventError
 from stretto.backends.failures import charge, is_error, not_a_stream, read_json, translate
 from stretto.backends.headers import kept_headers
-from stretto.backends.http_clients import host_of
+from stretto.backends.http_clients import host_of, make_ready
 from stretto.backends.incoming import IncomingText
 from stretto.backends.known_models import capabilities_of, estimate_tokens
 from stretto.backends.parameters import ParameterMemory
@@ -188,7 +187,7 @@ class RemoteBackend(ABC):
 
     async def _open(self, prompt: Prompt, options: GenerationOptions) -> _Opened:
         if self.sdk not in sys.modules:  # a second of import would hold up everything else in the event loop
-            await anyio.to_thread.run_sync(importlib.import_module, self.sdk)
+            await anyio.to_thread.run_sync(make_ready, self.sdk)
         client = await self._client()
         wanted = self._parameters(prompt, options)
         calls = 0
