@@ -1,7 +1,7 @@
 """Stretto: language models answer faster, because the parts of an answer are written in parallel."""
 
 from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
-from stretto.client import AnswerStream, AsyncStretto, Stretto
+from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
 from stretto.errors import StrettoError
 from stretto.events import (
     AnswerFinished,
@@ -46,6 +46,7 @@ __all__ = [
     "Span",
     "Stretto",
     "StrettoError",
+    "SyncAnswerStream",
     "TextDelta",
     "Timeline",
     "TokenLogprob",

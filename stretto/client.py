@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from stretto.answer import Answer
 from stretto.backends.base import Backend
+from stretto.background import BackgroundLoop
 from stretto.errors import InvalidRequestError, StrettoError
-from stretto.events import AnswerFinished, Event, TextDelta
+from stretto.fork import Fork
+from stretto.imports import import_all, made_ready
 from stretto.prompts import Catalogue
-from stretto.queue import Queue
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.settings import Settings
+from stretto.streams import AnswerStream, StreamContext, SyncAnswerStream
+from stretto.writing import Emit, Writing
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -33,46 +35,10 @@ if TYPE_CHECKING:
 Prompting = str | Message | Request | Sequence[Message | Mapping[str, Any] | str]
 T = TypeVar("T")
 
-EVENTS_AHEAD = 1024  # events a slow reader may fall behind before the branches wait for it
-
-
-class AnswerStream(AsyncIterator[Event]):
-    """The events of one answer. After the last one, `answer` holds it."""
-
-    def __init__(self, events: Queue[Event], failure: list[Exception]) -> None:
-        self._events = events
-        self._failure = failure
-        self._answer: Answer | None = None
-
-    async def __anext__(self) -> Event:
-        try:
-            event = await anext(self._events)
-        except StopAsyncIteration:
-            if self._failure:
-                raise self._failure[0] from None
-            raise
-        if isinstance(event, AnswerFinished):
-            self._answer = event.answer
-        return event
-
-    async def text(self) -> AsyncIterator[str]:
-        """Only the merged text, piece by piece."""
-        async for event in self:
-            if isinstance(event, TextDelta):
-                yield event.text
-
-    async def rest(self) -> Answer:
-        """Read to the end and return the answer."""
-        async for _ in self:
-            pass
-        return self.answer
-
-    @property
-    def answer(self) -> Answer:
-        """The whole answer, once the stream was read to its end."""
-        if self._answer is None:
-            raise StrettoError("The answer is not complete. Read the stream to its end first, or call rest().")
-        return self._answer
+FORKED = (
+    "This client was made before a fork, and its threads and connections stayed in the parent process. "
+    "Make a new one in the child."
+)
 
 
 class AsyncStretto:
@@ -114,6 +80,9 @@ class AsyncStretto:
                 api_key = self.settings.api_key.get_secret_value()
         named = {"main": chosen, **roles}
         self._endpoints: Endpoints | None = None
+        self._owned: list[Backend] = []
+        self._writings: set[Writing] = set()
+        self._fork = Fork()
         self.backends: dict[str, Backend] = {
             role: self._open(given, base_url, api_key)
             if role == "main" or _provider(given) == _provider(chosen)
@@ -123,6 +92,9 @@ class AsyncStretto:
         self._router = router
         self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_named(self.backends)})"
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -130,10 +102,19 @@ class AsyncStretto:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all backends."""
+        """End the answers under way, and close the backends that were opened here.
+
+        A backend that was passed in stays open: it belongs to the caller. Waits for a model that is being loaded.
+        """
+        if self._fork.happened():
+            return
+        closed = StrettoError("This client was closed while it was answering.")
         with anyio.CancelScope(shield=True):
-            for backend in self.backends.values():
-                await backend.aclose()
+            async with AsyncExitStack() as closing:  # one that fails does not keep the others open
+                for backend in reversed(self._owned):
+                    closing.push_async_callback(backend.aclose)
+                for writing in tuple(self._writings):
+                    await writing.aclose(closed)
 
     async def ask(self, prompt: Prompting, **request: Any) -> Answer:
         """The whole answer. Arguments as in `Request.of`; raises `StrettoError`."""
@@ -142,39 +123,35 @@ class AsyncStretto:
 
     async def route(self, prompt: Prompting, **request: Any) -> Route:
         """How the request would be generated, and why. Loads no model, opens no connection."""
+        await made_ready()
+        self._check_process()
         return await self._decide(self._request(prompt, request))
 
-    @asynccontextmanager
-    async def stream(self, prompt: Prompting, **request: Any) -> AsyncIterator[AnswerStream]:
+    def stream(self, prompt: Prompting, **request: Any) -> AbstractAsyncContextManager[AnswerStream]:
         """The events of one answer while it is being generated. Leaving the context cancels the rest."""
-        began = time.perf_counter()
-        asked = self._request(prompt, request)
-        events = Queue[Event](EVENTS_AHEAD)
-        failure: list[Exception] = []
-        raised: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._produce, asked, events, failure, began)
-            try:
-                yield AnswerStream(events, failure)
-            except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it
-                raised = error
-            finally:
-                if not events.ended:  # where all is done, cancelling would only put its reason together
-                    events.end()
-                    tasks.cancel_scope.cancel()
-        if raised is not None:
-            raise raised
+        return StreamContext(partial(self._begin, prompt, request))
 
-    async def _produce(self, request: Request, events: Queue[Event], failure: list[Exception], began: float) -> None:
+    async def _begin(self, prompt: Prompting, arguments: dict[str, Any]) -> Writing:
+        began = time.perf_counter()
+        await made_ready()
+        writing = self._writing(self._request(prompt, arguments), began)
+        await writing.start(self._writings)
+        return writing
+
+    def _writing(self, request: Request, began: float) -> Writing:
+        """What will write the answer once it is started. Raises `StrettoError` after a fork."""
+        self._check_process()
+        return Writing(partial(self._produce, request, began))
+
+    async def _produce(self, request: Request, began: float, emit: Emit) -> None:
         from stretto.strategies.answering import answer  # noqa: PLC0415 - keeps `import stretto` light
 
-        try:
-            route = await self._decide(request)
-            await answer(request, route, self.backends[route.role], events.put, prompts=self.prompts, began=began)
-        except Exception as error:  # noqa: BLE001 - handed to the reader of the stream
-            failure.append(error)
-        finally:
-            events.end()
+        route = await self._decide(request)
+        await answer(request, route, self.backends[route.role], emit, prompts=self.prompts, began=began)
+
+    def _check_process(self) -> None:
+        if self._fork.happened():
+            raise StrettoError(FORKED)
 
     def _open(
         self, given: str | Backend | BaseChatModel, base_url: str | None = None, api_key: str | None = None
@@ -193,7 +170,11 @@ class AsyncStretto:
             first_text_s=self.settings.first_text_s,
             hedge=self.settings.hedge,
         )
-        return as_backend(given, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=self._endpoints)
+        backend = as_backend(
+            given, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=self._endpoints
+        )
+        self._owned.append(backend)
+        return backend
 
     def _request(self, prompt: Prompting, arguments: dict[str, Any]) -> Request:
         from stretto.strategies.answering import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
@@ -226,10 +207,11 @@ class Stretto:
 
     def __init__(self, model: str | Backend | BaseChatModel | None = None, **arguments: Any) -> None:
         self._stretto = AsyncStretto(model, **arguments)
-        self._opened = ExitStack()
-        self._portal: BlockingPortal | None = None
-        self._closed = False
-        self._finalizer = weakref.finalize(self, self._opened.close)
+        self._loop = BackgroundLoop(self._stretto.aclose, FORKED)
+        self._finalizer = weakref.finalize(self, self._loop.close)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_named(self.backends)})"
 
     def __enter__(self) -> Self:
         return self
@@ -248,9 +230,8 @@ class Stretto:
         return self._stretto.chosen_because
 
     def close(self) -> None:
-        """Close all backends and end the thread. Idempotent."""
-        self._closed = True
-        self._opened.close()
+        """End the answers under way, close the backends that were opened here, and end the thread. Idempotent."""
+        self._loop.close()
 
     def ask(self, prompt: Prompting, **request: Any) -> Answer:
         """The whole answer. Arguments as in `Request.of`; raises `StrettoError`."""
@@ -261,43 +242,35 @@ class Stretto:
         return self._call(partial(self._stretto.route, prompt, **request))
 
     @contextmanager
-    def stream(self, prompt: Prompting, **request: Any) -> Iterator[Iterator[Event]]:
+    def stream(self, prompt: Prompting, **request: Any) -> Iterator[SyncAnswerStream]:
         """The events of one answer while it is being generated. Leaving the context cancels the rest."""
-        portal = self._running()
-        with portal.wrap_async_context_manager(self._stretto.stream(prompt, **request)) as events:
-
-            def each() -> Iterator[Event]:
-                while (event := portal.call(_next, events)) is not None:
-                    yield event
-
-            yield each()
+        began = time.perf_counter()
+        writing = self._stretto._writing(self._stretto._request(prompt, request), began)
+        try:
+            self._call(partial(writing.start, self._stretto._writings))
+            yield SyncAnswerStream(AnswerStream(writing), self._loop)
+        finally:
+            self._leave(writing)
 
     def _call(self, run: Callable[[], Awaitable[T]]) -> T:
-        future = self._running().start_task_soon(run)
-        try:
-            return future.result()
-        except BaseException:  # Ctrl-C reaches this thread only: nothing may go on in the other
-            future.cancel()
-            raise
+        import_all()  # in this thread, which waits anyway
+        return self._loop.call(run)
 
-    def _running(self) -> BlockingPortal:
-        if self._closed:
-            raise StrettoError("This Stretto is closed. Make a new one.")
-        if self._portal is None:
-            portal = self._opened.enter_context(start_blocking_portal(name="stretto"))
-            # On closing, a stream that its reader left open must not be waited for.
-            self._opened.callback(portal.call, portal.stop, True)
-            self._opened.enter_context(portal.wrap_async_context_manager(self._stretto))
-            self._portal = portal
-        return self._portal
+    def _leave(self, writing: Writing) -> None:
+        """Tell the loop that the reader has left; whatever the reader raised stays in this thread."""
+        if self._loop.is_here:  # the garbage collector found an abandoned stream; this thread cannot wait for itself
+            writing.stop()
+        else:
+            with suppress(StrettoError):  # closed, which has ended the answer
+                self._loop.call(writing.aclose)
 
 
 def _provider(given: str | Backend | BaseChatModel) -> str | None:
     return given.partition(":")[0] if isinstance(given, str) else None
 
 
-async def _next(events: AnswerStream) -> Event | None:
-    return await anext(events, None)
+def _named(backends: Mapping[str, Backend]) -> str:
+    return ", ".join(f"{role}={backend.name!r}" for role, backend in backends.items())
 
 
-__all__ = ["AnswerStream", "AsyncStretto", "Stretto"]
+__all__ = ["AnswerStream", "AsyncStretto", "Stretto", "SyncAnswerStream"]

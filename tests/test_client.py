@@ -6,9 +6,19 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from stretto import AnswerFinished, AsyncStretto, Request, RouteChosen, Stretto, StrettoError
-from stretto.backends.base import Capabilities
+from stretto import (
+    AnswerFinished,
+    AsyncStretto,
+    GenerationOptions,
+    Message,
+    Request,
+    RouteChosen,
+    Stretto,
+    StrettoError,
+)
+from stretto.backends.base import Capabilities, Prompt
 from stretto.errors import (
+    BackendError,
     BudgetExceededError,
     DeadlineExceededError,
     InvalidRequestError,
@@ -16,6 +26,7 @@ from stretto.errors import (
     UnknownStrategyError,
 )
 from stretto.testing import Reply, ScriptedBackend
+from stretto.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -211,12 +222,33 @@ async def test_bad_input_is_one_clear_error_that_names_it(prompt, arguments, err
             await stretto.ask(prompt, **arguments)
 
 
-async def test_several_backends_by_role_are_all_closed():
+async def test_a_backend_that_was_passed_in_belongs_to_the_caller_and_stays_open():
     main, local = ScriptedBackend(SKELETON), ScriptedBackend(SKELETON, name="local:scripted")
     async with AsyncStretto(main, local=local) as stretto:
         await stretto.ask("Why?")
-    assert main.closed
-    assert local.closed
+    with Stretto(main) as stretto:
+        stretto.ask("Why?")
+    assert not main.closed
+    assert not local.closed
+
+
+async def test_backends_that_a_client_opened_by_name_are_all_closed_with_it():
+    async with ScriptedServer("Yes.") as server:
+        names = {"main": "openai:one", "small": "openai:other"}
+        async with AsyncStretto(names["main"], small=names["small"], base_url=server.openai_url) as stretto:
+            backends = dict(stretto.backends)
+        for role, backend in backends.items():
+            with pytest.raises(BackendError, match=f"{names[role]} is closed"):
+                async with backend.stream(Prompt((Message(role="user", content="Why?"),)), GenerationOptions()):
+                    pass
+
+
+@pytest.mark.parametrize("kind", [AsyncStretto, Stretto])
+def test_a_client_shows_its_models_and_no_key(kind):
+    client = kind(
+        "openai:one", small="anthropic:two", base_url="http://me:secret@host/v1", api_key="sk-secret-key-123456"
+    )
+    assert repr(client) == f"{kind.__name__}(main='openai:one', small='anthropic:two')"
 
 
 HISTORY = [
