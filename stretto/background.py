@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError
-from contextlib import ExitStack
+from concurrent.futures import CancelledError, Future
 from typing import Generic, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
 from stretto.errors import StrettoError
 from stretto.fork import Fork
@@ -34,15 +33,14 @@ class BackgroundLoop:
         self._fork = Fork()
         # Reentrant, because the garbage collector may close an abandoned stream in the middle of any statement.
         self._lock = threading.RLock()
-        self._opened = ExitStack()
         self._portal: BlockingPortal | None = None
-        self._thread: int | None = None
+        self._thread: threading.Thread | None = None
         self._closed = False
 
     @property
     def is_here(self) -> bool:
         """Whether the current thread is the loop's own."""
-        return self._thread == threading.get_ident()
+        return self._thread is threading.current_thread()
 
     def call(self, run: Callable[[], Awaitable[T]]) -> T:
         """Run it to its end. Raises `StrettoError` after `close` and after a fork."""
@@ -73,18 +71,31 @@ class BackgroundLoop:
             return
         with self._lock:
             self._closed = True
-        self._opened.close()
+            portal, self._portal = self._portal, None
+        if portal is None or self._thread is None:
+            return
+        try:
+            portal.call(self._at_end)
+        finally:
+            portal.call(portal.stop, True)  # a call that still runs is not waited for
+            self._thread.join()
 
     def _running(self) -> BlockingPortal:
         if self._closed:
             raise StrettoError("This Stretto is closed. Make a new one.")
         if self._portal is None:
-            portal = self._opened.enter_context(start_blocking_portal(name="stretto"))
-            self._opened.callback(portal.call, portal.stop, True)  # a call that still runs is not waited for
-            self._opened.callback(portal.call, self._at_end)
-            self._thread = portal.call(threading.get_ident)
-            self._portal = portal
+            started: Future[BlockingPortal] = Future()
+            self._thread = threading.Thread(target=anyio.run, args=(_serve, started), name="stretto", daemon=True)
+            self._thread.start()
+            self._portal = started.result()
         return self._portal
+
+
+async def _serve(started: Future[BlockingPortal]) -> None:
+    # As anyio's start_blocking_portal, but no generator: one that is left open would be closed in a forked child too.
+    async with BlockingPortal() as portal:
+        started.set_result(portal)
+        await portal.sleep_until_stopped()
 
 
 class _Call(Generic[T]):
