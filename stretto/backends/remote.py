@@ -49,8 +49,9 @@ class RemoteBackend(ABC):
         self._url = base_url or os.environ.get(self.url_variable) or self.default_url
         self._capabilities = capabilities_of(self.provider, model)
         self._memory = ParameterMemory(model)
-        # Connections belong to the event loop that opened them.
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        # Connections belong to the event loop that opened them; the generator closes them with it.
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]]
+        self._clients = WeakKeyDictionary()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -93,12 +94,15 @@ class RemoteBackend(ABC):
         return estimate_tokens(prompt)
 
     async def aclose(self) -> None:
-        """Close the connections; answers still under way end with a `BackendError`."""
+        """Close the connections; answers still under way end with a `BackendError`.
+
+        Those of other event loops are closed by these, as soon as they run.
+        """
         self._closed = True
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            with anyio.move_on_after(_CLOSING_S, shield=True):
-                await client.close()
+        _, holding = self._clients.pop(asyncio.get_running_loop(), (None, None))
+        if holding is not None:
+            await holding.aclose()
+        self._clients.clear()  # a generator that nobody refers to is closed by its own event loop
 
     @abstractmethod
     def _connect(self, key: str, url: str) -> Any:
@@ -116,7 +120,7 @@ class RemoteBackend(ABC):
     def _read(self, event: Any) -> Chunk:
         """Read one event of the SDK's stream; an empty chunk where it says nothing to us."""
 
-    def _client(self) -> Any:
+    async def _client(self) -> Any:
         if self._closed:
             raise BackendError(f"{self.name} is closed. Open a new one.", backend=self.name)
         key = self._key.get_secret_value()
@@ -126,13 +130,18 @@ class RemoteBackend(ABC):
             )
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = self._connect(key or "none", self._url)
-        return self._clients[loop]
+            for other in [each for each in self._clients if each.is_closed()]:
+                del self._clients[other]
+            client = self._connect(key or "none", self._url)
+            holding = _closed_with_its_loop(client)
+            await anext(holding)
+            self._clients[loop] = client, holding
+        return self._clients[loop][0]
 
     async def _open(self, prompt: Prompt, options: GenerationOptions) -> tuple[Any, int]:
         if self.sdk not in sys.modules:  # a second of import would hold up everything else in the event loop
             await anyio.to_thread.run_sync(importlib.import_module, self.sdk)
-        client = self._client()
+        client = await self._client()
         wanted = self._parameters(prompt, options)
         calls = 0
         while True:
@@ -169,6 +178,15 @@ class RemoteBackend(ABC):
         if self._closed:
             return BackendError(f"{self.name} was closed while it was answering.", backend=self.name)
         return translate(error, self.name, self._key.get_secret_value(), endpoint=self.endpoint, started=started)
+
+
+async def _closed_with_its_loop(client: Any) -> AsyncGenerator[None, None]:
+    # Before an event loop ends, it closes its asynchronous generators: the one notice that it gives.
+    try:
+        yield
+    finally:
+        with anyio.move_on_after(_CLOSING_S, shield=True):
+            await client.close()
 
 
 def _latest(old: Usage, new: Usage) -> Usage:

@@ -56,12 +56,14 @@ class FanOut:
         budget: Budget,
         began: float,
         until: float,
+        deadline_s: float,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
         self._prompts = prompts
         self._began = began
         self._until = until
+        self._deadline_s = deadline_s
         self._limiter = anyio.CapacityLimiter(max(1, backend.capabilities.parallel_slots))
         self.announce = emit
         self.ledger = Ledger(budget)
@@ -127,7 +129,7 @@ class FanOut:
                     self._limiter.release()
             if scope.cancelled_caught and running.exception is None:
                 running.exception = DeadlineExceededError(
-                    f"The deadline passed after {self.now_s():.1f} s. Allow more with deadline_s."
+                    f"The deadline passed after {self._deadline_s:g} s. Allow more with deadline_s."
                 )
                 running.finish_reason = "deadline"
         finally:
@@ -252,10 +254,13 @@ async def fan_out(
     ``began``: `time.perf_counter` at the arrival of the request. Raises what its body raises, never
     an exception group around it.
     """
-    until = math.inf if deadline_s is None else anyio.current_time() + began + deadline_s - time.perf_counter()
+    deadline_s = math.inf if deadline_s is None else deadline_s
+    until = anyio.current_time() + began + deadline_s - time.perf_counter()
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        runner = FanOut(tasks, backend, emit, prompts=prompts, budget=budget, began=began, until=until)
+        runner = FanOut(
+            tasks, backend, emit, prompts=prompts, budget=budget, began=began, until=until, deadline_s=deadline_s
+        )
         try:
             yield runner
         except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it
