@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import stretto
 
 HEAVY = ("torch", "transformers", "openai", "anthropic", "langchain_core", "numpy")
@@ -8,6 +10,7 @@ HEAVY = ("torch", "transformers", "openai", "anthropic", "langchain_core", "nump
 
 def test_the_exported_names_are_the_documented_ones():
     assert sorted(stretto.__all__) == stretto.__all__
+    assert all(getattr(stretto, name) for name in stretto.__all__)  # they are imported when they are asked for
     public = {
         name for name, value in vars(stretto).items() if not name.startswith("_") and not hasattr(value, "__path__")
     }
@@ -18,6 +21,13 @@ def test_the_exported_names_are_the_documented_ones():
 def test_everything_public_has_a_docstring():
     undocumented = [name for name in stretto.__all__ if name != "Event" and not getattr(stretto, name).__doc__]
     assert undocumented == []
+
+
+def test_a_name_that_does_not_exist_is_an_error_as_usual():
+    with pytest.raises(AttributeError, match="module 'stretto' has no attribute 'Streto'"):
+        _ = stretto.Streto
+    assert set(stretto.__all__) < set(dir(stretto))
+    assert stretto.errors.StrettoError is stretto.StrettoError
 
 
 def test_importing_and_making_a_client_load_nothing_heavy():

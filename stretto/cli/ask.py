@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli import options
-from stretto.cli.exits import PATIENCE_S, Exit, exit_of_answer, leaving_within, reporting
+from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
 from stretto.cli.opening import documents_of, open_client, question_of
-from stretto.errors import InvalidRequestError
+from stretto.errors import DeadlineExceededError, InvalidRequestError
 
 if TYPE_CHECKING:
     from stretto.answer import Answer
@@ -117,6 +117,9 @@ async def _answers(
                 return (answer, *(await direct_beside(client, question, screen, answer, request) if compare else ()))
             except asyncio.CancelledError:
                 leaving.enter_context(leaving_within(PATIENCE_S, Exit.INTERRUPTED))
+                raise
+            except DeadlineExceededError as error:
+                leaving.enter_context(leaving_within(LATE_S, exit_of_error(error), error))
                 raise
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 PATIENCE_S = 1.0
 """How long an interrupted program may take to clean up."""
 
+LATE_S = 0.2
+"""The same for one that has passed its deadline."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -77,11 +80,16 @@ def complain(message: object) -> None:
 
 
 @contextmanager
-def leaving_within(seconds: float, code: Exit) -> Iterator[None]:
-    """End the process after so long, whatever it is doing: the loading of a model cannot be stopped otherwise."""
+def leaving_within(seconds: float, code: Exit, error: Exception | None = None) -> Iterator[None]:
+    """End the process after so long, whatever it is doing: the loading of a model cannot be stopped otherwise.
+
+    ``error`` is said first.
+    """
 
     def leave() -> None:
-        if code is Exit.INTERRUPTED:
+        if error is not None:
+            complain(error)
+        elif code is Exit.INTERRUPTED:
             typer.echo("interrupted", err=True)
         os._exit(code)
 
