@@ -171,7 +171,12 @@ class AsyncStretto:
             hedge=self.settings.hedge,
         )
         backend = as_backend(
-            given, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=self._endpoints
+            given,
+            base_url=base_url,
+            api_key=api_key,
+            resilience=resilience,
+            endpoints=self._endpoints,
+            local=self.settings.local,
         )
         self._owned.append(backend)
         return backend

@@ -31,6 +31,11 @@ class Settings(BaseModel):
         first_text_s: seconds to wait for the first text.
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
+        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next four.
+        device: where local models run, as ``cpu``.
+        decoding: how local models find their tokens.
+        threads: for one forward of a local model at most.
+        compiled: whether local models run in code compiled for this processor.
         prompts: a folder whose templates replace those of the package.
     """
 
@@ -47,7 +52,18 @@ class Settings(BaseModel):
     first_text_s: float = Field(default=120.0, gt=0)
     hedge: bool = False
     second_opinion: bool = False
+    dtype: str | None = None
+    device: str | None = None
+    decoding: str | None = None
+    threads: int | None = Field(default=None, ge=1)
+    compiled: bool | None = None
     prompts: Path | None = None
+
+    @property
+    def local(self) -> dict[str, Any]:
+        """Those that are set of what is for local models only, by the arguments of `LocalBackend`."""
+        given = {name: getattr(self, name) for name in ("dtype", "device", "decoding", "threads", "compiled")}
+        return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
     def load(cls, **arguments: Any) -> Settings:

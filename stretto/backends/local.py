@@ -16,6 +16,7 @@ from stretto.backends.local_chunks import Chunks, decoding_of
 from stretto.backends.local_loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.chat_template import encode_turns
+from stretto.local_engine.compiling import compiling
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.record import Record
@@ -45,6 +46,9 @@ class LocalBackend:
         trust_remote_code: run Python code that came with the model.
         cuda_graphs: on a GPU, record the steps of single sequences and repeat them as a whole. Not run on a GPU yet:
             each recorded step is compared with the plain one first, and given up if it differs.
+        threads: for one forward at most; by default, as many as the model's size is worth.
+        compiled: run forwards in code compiled for this processor, where the model allows it; ``False``: in torch,
+            which is slower on a CPU. By default, as the variable ``STRETTO_COMPILED`` says, else ``True``.
         decoding: how tokens are found, unless a request says otherwise; each method but ``lexical_lossy`` gives the
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.
@@ -64,6 +68,8 @@ class LocalBackend:
         *,
         dtype: str | None = None,
         device: str | None = None,
+        threads: int | None = None,
+        compiled: bool | None = None,
         trust_remote_code: bool = False,
         cuda_graphs: bool = False,
         decoding: str | None = None,
@@ -76,6 +82,8 @@ class LocalBackend:
             find_source(model),
             dtype=dtype,
             device=device,
+            threads=threads,
+            compiled=compiling() if compiled is None else compiled,
             trust_remote_code=trust_remote_code,
             cuda_graphs=cuda_graphs,
             decoding=decoding,

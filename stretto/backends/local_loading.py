@@ -44,6 +44,8 @@ class LoadingOptions:
     source: Source
     dtype: str | None
     device: str | None
+    threads: int | None
+    compiled: bool
     trust_remote_code: bool
     cuda_graphs: bool
     decoding: str | None
@@ -54,6 +56,8 @@ class LoadingOptions:
 
     def capabilities(self) -> Capabilities:
         """What the model will be able to do, as far as that is known before it is loaded. Raises `SettingsError`."""
+        if self.threads is not None and self.threads < 1:
+            raise SettingsError(f"threads={self.threads} cannot be used: at least 1 is needed.")
         pocket = self.source.name == "local:pocket"
         return Capabilities(
             context_window=self.source.context_window(),
@@ -102,6 +106,7 @@ class LoadingOptions:
             dtype=self.dtype,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
+            packed=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
         model = load(self.source)
@@ -111,6 +116,7 @@ class LoadingOptions:
         engine = Engine(
             model,
             max_batch=_SLOTS,
+            threads=self.threads,
             draft=draft,
             lexical=self.lexical,
             prefix_cache_bytes=self.prefix_cache_bytes,

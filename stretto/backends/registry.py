@@ -27,10 +27,12 @@ def open_backend(
     api_key: str | None = None,
     resilience: Resilience | None = None,
     endpoints: Endpoints | None = None,
+    local: Mapping[str, Any] | None = None,
 ) -> Backend:
     """Open a model by its name; nothing is loaded or connected yet.
 
-    Backends that are given the same ``endpoints`` share what they learn of a server's health.
+    Backends that are given the same ``endpoints`` share what they learn of a server's health. ``local``: arguments
+    of `LocalBackend`, for a local model.
 
     Remote models come with the whole resilience layer. A local one does not: no network is between,
     its engine has its own queue, and a long prompt on a slow machine is no stall.
@@ -48,7 +50,7 @@ def open_backend(
                 f"{name} runs in this process: it takes neither base_url nor api_key. "
                 "Name a model of the server, such as openai:NAME, or leave them out."
             )
-        return make(model)
+        return make(model, **(local or {}))
     if base_url is not None and not base_url.startswith(("http://", "https://")):
         # The value is not repeated: it may hold a password, or be a key in the wrong place.
         raise SettingsError("base_url must begin with http:// or https://, for instance http://localhost:8000/v1.")
@@ -62,13 +64,16 @@ def as_backend(
     api_key: str | None = None,
     resilience: Resilience | None = None,
     endpoints: Endpoints | None = None,
+    local: Mapping[str, Any] | None = None,
 ) -> Backend:
     """Make a backend of a model's name, a chat model of LangChain, or a backend (given back as it is).
 
     A LangChain model that retries by itself is not retried here as well. Raises `UnknownModelError`.
     """
     if isinstance(source, str):
-        return open_backend(source, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=endpoints)
+        return open_backend(
+            source, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=endpoints, local=local
+        )
     if _is_langchain(source):
         from stretto.backends.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
 
@@ -104,10 +109,10 @@ def _anthropic(model: str, **options: str | None) -> Backend:
     return AnthropicBackend(model, **options)
 
 
-def _local(model: str) -> Backend:
+def _local(model: str, **options: Any) -> Backend:
     from stretto.backends.local import LocalBackend  # noqa: PLC0415 - only what is used is imported
 
-    return LocalBackend(model)
+    return LocalBackend(model, **options)
 
 
 _PROVIDERS: Mapping[str, Callable[..., Backend]] = {"openai": _openai, "anthropic": _anthropic, "local": _local}

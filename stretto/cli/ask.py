@@ -10,7 +10,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
-from stretto.cli.opening import documents_of, open_client, question_of
+from stretto.cli.opening import documents_of, local_options, open_client, question_of
 from stretto.errors import DeadlineExceededError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ def ask(
     temperature: options.Temperature = None,
     seed: options.Seed = None,
     decoding: options.Decoding = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    no_compiled: options.NotCompiled = False,
     deadline: options.Deadline = None,
     race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
@@ -83,7 +87,7 @@ def ask(
     }
     request = {name: value for name, value in request.items() if value is not None}
     screen = Screen(quiet=quiet)
-    client = open_client(context, model, base_url, key_variable)
+    client = open_client(context, model, base_url, key_variable, local_options(dtype, device, threads, no_compiled))
     introduce(client, screen, named=model is not None)
     answers = asyncio.run(_answers(client, asked, screen, request, compare=compare, form=(json, events)))
     _print(answers, screen, json=json, logprobs=logprobs is not None and not json and not events, trace=trace)

@@ -10,7 +10,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
-from stretto.cli.opening import key_in, opener_of
+from stretto.cli.opening import key_in, local_opener, local_options, opener_of
 from stretto.errors import StrettoError
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ def chat(
     preference: options.Preferred = None,
     system: options.System = None,
     decoding: options.Decoding = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    no_compiled: options.NotCompiled = False,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -44,7 +48,7 @@ def chat(
     from stretto.cli.screen import Screen  # noqa: PLC0415
 
     conversation = Conversation(
-        opener_of(context),
+        local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled)),
         Screen(quiet=quiet),
         model=model,
         base_url=base_url,

@@ -31,10 +31,38 @@ def opener_of(context: typer.Context) -> Opener:
 
 
 def open_client(
-    context: typer.Context, model: str | None, base_url: str | None, key_variable: str | None
+    context: typer.Context,
+    model: str | None,
+    base_url: str | None,
+    key_variable: str | None,
+    local: Mapping[str, Any] | None = None,
 ) -> AsyncStretto:
-    """Make the client of a command. Raises `StrettoError`."""
-    return opener_of(context)(model, base_url=base_url, api_key=key_in(key_variable))
+    """Make the client of a command; ``local`` is what `local_options` gives. Raises `StrettoError`."""
+    return local_opener(opener_of(context), local)(model, base_url=base_url, api_key=key_in(key_variable))
+
+
+def local_options(dtype: str | None, device: str | None, threads: int | None, no_compiled: bool) -> dict[str, Any]:
+    """Those options of a command that are for local models and were given, by their settings."""
+    given = {"dtype": dtype, "device": device, "threads": threads, "compiled": False if no_compiled else None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def local_opener(open_: Opener, local: Mapping[str, Any] | None) -> Opener:
+    """The same opener with settings for local models; it raises `SettingsError` where it opens another one."""
+    if not local:
+        return open_
+
+    def opened(model: str | None = None, **arguments: Any) -> AsyncStretto:
+        from stretto.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
+
+        client = open_(model, settings=Settings.load(**local), **arguments)
+        name = client.backends["main"].name
+        if not name.startswith("local:"):
+            options = ", ".join("--no-compiled" if each == "compiled" else f"--{each}" for each in local)
+            raise SettingsError(f"{options}: only for models that run in this process, local:..., and {name} does not.")
+        return client
+
+    return opened
 
 
 def key_in(variable: str | None, environ: Mapping[str, str] = os.environ) -> str | None:

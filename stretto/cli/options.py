@@ -124,6 +124,18 @@ Decoding = Annotated[
         autocompletion=complete_decoding,
     ),
 ]
+Dtype = Annotated[
+    str | None, typer.Option("--dtype", metavar="TYPE", help="Number type of a local model: float32, bfloat16, ...")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", metavar="NAME", help="Where a local model runs: cpu, cuda, cuda:1, ...")
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", min=1, help="The most threads of a local model's forward.")
+]
+NotCompiled = Annotated[
+    bool, typer.Option("--no-compiled", help="Run a local model in torch, not in code compiled for this processor.")
+]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")]

@@ -122,6 +122,7 @@ def bench(
     tokens: int = 96,
     repeats: int = 3,
     temperature: float = 0.0,
+    threads: int | None = None,
     progress: Callable[[int, int, str], None] = lambda done, whole, doing: None,  # noqa: ARG005 - named for the caller
 ) -> Report:
     """Measure every method that the model can be run with; lossy ones, which give another answer, are left out.
@@ -133,6 +134,7 @@ def bench(
         tokens: the most to write for each, as far as the context window allows.
         repeats: timed repetitions, at least 1.
         temperature: 0 takes the likeliest token; above, a fixed seed samples the same answer under every method.
+        threads: for one forward at most; by default what the model's size is worth.
         progress: called before each generation: how many are done, of how many, and which is next.
 
     Raises `SettingsError` for a draft model with another tokenizer, `ContextOverflowError` for a prompt that does not
@@ -145,7 +147,7 @@ def bench(
     cells = {(kind, method): _Cell() for kind in dict.fromkeys(kind for kind, _ in encoded) for method in methods}
     done, whole = 0, (repeats + 1) * len(methods) * len(encoded)
     # Without a prefix cache: a prompt that was answered before would be read in no time.
-    engine = Engine(model, draft=draft, prefix_cache_bytes=0, measure=True)
+    engine = Engine(model, draft=draft, prefix_cache_bytes=0, measure=True, threads=threads)
     engine.wait_measured()
     try:
         for repetition in range(repeats + 1):
@@ -166,7 +168,7 @@ def bench(
         dtype=str(model.dtype).removeprefix("torch."),
         exact=model.is_exact,
         device=str(model.device),
-        threads=model.threads,
+        threads=threads or model.threads,
         tokens=tokens,
         repeats=repeats,
         temperature=temperature,

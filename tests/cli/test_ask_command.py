@@ -296,3 +296,43 @@ def test_a_model_that_tells_no_log_probabilities_after_all_draws_no_table(strett
     result = stretto("ask", "Why?", "--logprobs", "2", logprobs=True)
     assert "warning: logprobs=2 was asked for, and scripted:model told none." in result.stderr
     assert "most probable" not in result.stderr
+
+
+def test_options_for_local_models_are_refused_for_others(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    options = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--no-compiled"]
+    result = CliRunner().invoke(app, ["ask", "-m", "openai:any", *options, "Why?"], prog_name="stretto")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: --dtype, --device, --threads, --no-compiled: only for models that run in this process, local:..., "
+        "and openai:any does not.\n"
+    )
+
+
+@pytest.mark.parametrize("options", [["--device", "toaster"], ["--dtype", "int8"]])
+@pytest.mark.parametrize("command", [["ask", "-q", "-m", "local:pocket", "Why?"], ["bench", "-q", "local:pocket"]])
+def test_a_device_or_number_type_that_does_not_exist_is_one_line(command, options):
+    pytest.importorskip("torch")
+    result = CliRunner().invoke(app, [*command, *options], prog_name="stretto")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {options[0].removeprefix('--')}={options[1]!r} is no ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_local_model_is_run_as_the_options_say():
+    pytest.importorskip("torch")
+    options = [
+        "--dtype",
+        "float64",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--no-compiled",
+        "--decoding",
+        "autoregressive",
+    ]
+    command = ["ask", "-q", "-m", "local:pocket", "-s", "direct", "--max-tokens", "4", *options]
+    result = CliRunner().invoke(app, [*command, "How do I look after a bicycle?"], prog_name="stretto")
+    assert (result.exit_code, result.stderr) == (3, "")
+    assert result.stdout.strip()
