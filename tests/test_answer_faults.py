@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import threading
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import anyio
 import pytest
@@ -88,7 +88,7 @@ async def serving(provider, script=None, *, resilience=RESILIENCE, **server_opti
         backend = open_backend(
             f"{provider}:scripted", base_url=url, api_key=server_options.get("key", KEY), resilience=resilience
         )
-        async with AsyncStretto(backend) as stretto:
+        async with aclosing(backend), AsyncStretto(backend) as stretto:
             yield stretto, server
         with anyio.fail_after(5):
             await server.wait_until(lambda s: s.open_connections == 0 and s.active_streams == 0)

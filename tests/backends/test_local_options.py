@@ -26,8 +26,8 @@ async def loaded(backend):
 async def test_a_model_that_is_not_compiled_gives_the_same_answer(folder):
     compiled, plain = (LocalBackend(f"local:{folder}", dtype="float32", compiled=each) for each in (True, False))
     (fast, first), (slow, second) = await loaded(compiled), await loaded(plain)
-    assert fast.model.forward._compiled is not None
-    assert slow.model.forward._compiled is None
+    assert fast.model.forward.is_packed
+    assert not slow.model.forward.is_packed
     assert first == second
     await compiled.aclose()
     await plain.aclose()
@@ -38,7 +38,7 @@ async def test_the_environment_turns_compiled_code_off(folder, monkeypatch):
     can_choose.cache_clear()
     backend = LocalBackend(f"local:{folder}", dtype="float32")
     engine, _ = await loaded(backend)
-    assert engine.model.forward._compiled is None
+    assert not engine.model.forward.is_packed
     assert not can_choose()
     can_choose.cache_clear()
     await backend.aclose()
@@ -53,7 +53,7 @@ async def test_settings_reach_the_local_model_of_a_client(folder, monkeypatch):
         engine = client.backends["main"]._loader.engine
     assert answer.decoding.methods == ("suffix",)
     assert str(engine.model.dtype) == "torch.float64"
-    assert engine.model.forward._compiled is None
+    assert not engine.model.forward.is_packed
     assert engine._serving._threads == 1
 
 

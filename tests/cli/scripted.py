@@ -18,6 +18,14 @@ from stretto.testing import Reply, ScriptedBackend
 OUTLINE = "Write only the outline|outline of"
 
 
+class Owning(AsyncStretto):
+    """Closes its model, as a client does that was given a name."""
+
+    async def aclose(self):
+        await super().aclose()
+        await self.backends["main"].aclose()
+
+
 class Stubborn(AsyncStretto):
     """Does not close, like one whose model is in the middle of being loaded."""
 
@@ -32,7 +40,7 @@ def opening(script, *, name="scripted:model", opened=None, **capabilities):
         backend = ScriptedBackend(script, name=model or name, capabilities=Capabilities(**capabilities))
         if opened is not None:
             opened.append(backend)
-        return (Stubborn if os.environ.get("STUBBORN") else AsyncStretto)(backend)
+        return (Stubborn if os.environ.get("STUBBORN") else Owning)(backend)
 
     return open_client
 
