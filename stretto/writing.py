@@ -68,10 +68,11 @@ class Writing:
             self.stop(because)
             await self._joined()
         elif loop.is_running():  # in another thread
+            ending = asyncio.run_coroutine_threadsafe(self.aclose(because), loop)
             with anyio.CancelScope(shield=True):
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.aclose(because), loop))
+                await asyncio.wait((asyncio.wrap_future(ending),))  # a loop that ends meanwhile has ended this too
         elif not loop.is_closed():
-            loop.call_soon(self.stop, because)
+            loop.call_soon_threadsafe(self.stop, because)
 
     async def _run(self, scope: anyio.CancelScope) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import ssl
 import sys
 from functools import cache
@@ -37,6 +38,12 @@ def async_client() -> httpx2.AsyncClient:
         ),
         follow_redirects=False,
     )
+
+
+def make_ready(sdk: str) -> None:
+    """Import an SDK and read the certificates: a second, for a thread that may wait."""
+    importlib.import_module(sdk)
+    _certificates()
 
 
 @cache

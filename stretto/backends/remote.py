@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -18,7 +17,7 @@ from pydantic import SecretStr
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.failures import charge, kept_headers, translate
-from stretto.backends.http_clients import host_of
+from stretto.backends.http_clients import host_of, make_ready
 from stretto.backends.known_models import capabilities_of, estimate_tokens
 from stretto.backends.known_parameters import ParameterMemory
 from stretto.errors import AuthenticationError, BackendError, StreamBrokenError
@@ -140,7 +139,7 @@ class RemoteBackend(ABC):
 
     async def _open(self, prompt: Prompt, options: GenerationOptions) -> tuple[Any, int]:
         if self.sdk not in sys.modules:  # a second of import would hold up everything else in the event loop
-            await anyio.to_thread.run_sync(importlib.import_module, self.sdk)
+            await anyio.to_thread.run_sync(make_ready, self.sdk)
         client = await self._client()
         wanted = self._parameters(prompt, options)
         calls = 0

@@ -60,6 +60,15 @@ behind an API takes none: the option is left out, with a warning.
 text to copy with changes and a question, or on `--prompts FILE`. It shows the losing ones too, and ends with which to
 use for what, and why.
 
+## How a local model runs
+
+`--dtype`, `--device` and `--threads` choose the number type, the device and the most threads of a forward. The settings
+`dtype`, `device`, `decoding`, `threads` and `compiled` (`STRETTO_DTYPE`, ...) do the same for every command and every
+client. A forward on a CPU runs in code that is compiled for its processor; `--no-compiled` or `STRETTO_COMPILED=0` runs
+it in torch, more slowly, on machines where the compiler fails.
+
+A model that is being loaded cannot be stopped. Ctrl-C and `--deadline` end the program all the same.
+
 ## The timeline
 
 `--trace` draws one row for each branch, over the seconds since the question was asked:

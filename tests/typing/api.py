@@ -12,6 +12,7 @@ from stretto import (
     Request,
     Route,
     Stretto,
+    SyncAnswerStream,
     TextDelta,
     TokenLogprob,
 )
@@ -42,4 +43,9 @@ def synchronous() -> str:
         with stretto.stream("Why?") as events:
             typed: Iterator[Event] = events
             list(typed)
+        with stretto.stream("Why?") as stream:
+            named: SyncAnswerStream = stream
+            pieces: list[str] = list(named.text())
+            whole: Answer = stream.rest()
+            print(pieces, whole.text == stream.answer.text)
         return str(stretto.ask("Why?")) + str(stretto.ask("Why?", response_format={"type": "object"}))
