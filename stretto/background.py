@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for the synchronous client."""
+"""An event loop in a separate thread, for the synchronous client."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class _Call(Generic[T]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether there is nothing to leave any more."""
+        """Whether it has ended, and need not be left."""
         return self._ended.is_set()
 
     async def run(self) -> T:

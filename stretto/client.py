@@ -207,7 +207,7 @@ class AsyncStretto:
 class Stretto:
     """`AsyncStretto` for code that is not asynchronous; works in notebooks and inside a running loop.
 
-    Takes the same arguments. Its event loop lives in a thread of its own, from the first call to `close`.
+    Takes the same arguments. Its event loop runs in a separate thread, from the first call to `close`.
     """
 
     def __init__(self, model: str | Backend | BaseChatModel | None = None, **arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""One answer while it is written, by a task of its own."""
+"""One answer while it is written, in a separate task."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Worker:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - raised to whoever waits for the future
+                except BaseException as error:  # noqa: BLE001 - raised to the caller that waits for the future
                     future.set_exception(error)
 
         if self._thread.is_alive():
