@@ -96,7 +96,7 @@ class Sampler:
         if self._penalty != 1.0:
             self._seen = torch.tensor(sorted(set(request.prompt)), device=device)
         self._biased = torch.tensor(list(request.logit_bias), dtype=torch.long, device=device)
-        self._bias = torch.tensor(list(request.logit_bias.values()), device=device)
+        self._bias = torch.tensor(list(request.logit_bias.values()), dtype=torch.float32, device=device)
         self._generator = random.Random(secrets.randbits(63) if request.seed is None else request.seed % 2**63)  # noqa: S311 - chance, not secrets
         self._keys: list[tuple[int, int]] = []
         self._committed = 0
@@ -233,7 +233,7 @@ def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequenc
     places = None if everywhere else torch.tensor(sampled, device=logits.device)
     rows = logits if places is None else logits[places]
     settings = [samplers[row].settings for row in sampled]
-    temperature, *limits = torch.tensor(settings, device=logits.device).unbind(1)
+    temperature, *limits = torch.tensor(settings, dtype=torch.float32, device=logits.device).unbind(1)
     keys = [samplers[row].key(len(paths[row])) for row in sampled]
     chances = exponential(torch.tensor(keys, dtype=torch.int32, device=logits.device), logits.shape[-1])
     if all(samplers[row].unlimited for row in sampled):  # the same, in a third of the time
