@@ -213,7 +213,9 @@ class KeyValueCache:
         """
         self._reach(extent)
         for held in (self._keys, self._values):
-            held += [torch.zeros(self.batch, self.capacity, *shape) for _ in range(layers - len(held))]
+            held += [
+                torch.zeros(self.batch, self.capacity, *shape, dtype=torch.float32) for _ in range(layers - len(held))
+            ]
         if self._first() is not self._keys[0]:  # all layers are replaced together
             self._first = weakref.ref(self._keys[0])
             keys, values = ([layer.data_ptr() for layer in held] for held in (self._keys, self._values))

@@ -236,7 +236,7 @@ def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequenc
     places = None if everywhere else torch.tensor(sampled, device=logits.device)
     rows = logits if places is None else logits[places]
     settings = [samplers[row].settings for row in sampled]
-    temperature, *limits = torch.tensor(settings, device=logits.device).unbind(1)
+    temperature, *limits = torch.tensor(settings, dtype=torch.float32, device=logits.device).unbind(1)
     keys = [samplers[row].key(len(paths[row])) for row in sampled]
     chances = exponential(torch.tensor(keys, dtype=torch.int32, device=logits.device), logits.shape[-1])
     if all(samplers[row].unlimited for row in sampled):  # the same, in a third of the time

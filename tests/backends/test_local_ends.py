@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
@@ -39,6 +40,48 @@ async def test_models_that_are_loaded_at_the_same_time_do_not_break_each_other(t
                 group.start_soon(ask, folder)
         expected = expected or answers[0]
         assert answers == [expected] * 4
+
+
+async def test_no_two_models_are_loaded_at_the_same_time(folder, monkeypatch):
+    met, overlaps = threading.Barrier(2), []
+    real = LoadingOptions._load
+
+    def load(self):
+        with suppress(threading.BrokenBarrierError):  # waited once in vain, it waits no more
+            overlaps.append(met.wait(1))
+        return real(self)
+
+    monkeypatch.setattr(LoadingOptions, "_load", load)
+    backends = [LocalBackend(f"local:{folder}") for _ in range(3)]
+    async with anyio.create_task_group() as group:
+        for backend in backends:
+            group.start_soon(backend.count_tokens, prompt("one"))
+    for backend in backends:
+        await backend.aclose()
+    assert overlaps == []
+
+
+def test_clients_that_load_and_answer_at_the_same_time_all_give_the_same_answer():
+    code = """
+import threading
+from stretto import Stretto
+
+answers = []
+
+def ask():
+    with Stretto("local:pocket") as stretto:
+        question = "How do I look after a bicycle?"
+        answers.append(stretto.ask(question, strategy="direct", max_tokens=8).text)
+
+threads = [threading.Thread(target=ask) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(answers), len(set(answers)))
+"""
+    done = run(code)
+    assert (done.stdout, done.stderr) == ("4 1\n", "")
 
 
 async def test_a_backend_that_waits_for_another_model_to_load_can_be_closed(folder, monkeypatch):

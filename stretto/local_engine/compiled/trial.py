@@ -22,7 +22,7 @@ def can_choose() -> bool:
     """Whether `best` and `draw` run here: compiled by now, unless the compiler fails or the environment forbids it."""
     if not compiling():
         return False
-    logits = torch.tensor([[0.0, 9.0, 1.0]])
+    logits = torch.tensor([[0.0, 9.0, 1.0]], dtype=torch.float32)
     try:
         (ids, _), drawn = best(logits, [0], 2), draw(logits, [0.1], [(1, 1)], np.arange(3, dtype=np.int32))
     except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep a model from running
