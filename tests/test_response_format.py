@@ -173,6 +173,15 @@ async def test_a_backend_that_draws_only_what_fits_streams_at_once_and_is_asked_
     assert answer.warnings == ("The answer does not fit response_format: it does not match '[0-9]+'.",)
 
 
+async def test_a_local_model_hands_out_its_value_too():
+    async with AsyncStretto("local:pocket") as stretto:
+        matched = await stretto.ask("How many?", response_format="[0-9]{3}")
+        verdict = await stretto.ask("Any good?", response_format=Verdict, max_tokens=200)
+    assert (matched.parsed, matched.usage.calls) == (matched.text, 1)
+    assert verdict.finish_reason != "stop" or isinstance(verdict.parsed, Verdict)
+    assert verdict.usage.calls == 1
+
+
 async def test_a_schema_that_refers_elsewhere_fetches_nothing():
     schema = {"$ref": "http://127.0.0.1:9/schema.json"}
     answer = await ask(answering("{}", ""), response_format=schema)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import ClassVar
 
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Markdown, MarkdownContext, TextElement
+from rich.markdown import CodeBlock, Heading, Markdown
 from rich.text import Text
 
 from stretto.cli.plain import plain
@@ -29,28 +30,19 @@ class _Code(CodeBlock):
         yield Text(str(self.text).rstrip("\n"), "cyan", overflow="fold")
 
 
-class _Image(TextElement):
-    """An image as its description and its address."""
+class _Heading(Heading):
+    """A heading where its text begins."""
 
-    new_line = False
-
-    @classmethod
-    def create(cls, markdown: Markdown, token: Any) -> _Image:  # noqa: ARG003 - rich's
-        return cls(str(token.attrs.get("src", "")))
-
-    def __init__(self, address: str) -> None:
-        super().__init__()
-        self.address = address
-
-    def on_enter(self, context: MarkdownContext) -> None:  # noqa: ARG002 - rich's
-        self.text = Text(justify="left")
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text.assemble(self.text, f" ({self.address})", end="")
+    LEVEL_ALIGN: ClassVar = dict.fromkeys(Heading.LEVEL_ALIGN, "left")
 
 
 class _Markdown(Markdown):
-    elements: ClassVar = {**Markdown.elements, "fence": _Code, "code_block": _Code, "image": _Image}
+    elements: ClassVar = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+    }
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False)
@@ -59,6 +51,8 @@ class _Markdown(Markdown):
             for child in token.children or ():
                 if child.type == "softbreak":  # models end lines where they mean them to end
                     child.type = "hardbreak"
+                elif child.type == "image":
+                    child.type, child.content = "text", f"{child.content} ({child.attrs.get('src', '')})"
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,7 @@ class Flow:
         self._reach = max(1, rows - 2)
         self._open = ""
         self._drawn: Sequence[Line] = ()
-        self._begun = False
+        self._gap = ""  # before the next block
         self.column = 0
 
     def feed(self, text: str) -> None:
@@ -116,11 +110,12 @@ class Flow:
 
     def draw(self) -> str:
         """What to send so that all that is known is shown."""
-        done, self._open = _settled(self._open)
+        *done, self._open = _blocks(self._open)
         sent = ""
-        if done.strip():
-            sent = self._redraw(self._render(done)) + "\n"
-            self._drawn, self._begun = (), True
+        for block in done:
+            if lines := self._render(block):
+                sent += self._redraw(lines) + "\n"
+                self._drawn, self._gap = (), "\n"
         return sent + self._redraw(self._render(self._open))
 
     def _redraw(self, lines: Sequence[Line]) -> str:
@@ -129,7 +124,8 @@ class Flow:
             return ""
         self.column = lines[-1].cells if lines else 0
         if not old:
-            return ("\n" if self._begun else "") + "\n".join(line.text for line in lines)
+            gap, self._gap = self._gap, ""
+            return gap + "\n".join(line.text for line in lines)
         same = next((at for at, (one, other) in enumerate(zip(old, lines, strict=False)) if one != other), None)
         if same is None:
             same = min(len(old), len(lines))
@@ -143,13 +139,13 @@ class Flow:
         return f"\r{back}\x1b[J" + "\n".join(line.text for line in lines[first:])
 
 
-def _settled(text: str) -> tuple[str, str]:
-    """The blocks that are complete, and the open one."""
+def _blocks(text: str) -> list[str]:
+    """The blocks that are complete, and the open one behind them."""
     begins = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.map and token.nesting >= 0]
     if len(begins) > 1:
         lines = text.split("\n")
-        return "\n".join(lines[: begins[-1]]), "\n".join(lines[begins[-1] :])
+        return ["\n".join(lines[begin:end]) for begin, end in pairwise([*begins, len(lines)])]
     if len(text) > LONGEST_OPEN:
         end = max(text.rfind("\n"), text.rfind(" ")) + 1 or len(text)
-        return text[:end], text[end:]
-    return "", text
+        return [text[:end], text[end:]]
+    return [text]

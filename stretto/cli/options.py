@@ -140,8 +140,6 @@ Missing = Annotated[
         "--on-missing", help="What becomes of a part that cannot be written: a note in its place, nothing, or an error."
     ),
 ]
-Plain = Annotated[
-    bool, typer.Option("--plain", help="Show the answer as it is written; on a terminal its Markdown is drawn else.")
-]
+Plain = Annotated[bool, typer.Option("--plain", help="Show the answer as it is written, without drawing its Markdown.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")]

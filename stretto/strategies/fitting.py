@@ -68,9 +68,9 @@ def _checked(value: Any, schema: Mapping[str, Any]) -> Fit:
     except (ValueError, TypeError) as error:
         return Fit(value, unchecked=_short(f"the schema cannot be used: {str(error).splitlines()[0]}"))
     causes = []
-    for error in validator.iter_errors(value):
-        place = ".".join(map(str, error.instance_path)) or "the answer"
-        causes.append(f"{place}: {_short(error.message)}")
+    for found in validator.iter_errors(value):
+        place = ".".join(map(str, found.instance_path)) or "the answer"
+        causes.append(f"{place}: {_short(found.message)}")
         if len(causes) == MOST_CAUSES:
             break
     return Fit(wrong=_short("; ".join(causes))) if causes else Fit(value)

@@ -7,7 +7,13 @@ from typer.testing import CliRunner
 
 from stretto.answer import Answer
 from stretto.cli.app import app
-from stretto.errors import AuthenticationError, ConnectionFailedError, ContextOverflowError, ServerFailedError
+from stretto.errors import (
+    AuthenticationError,
+    ConnectionFailedError,
+    ContextOverflowError,
+    ServerFailedError,
+    StreamBrokenError,
+)
 from stretto.events import Event, TextDelta
 from stretto.testing import Reply
 
@@ -298,3 +304,98 @@ def test_a_model_that_tells_no_log_probabilities_after_all_draws_no_table(strett
     result = stretto("ask", "Why?", "--logprobs", "2", logprobs=True)
     assert "warning: --logprobs 2 was asked for, and scripted:model told none." in result.stderr
     assert "most probable" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-tokens", "0"), "--max-tokens 0 cannot be used"),
+        (("--deadline", "-1"), "--deadline -1"),
+        (("--temperature", "9"), "--temperature 9"),
+    ],
+)
+def test_an_error_names_the_option_that_was_given(stretto, options, said):
+    result = stretto("ask", "Why?", *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {said}")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [("--strategy", "magic"), ("--max-tokens", "0"), ("--logprobs", "3")])
+def test_nothing_is_said_of_the_model_before_an_error(stretto, options):
+    result = stretto("ask", "Why?", *options, name="local:pocket")
+    assert result.exit_code == 2
+    assert "demonstration" not in result.stderr
+
+
+def test_a_missing_key_names_an_option_of_the_command_line(monkeypatch):
+    monkeypatch.setenv("STRETTO_RETRIES", "0")
+    result = CliRunner().invoke(app, ["ask", "Why?", "-m", "openai:some-model"])
+    assert result.exit_code == 4
+    assert "--key-variable" in result.stderr
+    assert "api_key" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "said"),
+    [
+        ("word " * 90, ("--max-tokens", "20"), "The answer was cut at --max-tokens 20. Allow more."),
+        (
+            Reply(chunks=("One ", "two."), chunk_delay_s=600),
+            ("--deadline", "1"),
+            "Allow more with --deadline.",
+        ),
+        (Reply("a b c", fault=StreamBrokenError("It broke off."), fault_after=1), (), "is incomplete: It broke off."),
+    ],
+    ids=["length", "deadline", "stream"],
+)
+def test_an_answer_that_is_cut_says_why_and_what_to_change(stretto, script, options, said):
+    result = stretto("ask", "Why?", "-s", "direct", *options, script={"": script})
+    assert result.exit_code == 3
+    (warning,) = (line for line in result.stderr.splitlines() if line.startswith("warning: "))
+    assert said in warning
+
+
+def test_the_status_line_says_how_the_answer_was_written_in_the_end(stretto):
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", script="I would rather not.")
+    assert "direct (instead of skeleton) · " in result.stderr.splitlines()[-1]
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", script="I would rather not.")
+    assert "Nothing to compare" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "code"),
+    [
+        ("note", "1. **Tea**: Some words.\n2. **Milk**: [could not be written]\n3. **Sugar**: Some words.\n", 3),
+        ("omit", "1. **Tea**: Some words.\n3. **Sugar**: Some words.\n", 3),
+    ],
+)
+def test_what_becomes_of_a_missing_part_can_be_chosen(stretto, choice, text, code):
+    script = {"point 2,|part on .Milk": Reply(fault=ServerFailedError("It fell over.")), "1. Tea": "Some words."}
+    script[""] = "1. Tea\n2. Milk\n3. Sugar\n"
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--on-missing", choice, script=script)
+    assert (result.stdout, result.exit_code) == (text, code)
+
+
+def test_a_missing_part_can_be_an_error(stretto):
+    script = {"point 2,|part on .Milk": Reply(fault=ServerFailedError("It fell over.")), "1. Tea": "Some words."}
+    script[""] = "1. Tea\n2. Milk\n3. Sugar\n"
+    result = stretto("ask", "-q", "How do I make tea?", "-s", "skeleton", "--on-missing", "raise", script=script)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: The answer lacks 1 of 3 parts. Point 2, 'Milk', is incomplete")
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--events",)])
+def test_no_output_turns_the_direction_of_text(stretto, form):
+    turned = "a\u202eb\u202a\u2066c\u2069"
+    result = stretto("ask", "Why?", "-s", "direct", *form, script=turned)
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", result.output)
+    if form == ("--json",):
+        assert json.loads(result.stdout)["text"] == turned
+
+
+@pytest.mark.parametrize("form", ["--json", "--events"])
+def test_half_a_character_does_not_end_the_program(stretto, form):
+    result = stretto("ask", "Why?", "-s", "direct", form, script={"": Reply(chunks=("a \ud83d", "\ude00 \ud83d"))})
+    assert result.exit_code == 0, result.stderr
+    assert "a 😀 �" in result.stdout

@@ -1,7 +1,9 @@
 """Texts that a parser meets when a model, or whoever writes a request, means it ill."""
 
+import math
 import resource
 import sys
+import time
 
 from stretto.request import Request
 from stretto.strategies.form import PointText, form_of, points_asked, words_for
@@ -15,7 +17,7 @@ from stretto.strategies.items.splitting import Split, split
 from stretto.strategies.notes import notes_for
 from stretto.strategies.outline import OutlineParser, Point
 
-LENGTH = 30_000  # characters
+LENGTH = 50_000  # characters
 FRAGMENTS = (
     "[", "{", "]", "{}", "{},", '["', '"a",', '{"a":', '[{"title":"a"},', '"', "\\", '\\"', '\\ud83d', "1" * 9,
     "*a ", "**a", "**", "*", "__a", "_a ", "# ", "#", "- ", "1. ", "1.", "1) ", "(1) ", "a) ", "① ", "一、", "Q1: ",
@@ -32,15 +34,23 @@ FRAGMENTS = (
 )  # fmt: skip
 HEADS = ("", "1. ", '[{"title": "', "Translate each: ")
 # Found by long searches to take long once; each stands for a kind.
-KNOWN = (("**a", " "), ("“", "“"), ("a «", "«"), (" \t", "\t"), ("[" + "1", "1"), ('["a"', '"a",'), ("(needs", " "))
+KNOWN = (
+    ("1. a\n", "\n"),
+    ("**a", " "),
+    ("“", "“"),
+    ("a «", "«"),
+    (" \t", "\t"),
+    ("[" + "1", "1"),
+    ('["a"', '"a",'),
+    ("(needs", " "),
+)
 
 
 def hostile_texts(length):
-    """Each fragment again and again, with another end, and behind some beginnings."""
-    for fragment in FRAGMENTS:
-        repeated = (fragment * (length // len(fragment) + 1))[:length]
-        for head in HEADS:
-            yield head + repeated + ("x" if head else ": a, b, c")
+    """Each fragment again and again, behind one of some beginnings, with another end."""
+    for number, fragment in enumerate(FRAGMENTS):
+        head, repeated = HEADS[number % len(HEADS)], (fragment * (length // len(fragment) + 1))[:length]
+        yield head + repeated + ("x" if head else ": a, b, c")
     for head, repeated in KNOWN:
         yield head + repeated * (length // len(repeated))
 
@@ -112,8 +122,9 @@ PARSERS = {
 
 if __name__ == "__main__":
     name, cpu_s = sys.argv[1], int(sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     for text in hostile_texts(LENGTH):
         print(repr(text[:60]), len(text), flush=True)  # the last line names what took too long
+        used_s = math.ceil(time.process_time())
+        resource.setrlimit(resource.RLIMIT_CPU, (used_s + cpu_s, resource.RLIM_INFINITY))
         PARSERS[name](text)
     print("done")

@@ -13,7 +13,16 @@ from stretto import AsyncStretto
 from stretto.strategies.outline import MOST_WORDS, OutlineParser
 from stretto.testing import ScriptedBackend
 
-CPU_S = 40  # of all texts of one parser; where one is quadratic, a single text takes as long
+CPU_S = 3  # of the processor's time for one text; linear parsers take about a tenth of it, quadratic ones much more
+
+
+class Boundless(ScriptedBackend):
+    """Writes on, whatever limit it is given."""
+
+    def _chunks(self, prompt, options, reply):
+        return super()._chunks(prompt, options.model_copy(update={"max_tokens": None}), reply)
+
+
 HOSTILE = st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join)
 
 
@@ -56,7 +65,7 @@ def test_any_cutting_of_a_hostile_outline_gives_the_same_points(text, length):
     ids=["brackets", "objects", "huge lengths", "huge needs", "long number"],
 )
 async def test_no_outline_takes_an_answer_away_or_asks_for_a_length_without_bounds(outline):
-    backend = ScriptedBackend({"Write only the outline": outline, "": "Some words."})
+    backend = Boundless({"Write only the outline": outline, "": "Some words."})
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask("How do I make tea?", strategy="skeleton")
     assert "Some words." in answer.text

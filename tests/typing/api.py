@@ -22,6 +22,8 @@ async def asynchronous() -> str:
     async with AsyncStretto("openai:gpt-5-mini", local="local:pocket") as stretto:
         answer: Answer = await stretto.ask("Why?", strategy="skeleton", deadline_s=3.0)
         local: Answer = await stretto.ask("Why?", decoding="suffix", max_tokens=20)
+        whole: Answer = await stretto.ask("Why?", response_format={"type": "array"}, on_missing="raise")
+        print(whole.parsed, whole.strategy.upper())
         decoded: Decoding | None = local.decoding
         expected: DecodingForecast | None = local.route.decoding_forecast
         scored: list[TokenLogprob] = list((await stretto.ask("Why?", logprobs=2)).logprobs)
