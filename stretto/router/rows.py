@@ -55,8 +55,15 @@ def read(name: str, *, late: bool = False) -> Iterator[Row]:
     with files("stretto.router").joinpath("data", name).open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
-            known = (row[name] for name in ("prompt", "shape", "skeleton", "origin", "certainty"))
-            yield Row(*known, late=late, source=row["source"])
+            yield Row(
+                row["prompt"],
+                row["shape"],
+                row["skeleton"],
+                row["origin"],
+                row["certainty"],
+                late=late,
+                source=row["source"],
+            )
 
 
 def load() -> list[Row]:
