@@ -122,13 +122,15 @@ class Sampler:
     def __init__(self, request: Generation, device: torch.device, constraint: Constraint | None = None) -> None:
         self.settings = (request.temperature, request.top_p, float(request.top_k), request.min_p)
         self.sampled = request.temperature > 0
+        self.repeated = None if request.repetition_penalty == 1.0 else request.prompt[0]  # a token that is penalised
         self.adjusts = request.repetition_penalty != 1.0 or bool(request.logit_bias) or constraint is not None
         self.failure: Exception | None = None
         self._constraint = constraint
         self._penalty = request.repetition_penalty
         self._device = device
-        self._known = set(request.prompt) if self._penalty != 1.0 else set()  # what is penalised
-        self._seen = torch.tensor(sorted(self._known), dtype=torch.long, device=device)  # the same
+        self._seen = torch.empty(0, dtype=torch.long, device=device)
+        if self._penalty != 1.0:
+            self._seen = torch.tensor(sorted(set(request.prompt)), device=device)
         self._biased = torch.tensor(list(request.logit_bias), dtype=torch.long, device=device)
         self._bias = torch.tensor(list(request.logit_bias.values()), device=device)
         self._generator = random.Random(secrets.randbits(63) if request.seed is None else request.seed % 2**63)  # noqa: S311 - chance, not secrets
@@ -155,11 +157,6 @@ class Sampler:
         """Whether a constraint says which tokens may follow a row."""
         return self._constraint is not None
 
-    @property
-    def repeated(self) -> int | None:
-        """One of the tokens that the repetition penalty lowers in every row; ``None`` without a penalty."""
-        return next(iter(self._known), None)
-
     def key(self, ahead: int = 0) -> tuple[int, int]:
         """The key, two numbers of 32 bits, of the place that comes after ``ahead`` more tokens."""
         place = self._committed + ahead
@@ -184,6 +181,18 @@ class Sampler:
             raise failed
         return [int(ranked.argmax())] if count == 1 else ranked.topk(count).indices.tolist()
 
+    def adjust_all(self, logits: Tensor, drafted: Tensor) -> None:
+        """Do what `adjust` does to many rows at once, in place # [rows, vocabulary]; without a constraint.
+
+        ``drafted``: the path of each row, filled up with tokens that are penalised anyway # [rows, depth]
+        """
+        if self._penalty != 1.0:
+            lowered = torch.where(logits > 0, logits / self._penalty, logits * self._penalty)
+            seen = torch.zeros_like(logits, dtype=torch.bool).index_fill_(1, self._seen, value=True)
+            logits.copy_(torch.where(seen.scatter_(1, drafted, value=True), lowered, logits))
+        if len(self._biased):
+            logits.index_add_(1, self._biased, self._bias.to(logits.dtype).expand(len(logits), -1))
+
     def adjust(self, logits: Tensor, path: Sequence[int]) -> None:
         """Change a row's logits in place # [vocabulary].
 
@@ -203,25 +212,11 @@ class Sampler:
             except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
                 self.failure = error
 
-    def adjust_all(self, logits: Tensor, drafted: Tensor) -> None:
-        """Do what `adjust` does to many rows at once, in place # [rows, vocabulary]; without a constraint.
-
-        ``drafted``: the path of each row, filled up with tokens that are penalised anyway # [rows, depth]
-        """
-        if self._penalty != 1.0:
-            lowered = torch.where(logits > 0, logits / self._penalty, logits * self._penalty)
-            seen = torch.zeros_like(logits, dtype=torch.bool).index_fill_(1, self._seen, value=True)
-            logits.copy_(torch.where(seen.scatter_(1, drafted, value=True), lowered, logits))
-        if len(self._biased):
-            logits.index_add_(1, self._biased, self._bias.to(logits.dtype).expand(len(logits), -1))
-
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of tokens that now belong to the answer."""
         self._committed += len(tokens)
-        if self._penalty != 1.0:
-            fresh = [token for token in dict.fromkeys(tokens) if token not in self._known]
-            self._known.update(fresh)
-            self._seen = torch.cat((self._seen, torch.tensor(fresh, dtype=torch.long, device=self._device)))
+        if self._penalty != 1.0:  # some twice: looking for these would make the host wait for a GPU
+            self._seen = torch.cat((self._seen, torch.tensor(tokens, device=self._device)))
         if self._constraint is not None and self.failure is None:
             try:
                 self._constraint.commit(tokens)
