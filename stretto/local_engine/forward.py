@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.transformers_attention import attend_in
 
 __all__ = ["Forward", "TransformersForward", "disagreement"]
 
@@ -40,6 +41,7 @@ class TransformersForward:
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        attend_in(model)
         config = model.config.get_text_config(decoder=True)
         self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
         others = [kind for kind in self._kinds if kind not in {"full_attention", "sliding_attention"}]

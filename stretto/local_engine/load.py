@@ -15,10 +15,10 @@ import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
 from stretto.local_engine.compiled.trial import can_choose
+from stretto.local_engine.cuda_recorder import cuda_recorder
 from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.dtype import chosen_dtype
 from stretto.local_engine.forward import Forward, TransformersForward, disagreement
-from stretto.local_engine.cuda_recorder import cuda_recorder
 from stretto.local_engine.graphs import GraphedForward
 from stretto.local_engine.llama import LlamaForward, is_llama_like
 from stretto.local_engine.source import Source

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from stretto.local_engine.llama import LlamaForward
 
-__all__ = ["CUDA", "PretendGPU", "afar", "on_pretend_gpu"]
+__all__ = ["CUDA", "PretendGPU", "afar", "move_to_pretend_gpu", "on_pretend_gpu"]
 
 CUDA = torch.device("cuda:0")
 EFFICIENT = torch.ops.aten._scaled_dot_product_efficient_attention
@@ -103,7 +103,7 @@ def _choose_attention(query, key, _value, attn_mask=None, **_):
             _planned.add((query.shape, key.shape, None if attn_mask is None else attn_mask.shape))
 
 
-def _efficient_attention(query, key, value, bias, compute_log_sumexp, *, scale=None):
+def _efficient_attention(query, key, value, bias, compute_log_sumexp, *, is_causal=False, scale=None):
     """What torch's kernel for CUDA asks for, checked; then the same by other operations."""
     (batch, heads, rows, width), slots = query.shape, key.shape[2]
     assert not compute_log_sumexp
@@ -118,7 +118,7 @@ def _efficient_attention(query, key, value, bias, compute_log_sumexp, *, scale=N
     _counts["memory-efficient attention"] += 1
     wide = [each.float() for each in (query, key, value)]
     bias = None if bias is None else bias.float()
-    out = scaled_dot_product_attention(*wide, attn_mask=bias, scale=scale).to(query.dtype)
+    out = scaled_dot_product_attention(*wide, attn_mask=bias, is_causal=is_causal, scale=scale).to(query.dtype)
     out = out.transpose(1, 2).contiguous().transpose(1, 2)  # as the kernel lays it out
     return out, out.new_empty(0), out.new_empty(0), out.new_empty(0)
 
@@ -152,10 +152,16 @@ class PretendGPU(TorchFunctionMode):
         return afar(function(*args, **{**kwargs, "device": "cpu"}))
 
 
-def on_pretend_gpu(model, loaded, dtype=torch.float32):
-    """A model of transformers as `prepare` makes it ready on a GPU; ``loaded`` is the same one, elsewhere."""
-    for module in model.to(dtype).modules():
+def move_to_pretend_gpu(model):
+    """A model of transformers, with its weights there."""
+    for module in model.modules():
         for held in (module._parameters, module._buffers):
             held.update({name: afar(tensor.detach()) for name, tensor in held.items() if tensor is not None})
+    return model
+
+
+def on_pretend_gpu(model, loaded, dtype=torch.float32):
+    """A model of transformers as `prepare` makes it ready on a GPU; ``loaded`` is the same one, elsewhere."""
     with PretendGPU():
-        return replace(loaded, forward=LlamaForward(model), device=CUDA, dtype=dtype)
+        forward = LlamaForward(move_to_pretend_gpu(model.to(dtype)))
+    return replace(loaded, forward=forward, device=CUDA, dtype=dtype)

@@ -75,8 +75,8 @@ class Recordings:
 
         def replay():
             self.repeated += 1
-            for operation, (args, kwargs), out in calls:
-                args, kwargs = tree_map(self._read, (args, kwargs))
+            for operation, given, out in calls:
+                args, kwargs = tree_map(self._read, given)
                 found = operation(*args, **kwargs)
                 for new, place in zip(tree_leaves(found), tree_leaves(out), strict=True):
                     if isinstance(place, _Place) and new.untyped_storage()._cdata != place.key:
