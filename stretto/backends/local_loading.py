@@ -42,7 +42,7 @@ class LoadingOptions:
     dtype: str | None
     device: str | None
     trust_remote_code: bool
-    cuda_graphs: bool
+    cuda_graphs: bool | None
     decoding: str | None
     draft: Source | None
     lexical: LexicalOptions | None

@@ -37,7 +37,7 @@ _FILLED = frozenset({"tokens", "positions", "extent", "slots", "ancestry"})
 _HINTS = frozenset({"segments", "real"})  # where they are set, the other fields say the same
 _OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS)
 _TEXT = 8  # tokens in front of a step that is rehearsed
-_EARLY = 2  # storages of the shortest lengths, for which batches are rehearsed too
+_USUAL, _EARLY = 4, 2  # lengths that one sequence usually has, and those for which batches are rehearsed
 _log = logging.getLogger(__name__)
 
 Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
@@ -175,20 +175,25 @@ class GraphedForward:
             if self._failed or time.monotonic() > until:
                 break
             new = 0 if (batch, slots) in self._storages else batch * slots
-            if self.slots + new <= self._most_slots and self.steps < self._most_steps:
+            most = (
+                self._most_slots if batch == 1 else self._most_slots // 2
+            )  # one sequence must find room when it grows
+            if self.slots + new <= most and self.steps < self._most_steps:
                 self._rehearse(batch, size, slots, device)
 
     def _likely(self, longest: int) -> Iterator[tuple[int, int, int]]:
-        """Sequences, rows and slots of the steps that are likely to come."""
+        """Sequences, rows and slots of the steps that are likely to come, the likeliest first."""
         lengths = [self._shortest]
         while lengths[-1] < longest:
             lengths.append(2 * lengths[-1])
-        yield from ((1, size, slots) for slots in lengths for size in self._rows if size < slots)
+        alone = [(1, size, slots) for slots in lengths for size in self._rows if size < slots]
+        yield from (each for each in alone if each[2] in lengths[:_USUAL])
         for slots in lengths[:_EARLY]:
             for size in self._rows:
                 for batch in self._batches[1:]:
                     if self._filled_up(batch, size) is not None:
                         yield batch, size, slots
+        yield from (each for each in alone if each[2] not in lengths[:_USUAL])
 
     def _rehearse(self, batch: int, size: int, slots: int, device: torch.device) -> None:
         cache, held = KeyValueCache(batch), min(_TEXT, slots - size)
@@ -196,7 +201,8 @@ class GraphedForward:
         for check in range(_CHECKS):
             count = max(size - check, 1)
             rows = sample_rows(batch, count, held - check, device)
-            self._attempt(rows, cache, torch.arange(count, device=device), (batch, size), slots)
+            if self._attempt(rows, cache, torch.arange(count, device=device), (batch, size), slots) is None:
+                break
 
     def _filled_up(self, batch: int, count: int) -> tuple[int, int] | None:
         """Sequences and rows of the recorded step that this one fits into; None where none is so large."""

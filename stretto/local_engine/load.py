@@ -15,12 +15,11 @@ import transformers
 
 from stretto.errors import BackendError, ModelNotFoundError, SettingsError
 from stretto.local_engine.compiled.trial import can_choose
-from stretto.local_engine.cuda_recorder import cuda_recorder
 from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.dtype import chosen_dtype
 from stretto.local_engine.forward import Forward, TransformersForward, disagreement
-from stretto.local_engine.graphs import GraphedForward
 from stretto.local_engine.llama import LlamaForward, is_llama_like
+from stretto.local_engine.recording import recorded, refuse_elsewhere
 from stretto.local_engine.source import Source
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
@@ -30,7 +29,6 @@ _log = logging.getLogger(__name__)
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are computed in float32 everywhere
 _LONGEST_WINDOW = 2**20
 _WEIGHTS_PER_THREAD = 2**23
-_GRAPHS_SHARE = 4  # recorded steps may hold one slot in so many of those that fit into memory
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def load_model(
     device: str | None = None,
     trust_remote_code: bool = False,
     packed: bool = True,
-    cuda_graphs: bool = False,
+    cuda_graphs: bool | None = None,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -102,8 +100,8 @@ def load_model(
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
         packed: lay the weights out as the processor reads them, where it can; not for training.
-        cuda_graphs: on a GPU, record the steps of single sequences; see `stretto.local_engine.graphs`. Not run on a GPU
-            yet.
+        cuda_graphs: record steps while loading, and repeat them as a whole; see `stretto.local_engine.graphs`. By
+            default on a CUDA device.
 
     Raises `ModelNotFoundError`, `BackendError` and `SettingsError`.
     """
@@ -124,15 +122,14 @@ def load_model(
     return replace(ready, folder=source.folder)
 
 
-def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_graphs: bool = False) -> LoadedModel:
+def prepare(
+    name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_graphs: bool | None = None
+) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine.
 
     Raises `BackendError` if it cannot run it, `SettingsError` for CUDA graphs on another device.
     """
-    if cuda_graphs and model.device.type != "cuda":
-        raise SettingsError(
-            f"cuda_graphs=True cannot be used on {model.device}. Leave it out, or choose device='cuda'."
-        )
+    refuse_elsewhere(cuda_graphs, model.device)
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     forward = _forward(name, model, packed=packed)
@@ -142,11 +139,10 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
             can_choose()
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
-    if cuda_graphs and isinstance(forward, LlamaForward):
-        held = cache_tokens // _GRAPHS_SHARE
-        cache_tokens -= held
-        limit = _TOLERANCE.get(model.dtype, 0.5)
-        forward = GraphedForward(forward, cuda_recorder(), most_slots=held, tolerance=limit)
+    limit, longest = _TOLERANCE.get(model.dtype, 0.5), _context_window(config)
+    forward, cache_tokens = recorded(
+        forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
+    )
     return LoadedModel(
         name=name,
         forward=forward,

@@ -171,6 +171,7 @@ def test_a_rehearsal_takes_no_more_time_and_memory_than_it_may(loaded):
     assert rehearsed(batches=(1,), most_slots=100).slots == 96, "nothing rehearsed is given up for something longer"
     assert rehearsed(batches=(1,), most_steps=3).steps == 3
     assert rehearsed(batches=(1, 2), longest=64).slots == 3 * (32 + 64)
+    assert rehearsed(batches=(1, 2), longest=64, most_slots=320).slots == 32 + 64 + 64, "batches have half of it"
 
 
 def steps_of(forward, cache, ids, start):
@@ -323,7 +324,7 @@ def test_what_is_held_is_bounded_and_a_storage_nobody_is_in_makes_room(loaded):
     assert fast.slots == 32, "a storage larger than all that may be held is not made"
 
 
-def test_they_are_asked_for_and_only_on_a_gpu(loaded, tokenizer):
+def test_they_cannot_be_asked_for_without_a_gpu(loaded, tokenizer):
     assert isinstance(loaded("llama").forward, LlamaForward)
     with pytest.raises(SettingsError, match=r"cuda_graphs=True cannot be used on cpu\. .* device='cuda'"):
         prepare("local:llama", build("llama"), tokenizer, cuda_graphs=True)
