@@ -77,7 +77,9 @@ def _given(samplers: Sequence[Sampler], paths: Sequence[Sequence[int]], device: 
     penalised = any(sampler.repeated is not None for sampler in samplers)
     depth = max(map(len, paths)) if penalised else 0
     table = np.zeros((len(samplers), _SETTINGS.stop + depth), np.int32)
-    table[:, _SETTINGS] = np.array([sampler.settings for sampler in samplers], np.float32).view(np.int32)
+    settings = np.array([sampler.settings for sampler in samplers], np.float32)
+    settings[:, 0] *= [sampler.sampled for sampler in samplers]
+    table[:, _SETTINGS] = settings.view(np.int32)
     for row, (sampler, path) in enumerate(zip(samplers, paths, strict=True)):
         if sampler.sampled:
             table[row, :2] = sampler.key(len(path))
