@@ -43,9 +43,9 @@ class LocalBackend:
         dtype: ``float32``, ``bfloat16``, ...; by default bfloat16 where the machine computes in it, else float32.
         device: ``cpu``, ``cuda``, ...; by default the GPU where there is one.
         trust_remote_code: run Python code that came with the model.
-        cuda_graphs: record decoding steps while the model is loaded, and repeat them as a whole: two to five times as
-            fast on an H100. By default on a CUDA device. Each recorded step is compared with the plain one first; if
-            any differs, none is used. False saves some seconds of loading, and memory.
+        cuda_graphs: record decoding steps while the model is loaded, and repeat them as a whole: about two to five
+            times as fast on an H100. By default on a CUDA device. Each recorded step is compared with the plain one
+            first; if any differs, none is used. False saves some seconds of loading, and memory.
         decoding: how tokens are found, unless a request says otherwise; each method but ``lexical_lossy`` gives the
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.
