@@ -47,7 +47,7 @@ class LoadingOptions:
     threads: int | None
     compiled: bool
     trust_remote_code: bool
-    cuda_graphs: bool
+    cuda_graphs: bool | None
     decoding: str | None
     draft: Source | None
     lexical: LexicalOptions | None

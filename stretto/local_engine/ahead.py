@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         ) from None
     try:
         with console.status(Text(f"compiling {name} for this processor")):
-            model = load_model(find_source(name))  # it is tried before it is used
+            model = load_model(find_source(name), cuda_graphs=False)  # it is tried before it is used
             if model.folder is not None and (model.folder / ADAPTER_FILE).exists():
                 rehearse_units()
     except StrettoError as error:

@@ -298,20 +298,24 @@ class KeyValueCache:
         """Whether it has been written to."""
         return bool(self._keys)
 
-    def like(self, capacity: int) -> KeyValueCache:
-        """Make an empty cache of one sequence with layers of these shapes, and so many slots."""
-        new = KeyValueCache(1)
+    def like(self, batch: int, capacity: int) -> KeyValueCache:
+        """Make an empty cache of so many sequences and slots, with layers of these shapes."""
+        new = KeyValueCache(batch)
         new.capacity = capacity
         for held, own in ((self._keys, new._keys), (self._values, new._values)):
-            own += [layer.new_zeros(1, capacity, *layer.shape[2:]) for layer in held]
+            own += [layer.new_zeros(batch, capacity, *layer.shape[2:]) for layer in held]
         return new
 
     def settle(self, other: KeyValueCache, extent: int) -> None:
-        """Move the first ``extent`` slots into another cache's storage, which both share from now on."""
+        """Move the first ``extent`` slots into another cache's storage, which both share from now on.
+
+        The other one may have more sequences; its first ones are then those of this cache.
+        """
         for held, new in ((self._keys, other._keys), (self._values, other._values)):
             for layer, (old, place) in enumerate(zip(held, new, strict=True)):
-                place[:, :extent] = old[:, :extent]
-                held[layer] = place
+                own = place if other.batch == self.batch else place[: self.batch]
+                own[:, :extent] = old[:, :extent]
+                held[layer] = own
         self.capacity = other.capacity
 
     def equals(self, other: KeyValueCache, extent: int) -> bool:
@@ -321,7 +325,10 @@ class KeyValueCache:
 
     def shares(self, other: KeyValueCache) -> bool:
         """Whether both write to the same storage."""
-        return self.allocated and other.allocated and self._keys[0] is other._keys[0]
+        if not (self.allocated and other.allocated):
+            return False
+        own, its = self._keys[0], other._keys[0]
+        return own is its or own.untyped_storage().data_ptr() == its.untyped_storage().data_ptr()
 
     def _reach(self, extent: int) -> None:
         if extent > self.capacity:

@@ -11,6 +11,7 @@ from transformers.cache_utils import Cache
 
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.rotary import Rotary
+from stretto.local_engine.transformers_attention import attend_in
 
 __all__ = ["Forward", "TransformersForward"]
 
@@ -59,6 +60,7 @@ class TransformersForward:
 
     def __init__(self, model: Any, *, alone: bool = False) -> None:
         self._model = model
+        attend_in(model)
         self.alone = alone
         config = model.config.get_text_config(decoder=True)
         self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))

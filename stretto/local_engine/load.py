@@ -20,8 +20,8 @@ from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.dtype import chosen_dtype
 from stretto.local_engine.forward import Forward
-from stretto.local_engine.graphs import GraphedForward, cuda_recorder
 from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.recording import recorded, refuse_elsewhere
 from stretto.local_engine.source import Source
 from stretto.local_engine.vocabulary import token_bytes
 from stretto.local_engine.weights import read_model
@@ -32,7 +32,6 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_WINDOW = 2**20
 _WEIGHTS_PER_THREAD = 2**23
-_GRAPHS_SHARE = 4  # recorded steps may hold one slot in so many of those that fit into memory
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def load_model(
     device: str | None = None,
     trust_remote_code: bool = False,
     packed: bool = True,
-    cuda_graphs: bool = False,
+    cuda_graphs: bool | None = None,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -118,8 +117,8 @@ def load_model(
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
         packed: lay the weights out as the processor reads them, where it can; not for training.
-        cuda_graphs: on a GPU, record the steps of single sequences; see `stretto.local_engine.graphs`. Not run on a GPU
-            yet.
+        cuda_graphs: record steps while loading, and repeat them as a whole; see `stretto.local_engine.graphs`. By
+            default on a CUDA device.
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
@@ -130,15 +129,14 @@ def load_model(
     return replace(ready, folder=source.folder)
 
 
-def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_graphs: bool = False) -> LoadedModel:
+def prepare(
+    name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_graphs: bool | None = None
+) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine.
 
     Raises `BackendError` if it cannot run it, `SettingsError` for CUDA graphs on another device.
     """
-    if cuda_graphs and model.device.type != "cuda":
-        raise SettingsError(
-            f"cuda_graphs=True cannot be used on {model.device}. Leave it out, or choose device='cuda'."
-        )
+    refuse_elsewhere(cuda_graphs, model.device)
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     penalties = recommended.penalties(name, model, config.vocab_size)
@@ -149,11 +147,11 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
             can_choose()
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
-    if cuda_graphs and isinstance(forward, LlamaForward):
-        held = cache_tokens // _GRAPHS_SHARE
-        cache_tokens -= held
-        limit = tolerance(model.dtype)
-        forward = GraphedForward(forward, cuda_recorder(), most_slots=held, tolerance=limit)
+    longest = min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW)
+    limit = tolerance(model.dtype)
+    forward, cache_tokens = recorded(
+        forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
+    )
     return LoadedModel(
         name=name,
         forward=forward,
@@ -161,7 +159,7 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         decode=_decoder(tokenizer),
         device=model.device,
         dtype=model.dtype,
-        context_window=min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW),
+        context_window=longest,
         vocabulary=config.vocab_size,
         end_ids=recommended.end_ids(model, tokenizer),
         cache_tokens=cache_tokens,
