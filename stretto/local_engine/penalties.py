@@ -80,6 +80,17 @@ class Penalties:
         if not self._committed and not path:
             logits[self._at_the_beginning] = -torch.inf
 
+    def suppress_all(self, logits: Tensor, paths: Sequence[Sequence[int]]) -> None:
+        """Do what `suppress` does to many rows at once, in place # [rows, vocabulary]; in one copy to the device."""
+        if self._ngrams is not None:
+            pairs = [(row, token) for row, path in enumerate(paths) for token in self._ngrams.complete(path)]
+            rows, tokens = torch.tensor(pairs, dtype=torch.long, device=self._device).view(-1, 2).unbind(1)
+            logits[rows, tokens] = -torch.inf
+        logits[:, self._suppressed] = -torch.inf
+        for row, path in enumerate(paths if not self._committed else ()):
+            if not path:
+                logits[row, self._at_the_beginning] = -torch.inf
+
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of tokens that now belong to the answer."""
         self._committed += len(tokens)

@@ -186,8 +186,7 @@ class Sampler:
         """
         self._penalties.weigh_all(logits, drafted)
         if self._penalties.suppresses:
-            for row, path in zip(logits, paths, strict=True):
-                self._penalties.suppress(row, path)
+            self._penalties.suppress_all(logits, paths)
 
     def adjust(self, logits: Tensor, path: Sequence[int]) -> None:
         """Change a row's logits in place # [vocabulary].

@@ -104,7 +104,7 @@ def test_verifying_a_draft_takes_one_copy_to_the_host_however_much_is_accepted(s
         gpu.reset()
         (found,) = verify(afar(said)[None], [draft], [own], [frozenset()])
         assert gpu.counts["copies to the host"] == 1
-        assert gpu.counts["copies to the device"] <= 1
+        assert gpu.counts["copies to the device"] <= 1 + ("no_repeat_ngram_size" in settings)
     assert found == expected
     assert len(found.nodes) == depth
 
