@@ -1,12 +1,15 @@
 """The engine on a GPU: a step over the bandwidth floor, what rows cost, and `auto` over the fastest plain decoding.
 
-    python benchmarks/gpu.py                        needs a CUDA device with 40 GB; about ten minutes
+    python benchmarks/gpu.py                        needs a CUDA device with 40 GB; about fifteen minutes
     python benchmarks/gpu.py --tiny --device cpu    the same code on toy sizes, to see that it runs; keeps nothing
 
 1. A Llama of 8 billion parameters, random weights, bfloat16: the time of a plain step over the time in which its
-   weights can be read, with CUDA graphs and without; a forward by its number of rows.
+   weights can be read, with CUDA graphs and without; a forward by its number of rows. One sequence, the first token of
+   2,000 and batches beside transformers: as it is, without cuDNN's attention, and with a static cache and its forward
+   compiled.
 2. A small Llama, trained here on the standard library's Python source, continues files that were held out: tokens a
-   step of every method, greedily and at temperature 0.7. `auto` draws as many rows as pay at the large model's costs.
+   step and a second of every method, greedily and at temperature 0.7, with graphs and without, and how many of the
+   answers are those of one token at a time. `auto` draws as many rows as pay at the large model's costs.
 3. Both together: the tokens that a step of `auto` gives, over the time that a step of the large model with as many rows
    takes. One token at a time cannot be faster than the bandwidth allows, so that is what it is compared with. It is
    composed of two measurements and called so.
@@ -27,7 +30,8 @@ from bandwidth import floor_ms, read_bandwidth, synchronise, weight_bytes
 from comparison.figures import distinct
 from comparison.larger import SMALL, Shape, random_model
 from comparison.ours import Ours
-from comparison.run import Task
+from comparison.run import Run, Task
+from gpu_peers import beside, peers, single
 from measuring import Spread, machine, save
 from rich.console import Console
 from rich.progress import Progress
@@ -55,17 +59,12 @@ CODE_CHARACTERS = 1500
 console = Console(width=None if sys.stdout.isatty() else 130)
 
 
-def recorded(options: argparse.Namespace) -> bool:
-    """Whether steps are recorded as CUDA graphs."""
-    return bool(options.device.startswith("cuda"))
-
-
 def step_cost(options: argparse.Namespace) -> tuple[dict[str, Any], StepCost]:
     """Part 1: the figures, and the large model's costs by rows."""
     shape = SMALL if options.tiny else LLAMA_8B
     model, tokenizer = random_model(shape, torch.bfloat16, options.device)
     size = weight_bytes(model)
-    loaded = replace(prepare("local:random", model, tokenizer, cuda_graphs=recorded(options)), end_ids=frozenset())
+    loaded = replace(prepare("local:random", model, tokenizer), end_ids=frozenset())
     if not options.tiny and not isinstance(loaded.forward, GraphedForward):
         console.print("[yellow]the engine does not record CUDA graphs for this model[/]")
     bandwidth = max(read_bandwidth(max(size // 1_000_000, 1), device=options.device) for _ in range(3))
@@ -79,6 +78,12 @@ def step_cost(options: argparse.Namespace) -> tuple[dict[str, Any], StepCost]:
         figures[f"plain_step_ms_{name}"] = plain_step(replace(loaded, forward=forward), options)
         cost = measure_step_cost(replace(loaded, forward=forward))
         figures[f"rows_ms_{name}"] = {rows: cost(rows) for rows in ROWS}
+    engine = Engine(loaded, prefix_cache_bytes=0)
+    try:
+        model.generation_config.eos_token_id = None
+        figures["beside"] = beside(engine, model, tiny=options.tiny, repetitions=options.repetitions)
+    finally:
+        engine.close()
     return figures, measure_step_cost(loaded)
 
 
@@ -104,7 +109,7 @@ def batches(tokens: torch.Tensor, rows: int, length: int, seed: int) -> Iterator
         yield torch.stack([tokens[start : start + length] for start in starts.tolist()])
 
 
-def train(options: argparse.Namespace, tokenizer: Any, progress: Progress) -> tuple[Any, dict[str, float]]:
+def train(options: argparse.Namespace, tokenizer: Any, progress: Progress) -> tuple[Any, dict[str, Any]]:
     """A Llama trained on the standard library's source, for so many seconds; its loss on the held-out files too."""
     shape = replace(SMALL, vocabulary=len(tokenizer)) if options.tiny else replace(TRAINED, vocabulary=len(tokenizer))
     model, _ = random_model(shape, torch.float32, options.device)
@@ -148,44 +153,54 @@ def acceptance(options: argparse.Namespace, large: StepCost, progress: Progress)
     """Part 2: tokens and rows a step of each method on the held-out files."""
     tokenizer: Any = AutoTokenizer.from_pretrained(MODEL_FOLDER)
     model, told = train(options, tokenizer, progress)
-    loaded = replace(prepare("local:trained", model, tokenizer, cuda_graphs=recorded(options)), end_ids=frozenset())
+    loaded = replace(prepare("local:trained", model, tokenizer), end_ids=frozenset())
     files = list(held_out_source().values())[: 1 if options.tiny else 8]
     prompts = [tuple(tokenizer(text[:CODE_CHARACTERS]).input_ids) for text in files]
-    rows = []
-    engine = Engine(
-        loaded, drafters={**DRAFTERS, "auto": lambda equipment: Auto(large, equipment.memory)}, prefix_cache_bytes=0
-    )
-    try:
-        task = progress.add_task("acceptance", total=len(HEATS) * len(METHODS))
-        for heat in HEATS:
-            for name in METHODS:
-                limit = 8 if options.tiny else 256
-                runs = [Ours(engine, name).answer(Task(ids, limit, heat, seed)) for seed, ids in enumerate(prompts)]
-                steps = max(sum(run.steps for run in runs), 1)
-                decoded, read = sum(run.decoded for run in runs), sum(run.rows for run in runs)
-                row = {
-                    "method": name,
-                    "temperature": heat,
-                    "tokens_per_step": decoded / steps,
-                    "rows_per_step": read / steps,
-                }
-                seconds = sum(run.decoding_s for run in runs)
-                row |= {
-                    "tokens_per_s": decoded / max(seconds, 1e-9),
-                    "distinct_4_grams": distinct([run.tokens for run in runs]),
-                }
-                rows.append(row)
-                progress.advance(task)
-    finally:
-        engine.close()
+    rows, bare = [], replace(loaded, forward=getattr(loaded.forward, "plain", loaded.forward))
+    limit, total = 8 if options.tiny else 256, 2 * len(HEATS) * len(METHODS)
+    task = progress.add_task("acceptance", total=total)
+    for graphs, ready in ((True, loaded), (False, bare)):
+        drafters = {**DRAFTERS, "auto": lambda equipment: Auto(large, equipment.memory)}
+        engine = Engine(ready, drafters=drafters, prefix_cache_bytes=0)
+        try:
+            for heat in HEATS:
+                tasks = [Task(ids, limit, heat, seed) for seed, ids in enumerate(prompts)]
+                alone: list[Run] = []
+                for name in METHODS:
+                    Ours(engine, name).answer(tasks[0])  # what is made only once is not counted
+                    runs = [Ours(engine, name).answer(each) for each in tasks]
+                    alone = alone or runs
+                    rows.append({"graphs": graphs, **summed(name, heat, runs, alone)})
+                    progress.advance(task)
+        finally:
+            engine.close()
+    others = peers(model, slots=max(map(len, prompts)) + limit)
+    model.generation_config.eos_token_id = None
+    told["peers"] = single(others, [Task(ids, limit) for ids in prompts], options.repetitions)
     return {"training": told, "methods": rows}
+
+
+def summed(name: str, heat: float, runs: Sequence[Run], alone: Sequence[Run]) -> dict[str, Any]:
+    """The figures of one method over all its answers; ``alone`` are those of one token at a time."""
+    steps, seconds = max(sum(run.steps for run in runs), 1), sum(run.decoding_s for run in runs)
+    decoded, read = sum(run.decoded for run in runs), sum(run.rows for run in runs)
+    return {
+        "method": name,
+        "temperature": heat,
+        "tokens_per_step": decoded / steps,
+        "rows_per_step": read / steps,
+        "tokens_per_s": decoded / max(seconds, 1e-9),
+        "same_answers": sum(run.tokens == own.tokens for run, own in zip(runs, alone, strict=True)),
+        "answers": len(runs),
+        "distinct_4_grams": distinct([run.tokens for run in runs]),
+    }
 
 
 def composed(figures: dict[str, Any], methods: Sequence[dict[str, Any]], large: StepCost) -> list[dict[str, float]]:
     """Part 3: `auto` over the floor of one token at a time, at each temperature."""
     found = []
     for row in methods:
-        if row["method"] != "auto":
+        if row["method"] != "auto" or not row["graphs"]:
             continue
         step = interpolated(large, row["rows_per_step"])
         # Beside the forward a step has its own overhead: what a plain step takes longer than a forward of one row.
@@ -219,14 +234,32 @@ def tell(results: dict[str, Any]) -> None:
     for name in ("graphs", "no_graphs"):
         costs = ", ".join(f"{rows}: {cost:.3f}" for rows, cost in step[f"rows_ms_{name}"].items())
         console.print(f"forward by rows, {name}, ms: {costs}")
-    table = Table("method", "temperature", "tokens/step", "rows/step", "tokens/s", "4-grams")
+    table = Table("method", "graphs", "temperature", "tokens/step", "rows/step", "tokens/s", "as alone", "4-grams")
     for row in results["acceptance"]["methods"]:
-        cells = (row["tokens_per_step"], row["rows_per_step"], row["tokens_per_s"], row["distinct_4_grams"])
-        table.add_row(row["method"], str(row["temperature"]), *(f"{cell:.2f}" for cell in cells))
+        cells = (row["tokens_per_step"], row["rows_per_step"], row["tokens_per_s"])
+        numbers = [*(f"{cell:.2f}" for cell in cells), f"{row['same_answers']} of {row['answers']}"]
+        graphs = "yes" if row["graphs"] else "no"
+        table.add_row(row["method"], graphs, str(row["temperature"]), *numbers, f"{row['distinct_4_grams']:.2f}")
     console.print(table)
+    tell_peers("large model, one sequence", step["beside"]["single"])
+    tell_peers("small model, greedy", results["acceptance"]["training"]["peers"])
+    for name, spread in step["beside"]["first_token_ms"].items():
+        console.print(f"first token of {step['beside']['prompt_tokens']}, {name}: {spread} ms")
+    for name, speeds in step["beside"]["batch_tokens_per_s"].items():
+        console.print(f"batches, {name}, tokens/s: {', '.join(f'{size}: {each}' for size, each in speeds.items())}")
     for bar in results["bars"]:
         mark = "[green]met   [/]" if bar["met"] else "[red]missed[/]"
         console.print(f"{mark} {bar['measured']:6.2f}  {'<=' if bar['at_most'] else '>='} {bar['aim']}  {bar['name']}")
+
+
+def tell_peers(title: str, found: Sequence[dict[str, Any]]) -> None:
+    """Print what stands beside the engine."""
+    table = Table(title, "tokens/s", "ms/token", "tokens/step")
+    for row in found:
+        table.add_row(
+            row["method"], str(row["tokens_per_s"]), f"{row['ms_per_token']:.3f}", f"{row['tokens_per_step']:.2f}"
+        )
+    console.print(table)
 
 
 def bars(step: dict[str, Any], together: Sequence[dict[str, float]]) -> list[dict[str, Any]]:

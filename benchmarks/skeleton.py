@@ -22,6 +22,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,7 +122,7 @@ async def over_http(options: argparse.Namespace, progress: Progress) -> dict[str
     ):
         backend = way.Watched(open_backend("openai:scripted", base_url=url, api_key=KEY))
         sdk = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0, http_client=async_client())  # kept for as long
-        async with AsyncStretto(backend) as stretto, sdk:
+        async with aclosing(backend), AsyncStretto(backend) as stretto, sdk:
             await run(stretto, "skeleton")  # imports and connections
             await way.read_bare(sdk)
             for _ in range(options.repeats):
@@ -218,7 +219,8 @@ async def overhead(options: argparse.Namespace, progress: Progress) -> dict[str,
     task = progress.add_task("overhead of a call", total=options.calls)
     with scripted_server([(".", "Yes, that is so.")], time_to_first_token_s=0, tokens_per_second=1e9) as url:
         backend = open_backend("openai:scripted", base_url=url, api_key=KEY)
-        async with AsyncStretto(backend) as stretto, AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0) as sdk:
+        sdk = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0)
+        async with aclosing(backend), AsyncStretto(backend) as stretto, sdk:
             for turn in range(-10, options.calls):  # the first ten warm both up
                 began = time.perf_counter()
                 await stretto.ask(QUESTION, strategy="direct")

@@ -42,6 +42,18 @@ class BudgetExceededError(StrettoError):
     """The budget of calls or tokens does not allow a call that the answer needs."""
 
 
+class IncompleteAnswerError(StrettoError):
+    """Parts of the answer are missing, and the request has ``on_missing="raise"``.
+
+    Attributes:
+        answer: what came about (`stretto.Answer`), with a warning for each missing part.
+    """
+
+    def __init__(self, message: str, *, answer: Any = None) -> None:
+        super().__init__(message)
+        self.answer = answer  # an Answer; this module knows no other
+
+
 class BackendError(StrettoError):
     """A backend could not generate.
 
@@ -51,10 +63,12 @@ class BackendError(StrettoError):
         transient: whether the same call may succeed later; only such errors are retried.
         retry_after_s: how long the server asked to wait, in seconds.
         headers: response headers (rate limits, request id); never the request's.
+        said: what the server said, without keys and bounded; empty where it said nothing.
         usage: what the failed call had cost, retries included (`stretto.Usage`); ``None`` if unknown.
     """
 
     transient = False
+    said = ""
     usage: Any = None  # a Usage; this module knows no other
 
     def __init__(

@@ -138,11 +138,14 @@ class Static(Peer):
 
 
 class Compiled(Static):
-    """The same, with the forward of one token compiled; on a CPU transformers has to be told so."""
+    """The same, with the forward of one token compiled; on a CPU transformers has to be told so.
 
-    def __init__(self, model: Any, *, threads: int, slots: int) -> None:
+    ``mode``: of `torch.compile`; ``reduce-overhead``, on a GPU, records CUDA graphs.
+    """
+
+    def __init__(self, model: Any, *, threads: int, slots: int, mode: str = "default") -> None:
         super().__init__(model, threads=threads, slots=slots, name="hf static, compiled")
-        how: Any = CompileConfig(mode="default")
+        how: Any = CompileConfig(mode=mode)
         how._compile_all_devices = True
         self._how = {"compile_config": how, "disable_compile": False}
 

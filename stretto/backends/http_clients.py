@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import ssl
 import sys
 from functools import cache
@@ -29,7 +30,10 @@ def async_client() -> httpx2.AsyncClient:
     """
     import httpx2  # noqa: PLC0415 - imported on first use
 
+    from stretto.backends.http_bounds import receive  # noqa: PLC0415 - it imports httpx2
+
     return httpx2.AsyncClient(
+        event_hooks={"response": [receive]},
         verify=_certificates(),
         timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S, pool=_READ_S),
         limits=httpx2.Limits(
@@ -37,6 +41,12 @@ def async_client() -> httpx2.AsyncClient:
         ),
         follow_redirects=False,
     )
+
+
+def make_ready(sdk: str) -> None:
+    """Import an SDK and read the certificates: a second, for a thread that may wait."""
+    importlib.import_module(sdk)
+    _certificates()
 
 
 @cache

@@ -22,6 +22,15 @@ class Preference(StrEnum):
     careful = "careful"
 
 
+class OnMissing(StrEnum):
+    """What becomes of a part that cannot be written."""
+
+    note = "note"
+    omit = "omit"
+    # "raise" is a word of Python's.
+    error = "raise"
+
+
 def complete_strategy(incomplete: str) -> list[str]:
     """Strategies that begin like this."""
     from stretto.strategies import STRATEGIES  # noqa: PLC0415 - keeps `stretto --help` light
@@ -124,6 +133,25 @@ Decoding = Annotated[
         autocompletion=complete_decoding,
     ),
 ]
+Dtype = Annotated[
+    str | None, typer.Option("--dtype", metavar="TYPE", help="Number type of a local model: float32, bfloat16, ...")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", metavar="NAME", help="Where a local model runs: cpu, cuda, cuda:1, ...")
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", min=1, help="The most threads of a local model's forward.")
+]
+NotCompiled = Annotated[
+    bool, typer.Option("--no-compiled", help="Run a local model in torch, not in code compiled for this processor.")
+]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
+Missing = Annotated[
+    OnMissing | None,
+    typer.Option(
+        "--on-missing", help="What becomes of a part that cannot be written: a note in its place, nothing, or an error."
+    ),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Show the answer as it is written, without drawing its Markdown.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")]

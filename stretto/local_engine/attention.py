@@ -1,8 +1,8 @@
 """Attention of the lean forward: each row mixes the values of what it sees.
 
-On a CPU, attention in half precision lays all keys out anew for every product; turning them into float32 first takes
-less. Query heads that share a key head are rows of one attention, so that nothing is repeated (Ainslie et al.,
-arXiv:2305.13245).
+On a GPU, the kernel is chosen in `stretto.local_engine.gpu_attention`. On a CPU, attention in half precision lays all
+keys out anew for every product; turning them into float32 first takes less. Query heads that share a key head are rows
+of one attention, so that nothing is repeated (Ainslie et al., arXiv:2305.13245).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from stretto.local_engine.cache import Rows
+from stretto.local_engine.gpu_attention import aligned, attend
 
 __all__ = ["Attention", "Plan", "unpack"]
 
@@ -98,12 +99,12 @@ class Attention:
         """
         sequences, stored, group, width = len(keys), self._stored, self._group, queries.shape[-1]
         queries = queries.view(sequences, -1, stored, group, width).permute(0, 2, 3, 1, 4)
-        mixed = scaled_dot_product_attention(
-            queries.reshape(sequences, stored, -1, width),
-            keys.transpose(1, 2),  # [sequences, key_value_heads, slots, head_dim]
-            values.transpose(1, 2),
-            attn_mask=mask,
-        )
+        queries = queries.reshape(sequences, stored, -1, width)
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)  # [sequences, key_value_heads, slots, head_dim]
+        if queries.is_cuda:
+            mixed = attend(queries, keys, values, mask)
+        else:
+            mixed = scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
         mixed = mixed.view(sequences, stored, group, -1, width).permute(0, 3, 1, 2, 4)
         return mixed.reshape(-1, stored * group * width)
 
@@ -117,7 +118,8 @@ class Attention:
         return [self._repeat(mask[own, :, lines, :extent]) for own, lines, _, extent in rows.segments]
 
     def _repeat(self, mask: Tensor) -> Tensor:
-        return mask if mask.shape[2] == 1 else mask.repeat(1, 1, self._group, 1)
+        repeated = mask if mask.shape[2] == 1 else mask.repeat(1, 1, self._group, 1)
+        return aligned(repeated) if repeated.is_cuda else repeated  # once for all layers
 
 
 def unpack(packed: Tensor, real: Tensor, rows: int) -> Tensor:

@@ -36,6 +36,7 @@ class Rows:
         real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
             as one axis; a forward may leave the others out # [real]
         segments: which rows may attend together, so that few see slots in vain; all real rows are in one of them.
+        lengths: tokens of each prompt that these rows are a part of; ``None`` for a step, and where no model asks.
     """
 
     tokens: Tensor
@@ -46,6 +47,31 @@ class Rows:
     pads: Tensor | None = None
     real: Tensor | None = None
     segments: tuple[Segment, ...] | None = None
+    lengths: tuple[int, ...] | None = None
+
+    def of(self, sequence: int) -> tuple[Rows, Tensor]:
+        """Take the rows of one sequence, without its padding.
+
+        Returns:
+            the rows, and which of the sequence's rows they are # [own]
+        """
+        count, device = self.tokens.shape[1], self.tokens.device
+        if self.ancestry is not None:
+            chosen = self.ancestry[sequence, :, 0].nonzero()[:, 0]  # all but padding descend from row 0
+        elif self.real is not None:
+            first = sequence * count
+            chosen = self.real[(self.real >= first) & (self.real < first + count)] - first
+        else:
+            chosen = torch.arange(count, device=device)
+        slots = self.positions if self.slots is None else self.slots
+        own = Rows(
+            self.tokens[sequence, chosen][None],
+            self.positions[sequence, chosen][None],
+            int(slots[sequence, chosen].max()) + 1 if len(chosen) else 0,
+            slots=None if self.slots is None else slots[sequence, chosen][None],
+            ancestry=None if self.ancestry is None else self.ancestry[sequence][chosen][:, chosen][None],
+        )
+        return own, chosen
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """Say what each row sees, as numbers added to the attention scores: 0, or minus infinity.
@@ -117,6 +143,7 @@ class KeyValueCache:
         self._keys: list[Tensor] = []  # per layer # [batch, slots, key_value_heads, head_dim]
         self._values: list[Tensor] = []
         self._targets = torch.empty(0, dtype=torch.long)  # [batch * rows], into batch and slots as one axis
+        self._written = slice(None)  # sequences that the current rows belong to
         self._first: Callable[[], Tensor | None] = lambda: None  # the first layer's keys when these were looked up:
         self._places = np.empty(0, np.int64), np.empty(0, np.int64)
 
@@ -136,12 +163,20 @@ class KeyValueCache:
         ``packed``: it will write the real rows only, as if they were one sequence's.
         """
         self._reach(rows.extent)
+        self._written = slice(None)
         slots = rows.positions if rows.slots is None else rows.slots
         if self.batch > 1:
             slots = slots + (torch.arange(self.batch, device=slots.device) * self.capacity)[:, None]
         self._targets = slots.reshape(-1)
         if rows.real is not None and packed:
             self._targets = self._targets[rows.real]
+
+    def begin_alone(self, rows: Rows, sequence: int) -> None:
+        """Do what `begin` does for the rows of one sequence; the writes that follow give back that sequence alone."""
+        self._reach(rows.extent)
+        self._written = slice(sequence, sequence + 1)
+        slots = rows.positions if rows.slots is None else rows.slots
+        self._targets = slots.reshape(-1) + sequence * self.capacity
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the keys and values of the current rows; give back all of this layer up to the extent.
@@ -161,7 +196,7 @@ class KeyValueCache:
         stored_keys, stored_values = self._keys[layer], self._values[layer]
         stored_keys.flatten(0, 1).index_copy_(0, self._targets, keys.flatten(0, 1))
         stored_values.flatten(0, 1).index_copy_(0, self._targets, values.flatten(0, 1))
-        return stored_keys[:, : self.extent], stored_values[:, : self.extent]
+        return stored_keys[self._written, : self.extent], stored_values[self._written, : self.extent]
 
     def addresses(
         self, extent: int, layers: int, shape: tuple[int, int]
@@ -178,7 +213,9 @@ class KeyValueCache:
         """
         self._reach(extent)
         for held in (self._keys, self._values):
-            held += [torch.zeros(self.batch, self.capacity, *shape) for _ in range(layers - len(held))]
+            held += [
+                torch.zeros(self.batch, self.capacity, *shape, dtype=torch.float32) for _ in range(layers - len(held))
+            ]
         if self._first() is not self._keys[0]:  # all layers are replaced together
             self._first = weakref.ref(self._keys[0])
             keys, values = ([layer.data_ptr() for layer in held] for held in (self._keys, self._values))
@@ -250,25 +287,35 @@ class KeyValueCache:
                 held[layer] = old[torch.tensor(sequences, device=old.device)]
         self.batch = len(sequences)
 
+    def put(self, sequence: int, other: KeyValueCache, length: int) -> None:
+        """Write over the first slots of a sequence with those of a cache of one sequence."""
+        for held, new in ((self._keys, other._keys), (self._values, other._values)):
+            for layer, coming in zip(held, new, strict=True):
+                layer[sequence, :length] = coming[0, :length]
+
     @property
     def allocated(self) -> bool:
         """Whether it has been written to."""
         return bool(self._keys)
 
-    def like(self, capacity: int) -> KeyValueCache:
-        """Make an empty cache of one sequence with layers of these shapes, and so many slots."""
-        new = KeyValueCache(1)
+    def like(self, batch: int, capacity: int) -> KeyValueCache:
+        """Make an empty cache of so many sequences and slots, with layers of these shapes."""
+        new = KeyValueCache(batch)
         new.capacity = capacity
         for held, own in ((self._keys, new._keys), (self._values, new._values)):
-            own += [layer.new_zeros(1, capacity, *layer.shape[2:]) for layer in held]
+            own += [layer.new_zeros(batch, capacity, *layer.shape[2:]) for layer in held]
         return new
 
     def settle(self, other: KeyValueCache, extent: int) -> None:
-        """Move the first ``extent`` slots into another cache's storage, which both share from now on."""
+        """Move the first ``extent`` slots into another cache's storage, which both share from now on.
+
+        The other one may have more sequences; its first ones are then those of this cache.
+        """
         for held, new in ((self._keys, other._keys), (self._values, other._values)):
             for layer, (old, place) in enumerate(zip(held, new, strict=True)):
-                place[:, :extent] = old[:, :extent]
-                held[layer] = place
+                own = place if other.batch == self.batch else place[: self.batch]
+                own[:, :extent] = old[:, :extent]
+                held[layer] = own
         self.capacity = other.capacity
 
     def equals(self, other: KeyValueCache, extent: int) -> bool:
@@ -278,7 +325,10 @@ class KeyValueCache:
 
     def shares(self, other: KeyValueCache) -> bool:
         """Whether both write to the same storage."""
-        return self.allocated and other.allocated and self._keys[0] is other._keys[0]
+        if not (self.allocated and other.allocated):
+            return False
+        own, its = self._keys[0], other._keys[0]
+        return own is its or own.untyped_storage().data_ptr() == its.untyped_storage().data_ptr()
 
     def _reach(self, extent: int) -> None:
         if extent > self.capacity:

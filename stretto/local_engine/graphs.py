@@ -2,21 +2,20 @@
 
 A step of a model with 32 layers starts some 500 kernels, and starting one takes the processor several microseconds:
 longer than a GPU needs to read the weights of a small model, and much of what it needs for a large one. A recorded
-step is started as a whole. It has fixed shapes and fixed memory: so rows are filled up to the next of a few numbers,
-and keys and values stand in storage of a few fixed lengths, with a graph for each pair.
+step is started as a whole. It has fixed shapes and fixed memory: so sequences and rows are filled up to the next of a
+few numbers, and keys and values stand in storage of a few fixed lengths, with a graph for each combination.
 
-Only used on CUDA devices, and only where it is asked for: what is around the recording, the filling up, the storage
-and who owns it, is tested on the CPU with a recorder that traces operations, but `cuda_recorder` itself has not been
-run on a GPU yet. Therefore each recorded step is compared with the plain forward the first times it is repeated, and
-whatever goes wrong ends all recording with a warning, and no answer.
+What is around the recording is tested on the CPU, with a recorder that knows of tensors no more than a CUDA graph does:
+where they were. How a GPU records is in `stretto.local_engine.cuda_recorder`.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -24,34 +23,50 @@ from torch import Tensor
 
 from stretto.local_engine.cache import KeyValueCache, Rows, Source
 from stretto.local_engine.forward import Forward
+from stretto.local_engine.still_rows import blank_rows, fill_rows, sample_rows
 
-__all__ = ["GraphedForward", "Recorder", "cuda_recorder"]
+__all__ = ["GraphedForward", "Recorder"]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
+_BATCHES = (1, 2, 4, 8, 16)
+_TOGETHER = 80  # rows of all sequences; beyond, leaving out padding gains more than recording does
 _SHORTEST = 512
-_MOST_STEPS = 48
+_MOST_STEPS = 128
 _CHECKS = 2  # the first may be right because everything is as it was while recording; the second has other rows
 _FILLED = frozenset({"tokens", "positions", "extent", "slots", "ancestry"})
-_HINTS = frozenset({"segments"})  # where it is set, the other fields say the same
+_HINTS = frozenset({"segments", "real"})  # where they are set, the other fields say the same
 _OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS)
+_TEXT = 8  # tokens in front of a step that is rehearsed
+_USUAL, _EARLY = 4, 2  # lengths that one sequence usually has, and those for which batches are rehearsed
 _log = logging.getLogger(__name__)
 
 Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
-"""Runs a function of fixed tensors, and gives back what repeats its operations on the same tensors."""
+"""Runs a function of fixed tensors, and gives back what repeats its operations on the same tensors.
+
+It need not keep these tensors: who asks for the recording does.
+"""
 
 
 @dataclass(slots=True)
 class _Step:
-    """A recorded step: where its input goes, and how it is started again."""
+    """A recorded step.
+
+    Attributes:
+        rows: where its input goes.
+        run: what was recorded. It holds every tensor that the recording reads from where it was then.
+        replay: starts it again.
+        checks: still to be made.
+    """
 
     rows: Rows
+    run: Callable[[], Tensor]
     replay: Callable[[], Tensor]
-    checks: int = _CHECKS  # still to be made
+    checks: int = _CHECKS
 
 
 @dataclass(slots=True)
 class _Storage:
-    """Keys and values of one sequence, and the steps that were recorded on them."""
+    """Keys and values of some sequences, and the steps that were recorded on them."""
 
     cache: KeyValueCache  # writes to this storage and no other
     owner: weakref.ref[KeyValueCache] | None = None
@@ -59,7 +74,7 @@ class _Storage:
 
     @property
     def occupied(self) -> bool:
-        """Whether a running sequence is in it."""
+        """Whether running sequences are in it."""
         owner = self.owner() if self.owner is not None else None
         return owner is not None and self.cache.shares(owner)
 
@@ -67,18 +82,20 @@ class _Storage:
 class GraphedForward:
     """Another forward, recorded; see `stretto.local_engine.forward.Forward`.
 
-    Steps of one sequence are recorded when they first come. Prompts, batches, steps of more rows than the largest
-    number, a sequence that comes while another one is in the storage, and one for which there is no room run as they
-    would without. So do all, once a recording has failed, memory has run out, or a repeated step has given something
-    else than the plain forward.
+    Steps are recorded by `rehearse`, or when they first come. Prompts, steps of more rows than the largest number,
+    sequences that come while others are in the storage, and those for which there is no room run as they would
+    without. So do all, once a recording has failed, memory has run out, or a repeated step has given something else
+    than the plain forward.
 
     Args:
         forward: must start the same operations whenever its shapes are the same, and read no tensor on the host.
         record: how a step is recorded.
-        rows: numbers that rows are filled up to.
+        rows: numbers that the rows of each sequence are filled up to.
+        batches: numbers that sequences are filled up to.
+        together: rows of several sequences at most.
         shortest: slots of the shortest storage; each further one is twice as long.
-        most_slots: of all storages together; where a new one would exceed them, those that no running sequence is in
-            are given up, the least recently used one first.
+        most_slots: of all storages and sequences together; where a new storage would exceed them, those that no running
+            sequence is in are given up, the least recently used one first.
         most_steps: recorded at a time; likewise.
         tolerance: how far a repeated step's logits may be from those of the plain forward, in standard deviations of
             these.
@@ -90,20 +107,24 @@ class GraphedForward:
         record: Recorder,
         *,
         rows: tuple[int, ...] = _ROWS,
+        batches: tuple[int, ...] = _BATCHES,
+        together: int = _TOGETHER,
         shortest: int = _SHORTEST,
         most_slots: int = 2**62,
         most_steps: int = _MOST_STEPS,
         tolerance: float = 0.5,
     ) -> None:
         self._forward = forward
-        self.packs = bool(getattr(forward, "packs", False))  # batches are run by it
+        self.packs = bool(getattr(forward, "packs", False))  # what is not recorded is run by it
         self._record = record
-        self._sizes = rows
+        self._rows = rows
+        self._batches = batches
+        self._together = together
         self._shortest = shortest
         self._most_slots = most_slots
         self._most_steps = most_steps
         self._tolerance = tolerance
-        self._storages: dict[int, _Storage] = {}  # by slots, the least recently used first
+        self._storages: dict[tuple[int, int], _Storage] = {}  # by sequences and slots, the least recently used first
         self._failed = False
 
     @property
@@ -112,9 +133,14 @@ class GraphedForward:
         return self._forward
 
     @property
+    def works(self) -> bool:
+        """Whether steps are recorded and repeated: nothing has gone wrong so far."""
+        return not self._failed
+
+    @property
     def slots(self) -> int:
-        """Of keys and values, held by all storages."""
-        return sum(self._storages)
+        """Of keys and values, held by all storages for all sequences."""
+        return sum(batch * slots for batch, slots in self._storages)
 
     @property
     def steps(self) -> int:
@@ -124,27 +150,85 @@ class GraphedForward:
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.forward.Forward`."""
         count = rows.tokens.shape[1]
-        whole = cache.batch == 1 and cache.allocated and len(keep) == count <= self._sizes[-1]
-        # What rows may carry beside what is filled in here, a recorded step would not read.
-        if self._failed or not whole or any(getattr(rows, name) is not None for name in _OTHERS):
+        shape = self._filled_up(cache.batch, count) if cache.allocated and len(keep) == count else None
+        # What rows may carry beside what is filled in, a recorded step would not read.
+        if self._failed or shape is None or any(getattr(rows, name) is not None for name in _OTHERS):
             return self._forward(rows, cache, keep)
-        size = self._sizes[bisect_left(self._sizes, count)]
-        try:
-            logits = self._repeat(rows, cache, keep, size)
-        except (RuntimeError, MemoryError) as error:  # torch's own, for memory that ran out, is a RuntimeError
-            # What is held of the sequence is where it was: only slots behind it were written to.
-            self._give_up(f"a step of {size} rows failed: {error}")
-            logits = None
+        logits = self._attempt(rows, cache, keep, shape)
         if logits is None:
             return self._forward(rows, cache, keep)
         cache.extent = rows.extent
         return logits
 
-    def _repeat(self, rows: Rows, cache: KeyValueCache, keep: Tensor, size: int) -> Tensor | None:
-        """Run the rows as a recorded step of ``size`` rows; None where there is no room for one."""
-        count = rows.tokens.shape[1]
+    def rehearse(self, device: torch.device, *, longest: int, seconds: float) -> None:
+        """Record steps before requests need them: of one sequence first, short ones before long ones.
+
+        Only inside `torch.inference_mode`. What there is no room or time for is recorded when it first comes.
+
+        Args:
+            device: of the model.
+            longest: slots that a sequence may need.
+            seconds: after which no further step is recorded.
+        """
+        until = time.monotonic() + seconds
+        for batch, size, slots in self._likely(longest):
+            if self._failed or time.monotonic() > until:
+                break
+            new = 0 if (batch, slots) in self._storages else batch * slots
+            most = (
+                self._most_slots if batch == 1 else self._most_slots // 2
+            )  # one sequence must find room when it grows
+            if self.slots + new <= most and self.steps < self._most_steps:
+                self._rehearse(batch, size, slots, device)
+
+    def _likely(self, longest: int) -> Iterator[tuple[int, int, int]]:
+        """Sequences, rows and slots of the steps that are likely to come, the likeliest first."""
+        lengths = [self._shortest]
+        while lengths[-1] < longest:
+            lengths.append(2 * lengths[-1])
+        alone = [(1, size, slots) for slots in lengths for size in self._rows if size < slots]
+        yield from (each for each in alone if each[2] in lengths[:_USUAL])
+        for slots in lengths[:_EARLY]:
+            for size in self._rows:
+                for batch in self._batches[1:]:
+                    if self._filled_up(batch, size) is not None:
+                        yield batch, size, slots
+        yield from (each for each in alone if each[2] not in lengths[:_USUAL])
+
+    def _rehearse(self, batch: int, size: int, slots: int, device: torch.device) -> None:
+        cache, held = KeyValueCache(batch), min(_TEXT, slots - size)
+        self._forward(sample_rows(batch, held, 0, device), cache, torch.arange(held, device=device)[-1:])
+        for check in range(_CHECKS):
+            count = max(size - check, 1)
+            rows = sample_rows(batch, count, held - check, device)
+            if self._attempt(rows, cache, torch.arange(count, device=device), (batch, size), slots) is None:
+                break
+
+    def _filled_up(self, batch: int, count: int) -> tuple[int, int] | None:
+        """Sequences and rows of the recorded step that this one fits into; None where none is so large."""
+        if batch > self._batches[-1] or count > self._rows[-1]:
+            return None
+        batch = self._batches[bisect_left(self._batches, batch)]
+        count = self._rows[bisect_left(self._rows, count)]
+        return (batch, count) if batch == 1 or batch * count <= self._together else None
+
+    def _attempt(
+        self, rows: Rows, cache: KeyValueCache, keep: Tensor, shape: tuple[int, int], slots: int = 0
+    ) -> Tensor | None:
+        """Run the rows as a recorded step; None where there is no room for one, or it fails."""
+        try:
+            return self._repeat(rows, cache, keep, shape, slots)
+        except (RuntimeError, MemoryError) as error:  # torch's own, for memory that ran out, is a RuntimeError
+            # What is held of the sequences is where it was: only slots behind it were written to.
+            self._give_up(f"{_named(*shape)} failed: {error}")
+            return None
+
+    def _repeat(
+        self, rows: Rows, cache: KeyValueCache, keep: Tensor, shape: tuple[int, int], slots: int
+    ) -> Tensor | None:
+        (batch, count), (lines, size) = rows.tokens.shape, shape
         held = rows.extent - count
-        storage = self._settle(cache, held, held + size)
+        storage = self._settle(cache, lines, held, max(held + size, slots))
         if storage is None:
             return None
         step = storage.steps.get(size)
@@ -152,25 +236,28 @@ class GraphedForward:
             return None
         beside = None
         if step is None or step.checks:
-            beside = KeyValueCache.copied([Source(cache, 0, held)], rows.extent)
+            beside = KeyValueCache.copied([Source(cache, number, held) for number in range(batch)], rows.extent)
         if step is None:
             step = self._recorded(storage, rows, size)
         else:
-            _fill(step.rows, rows)
-        logits = step.replay()[:, :count].clone()  # the next step writes over the original
+            fill_rows(step.rows, rows)
+        logits = step.replay()[:batch, :count].clone()  # the next step writes over the original
         if beside is None:
             return logits
         step.checks -= 1
         expected = self._forward(rows, beside, keep)
-        if self._agree(logits, expected) and cache.equals(beside, held):
+        written = int((rows.positions if rows.slots is None else rows.slots).min())
+        if self._agree(logits, expected, rows.real) and cache.equals(beside, written):
             return logits
         cache.settle(beside, 0)  # what stands in the storage is not to be trusted any more
-        self._give_up(f"a recorded step of {size} rows gave something else than the same step without recording")
+        self._give_up(f"{_named(*shape)}, recorded, gave something else than the same step without recording")
         return expected
 
-    def _agree(self, logits: Tensor, expected: Tensor) -> bool:
-        expected = expected.float()
-        gap = (logits.float() - expected).abs().max() / expected.std().clamp_min(1e-6)
+    def _agree(self, logits: Tensor, expected: Tensor, real: Tensor | None) -> bool:
+        ours, theirs = logits.flatten(0, 1).float(), expected.flatten(0, 1).float()
+        if real is not None:  # the plain forward leaves the others out
+            ours, theirs = ours[real], theirs[real]
+        gap = (ours - theirs).abs().max() / theirs.std().clamp_min(1e-6)
         return bool(gap < self._tolerance)  # NaN does not
 
     def _give_up(self, reason: str) -> None:
@@ -182,104 +269,51 @@ class GraphedForward:
         """Whether so much more can be held; storages that nobody is in are given up for it, if need be."""
         if slots > self._most_slots:
             return False
-        for length, storage in list(self._storages.items()):
+        for key, storage in list(self._storages.items()):
             if self.slots + slots <= self._most_slots and self.steps + steps <= self._most_steps:
                 break
             if storage is not own and not storage.occupied:
-                del self._storages[length]
+                del self._storages[key]
         return self.slots + slots <= self._most_slots and self.steps + steps <= self._most_steps
 
-    def _settle(self, cache: KeyValueCache, held: int, extent: int) -> _Storage | None:
-        """Put the first ``held`` slots into storage with room for ``extent``.
+    def _settle(self, cache: KeyValueCache, lines: int, held: int, extent: int) -> _Storage | None:
+        """Put the first ``held`` slots into storage for ``lines`` sequences with room for ``extent``.
 
         None while another cache is in it, and where there is no room for a new one.
         """
-        for slots, storage in self._storages.items():
-            if slots >= extent and storage.cache.shares(cache):
+        for (batch, slots), storage in self._storages.items():
+            if batch == lines and slots >= extent and storage.cache.shares(cache):
                 storage.owner = weakref.ref(cache)  # it may have come there from another cache that it took over
                 return storage
         slots = self._shortest
         while slots < extent:
             slots *= 2
-        if slots not in self._storages:
-            if not self._room(slots=slots):
+        key = lines, slots
+        if key not in self._storages:
+            if not self._room(slots=lines * slots):
                 return None
-            self._storages[slots] = _Storage(cache.like(slots))
-        storage = self._storages[slots]
+            self._storages[key] = _Storage(cache.like(lines, slots))
+        storage = self._storages[key]
         if storage.occupied:
             return None
-        self._storages[slots] = self._storages.pop(slots)  # the last one used
+        self._storages[key] = self._storages.pop(key)  # the last one used
         cache.settle(storage.cache, held)
         storage.owner = weakref.ref(cache)
         return storage
 
     def _recorded(self, storage: _Storage, rows: Rows, size: int) -> _Step:
         """Record a step."""
-        device, slots = rows.tokens.device, storage.cache.capacity
-        still = _blank(size, slots, device)
-        _fill(still, rows)
+        device, cache = rows.tokens.device, storage.cache
+        still = blank_rows(cache.batch, size, cache.capacity, device)
+        fill_rows(still, rows)
         keep = torch.arange(size, device=device)
-        step = _Step(still, self._record(lambda: self._forward(still, storage.cache, keep)))
-        storage.steps[size] = step
+
+        def run() -> Tensor:
+            return self._forward(still, cache, keep)
+
+        step = storage.steps[size] = _Step(still, run, self._record(run))
         return step
 
 
-def _blank(size: int, slots: int, device: torch.device) -> Rows:
-    """Rows whose tensors stay where they are, and which see all slots that the mask lets them see."""
-    places = torch.zeros(1, size, dtype=torch.long, device=device)
-    if size == 1:
-        return Rows(places.clone(), places, slots)
-    seen = torch.zeros(1, size, size, dtype=torch.bool, device=device)
-    return Rows(places.clone(), places.clone(), slots, slots=places, ancestry=seen)
-
-
-def _fill(still: Rows, rows: Rows) -> None:
-    """Copy rows to where a recorded step reads them, and fill up with rows that only see themselves.
-
-    Those stand in the slots behind the others, where nothing looks until they are written again.
-    """
-    count, size = rows.tokens.shape[1], still.tokens.shape[1]
-    still.tokens[:, :count].copy_(rows.tokens)
-    still.positions[:, :count].copy_(rows.positions)
-    if still.slots is None or still.ancestry is None:
-        return
-    # Rows that follow each other, without a tree, descend from all before them.
-    first = rows.positions[:, :1] if rows.slots is None else rows.slots[:, :1]
-    torch.add(first, torch.arange(size, device=first.device), out=still.slots)
-    if count < size:
-        still.tokens[:, count:].zero_()
-        still.positions[:, count:].copy_(still.slots[:, count:])
-    own = torch.eye(size, dtype=torch.bool, device=first.device)
-    still.ancestry.copy_(own)
-    if rows.ancestry is not None:
-        still.ancestry[:, :count, :count].copy_(rows.ancestry)
-    else:
-        still.ancestry[:, :count, :count].copy_(torch.ones_like(own[:count, :count]).tril_())
-
-
-def cuda_recorder() -> Recorder:
-    """Make what records on a CUDA device; all it records shares the memory for what is computed on the way.
-
-    Two runs before each recording let the libraries choose their kernels and allocate their workspaces, on a stream of
-    their own, as torch asks for. They write the same keys and values to the same slots each time.
-    """
-    pool = torch.cuda.graph_pool_handle()
-
-    def record(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # not typed there
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(2):
-                run()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads may use the GPU
-            out = run()
-
-        def replay() -> Tensor:
-            graph.replay()
-            return out
-
-        return replay
-
-    return record
+def _named(batch: int, rows: int) -> str:
+    return f"a step of {rows} rows" if batch == 1 else f"a step of {batch} sequences with {rows} rows each"

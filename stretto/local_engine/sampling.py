@@ -17,11 +17,27 @@ from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.constraint import Constraint
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.noise import exponential, token_numbers
+from stretto.local_engine.penalties import Penalties
 
-__all__ = ["Sampler", "best_tokens", "choose", "distribution", "first_rows", "most_probable", "scores", "widen"]
+__all__ = [
+    "CANDIDATES",
+    "Sampler",
+    "best_tokens",
+    "choose",
+    "cut_tail",
+    "distribution",
+    "drop_unlikely",
+    "first_rows",
+    "most_probable",
+    "scores",
+    "widen",
+]
 
-_CANDIDATES = 256
+CANDIDATES = 256
+"""Most probable tokens among which top-k and top-p are looked for first."""
+
 _UNLIMITED = (1.0, 0.0, 0.0)  # top_p, top_k, min_p
+_COLDEST = 1e-30  # float32 has a number for it, and at it only the most probable token is drawn
 
 
 def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, min_p: Tensor) -> Tensor:
@@ -44,31 +60,52 @@ def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tens
     limited = ((top_p < 1) | (top_k > 0)).nonzero()[:, 0]
     if len(limited):
         probabilities[limited] = _limit(probabilities[limited], top_p[limited], top_k[limited])
-    probabilities = probabilities.masked_fill(
-        probabilities < min_p[:, None] * probabilities.amax(-1, keepdim=True), 0.0
-    )
-    return probabilities / probabilities.sum(dim=-1, keepdim=True)
+    return drop_unlikely(probabilities, min_p)
 
 
-def _limit(probabilities: Tensor, top_p: Tensor, top_k: Tensor, candidates: int = _CANDIDATES) -> Tensor:
+def drop_unlikely(probabilities: Tensor, min_p: Tensor) -> Tensor:
+    """Set probabilities below a share ``min_p`` # [rows] of the largest to 0, and scale the others to the sum 1."""
+    kept = probabilities.masked_fill(probabilities < min_p[:, None] * probabilities.amax(-1, keepdim=True), 0.0)
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+def _limit(probabilities: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
     """Set probabilities beyond top-k and top-p to 0 # [rows, vocabulary]."""
-    vocabulary = probabilities.shape[-1]
     # Sorting a whole vocabulary takes longer than a step of a small model, and the most probable tokens nearly
-    # always hold the mass that top-p asks for. Rows where they do not are done again, each for itself.
-    ordered, ids = probabilities.topk(min(candidates, vocabulary), dim=-1)
+    # always hold the mass that top-p asks for. Rows where they do not are done again.
+    limited, missing = cut_tail(probabilities, top_p, top_k, CANDIDATES)
+    short = missing.nonzero()[:, 0]
+    if len(short):
+        vocabulary = probabilities.shape[-1]
+        limited[short], _ = cut_tail(probabilities[short], top_p[short], top_k[short], vocabulary)
+    return limited
+
+
+def cut_tail(probabilities: Tensor, top_p: Tensor, top_k: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Set probabilities beyond top-k and top-p to 0, and all but the ``most`` probable.
+
+    Args:
+        probabilities: # [rows, vocabulary]
+        top_p: see `Generation` # [rows]
+        top_k: see `Generation` # [rows]
+        most: tokens of a row to look at.
+
+    Returns:
+        # [rows, vocabulary], and in which rows more tokens than these should have been looked at # [rows]
+    """
+    vocabulary = probabilities.shape[-1]
+    ordered, ids = probabilities.topk(min(most, vocabulary), dim=-1)
     ranks = torch.arange(ordered.shape[-1], device=ordered.device)
     cut = (ranks >= top_k[:, None]) & (top_k[:, None] > 0)
     kept = ordered.masked_fill(cut, 0.0).double()
     cumulative = kept.cumsum(dim=-1)
-    ends = (top_k > 0) & (top_k <= candidates)
+    ends = (top_k > 0) & (top_k <= most)
     whole = torch.where(ends, cumulative[:, -1], 1.0)  # the mass top-p is a share of
     cut |= cumulative - kept >= (top_p * whole)[:, None]
     cut[:, 0] = False
     limited = torch.zeros_like(probabilities).scatter_(-1, ids, ordered.masked_fill(cut, 0.0))
-    short = (~ends & ((top_k > 0) | (cumulative[:, -1] < top_p))).nonzero()[:, 0]
-    if len(short) and candidates < vocabulary:
-        limited[short] = _limit(probabilities[short], top_p[short], top_k[short], vocabulary)
-    return limited
+    short = ~ends & ((top_k > 0) | (cumulative[:, -1] < top_p))
+    return limited, short if most < vocabulary else torch.zeros_like(short)
 
 
 class Sampler:
@@ -85,18 +122,15 @@ class Sampler:
     """
 
     def __init__(self, request: Generation, device: torch.device, constraint: Constraint | None = None) -> None:
-        self.settings = (request.temperature, request.top_p, float(request.top_k), request.min_p)
+        coldest = max(request.temperature, _COLDEST)
+        self.settings = (coldest, request.top_p, float(request.top_k), request.min_p)
         self.sampled = request.temperature > 0
-        self.adjusts = request.repetition_penalty != 1.0 or bool(request.logit_bias) or constraint is not None
+        self._penalties = Penalties(request, device)
+        self.repeated = self._penalties.repeated
+        self.adjusts = self._penalties.active or constraint is not None
         self.failure: Exception | None = None
         self._constraint = constraint
-        self._penalty = request.repetition_penalty
         self._device = device
-        self._seen = torch.empty(0, dtype=torch.long, device=device)
-        if self._penalty != 1.0:
-            self._seen = torch.tensor(sorted(set(request.prompt)), device=device)
-        self._biased = torch.tensor(list(request.logit_bias), dtype=torch.long, device=device)
-        self._bias = torch.tensor(list(request.logit_bias.values()), device=device)
         self._generator = random.Random(secrets.randbits(63) if request.seed is None else request.seed % 2**63)  # noqa: S311 - chance, not secrets
         self._keys: list[tuple[int, int]] = []
         self._committed = 0
@@ -110,6 +144,16 @@ class Sampler:
     def unlimited(self) -> bool:
         """Whether it samples from all tokens."""
         return self.sampled and self.settings[1:] == _UNLIMITED
+
+    @property
+    def cuts(self) -> bool:
+        """Whether top-k or top-p leaves tokens out."""
+        return self.sampled and (self.settings[1] < 1 or self.settings[2] > 0)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether a constraint says which tokens may follow a row."""
+        return self._constraint is not None
 
     def key(self, ahead: int = 0) -> tuple[int, int]:
         """The key, two numbers of 32 bits, of the place that comes after ``ahead`` more tokens."""
@@ -135,30 +179,44 @@ class Sampler:
             raise failed
         return [int(ranked.argmax())] if count == 1 else ranked.topk(count).indices.tolist()
 
+    def adjust_all(self, logits: Tensor, drafted: Tensor, paths: Sequence[Sequence[int]]) -> None:
+        """Do what `adjust` does to many rows at once, in place # [rows, vocabulary]; without a constraint.
+
+        ``drafted``: the path of each row, filled up with tokens that are penalised anyway # [rows, depth]
+        """
+        self._penalties.weigh_all(logits, drafted)
+        if self._penalties.suppresses:
+            self._penalties.suppress_all(logits, paths)
+
     def adjust(self, logits: Tensor, path: Sequence[int]) -> None:
         """Change a row's logits in place # [vocabulary].
 
-        The repetition penalty (Keskar et al., arXiv:1909.05858) depends on the tokens before the row, so on its
-        ``path``: the drafted tokens between the last committed token and what the row predicts. So does what a
-        constraint allows; the other tokens' logits become minus infinity.
+        Penalties depend on the tokens before the row, so on its ``path``: the drafted tokens between the last committed
+        token and what the row predicts. So does what a constraint allows; the other tokens' logits become minus
+        infinity. Where penalties suppress all that a constraint allows, the constraint goes before them.
         """
-        if self._penalty != 1.0:
-            seen = torch.cat((self._seen, torch.tensor(path, device=self._device))) if path else self._seen
-            scores = logits[seen]
-            logits[seen] = torch.where(scores > 0, scores / self._penalty, scores * self._penalty)
-        if len(self._biased):
-            logits[self._biased] += self._bias.to(logits.dtype)
-        if self._constraint is not None and self.failure is None:
-            try:
-                self._constraint.restrict(logits, path)
-            except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
-                self.failure = error
+        self._penalties.weigh(logits, path)
+        held = self._constraint is not None and self.failure is None
+        if self._penalties.suppresses:
+            kept = logits.clone() if held else logits
+            self._penalties.suppress(logits, path)
+        if held:
+            self._restrict(logits, path)
+            if self._penalties.suppresses and bool(logits.isneginf().all()):
+                logits.copy_(kept)
+                self._restrict(logits, path)
+
+    def _restrict(self, logits: Tensor, path: Sequence[int]) -> None:
+        assert self._constraint is not None  # noqa: S101 - told to the type checker
+        try:
+            self._constraint.restrict(logits, path)
+        except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
+            self.failure = error
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of tokens that now belong to the answer."""
         self._committed += len(tokens)
-        if self._penalty != 1.0:
-            self._seen = torch.unique(torch.cat((self._seen, torch.tensor(tokens, device=self._device))))
+        self._penalties.commit(tokens)
         if self._constraint is not None and self.failure is None:
             try:
                 self._constraint.commit(tokens)
@@ -233,7 +291,7 @@ def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequenc
     places = None if everywhere else torch.tensor(sampled, device=logits.device)
     rows = logits if places is None else logits[places]
     settings = [samplers[row].settings for row in sampled]
-    temperature, *limits = torch.tensor(settings, device=logits.device).unbind(1)
+    temperature, *limits = torch.tensor(settings, dtype=torch.float32, device=logits.device).unbind(1)
     keys = [samplers[row].key(len(paths[row])) for row in sampled]
     chances = exponential(torch.tensor(keys, dtype=torch.int32, device=logits.device), logits.shape[-1])
     if all(samplers[row].unlimited for row in sampled):  # the same, in a third of the time
@@ -282,7 +340,11 @@ def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[NDArr
         return best(logits.flatten(0, 1), _places(logits, counts), most)
     wide = widen(first_rows(logits, counts))
     found = wide.topk(most, dim=-1).indices  # [rows, most]
-    return found.cpu().numpy(), wide.softmax(-1).gather(-1, found).float().cpu().numpy()
+    shares = wide.softmax(-1).gather(-1, found).float()
+    if wide.device.type == "cpu":
+        return found.numpy(), shares.numpy()
+    both = torch.stack((found.int(), shares.view(torch.int32))).cpu().numpy()  # one copy to the host
+    return both[0].astype(np.int64), both[1].view(np.float32)
 
 
 def _places(logits: Tensor, counts: Sequence[int]) -> list[int]:

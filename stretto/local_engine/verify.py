@@ -22,6 +22,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from stretto.local_engine.device_sampling import choose_at_once
 from stretto.local_engine.drafting.protocol import ROOT, DraftTree
 from stretto.local_engine.sampling import Sampler, choose, first_rows, most_probable
 
@@ -63,7 +64,9 @@ def verify(
             chosen = iter(most_probable(first_rows(logits, counts)).tolist())
             own = [list(islice(chosen, count)) for count in counts]
         return [_walk(*given) for given in zip(own, trees, ends, strict=True)]
-    return _walk_together(logits, trees, samplers, ends)
+    if logits.device.type != "cpu":
+        return _choose_then_walk(logits, trees, samplers, ends)
+    return _walk_together(logits, trees, samplers, ends, range(len(trees)))
 
 
 def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verdict:
@@ -73,12 +76,48 @@ def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verdi
     return verdict
 
 
-def _walk_together(
+def _choose_then_walk(
     logits: Tensor, trees: Sequence[DraftTree], samplers: Sequence[Sampler], ends: Sequence[frozenset[int]]
 ) -> list[Verdict]:
-    """Choose only where the walks come by, all sequences one step after the other: a choice costs more than a step."""
+    """Choose after every row, with one copy to the host, and walk then.
+
+    A constraint's parser takes time on the host for each row, so there only the rows that the walk reaches are chosen
+    after: one copy for each token of the longest such walk.
+    """
+    held = [number for number, sampler in enumerate(samplers) if sampler.constrained]
+    counts = [0 if sampler.constrained else 1 + len(tree) for sampler, tree in zip(samplers, trees, strict=True)]
+    verdicts = _walk_together(logits, trees, samplers, ends, held)
+    if any(counts):
+        owners = [sampler for sampler, count in zip(samplers, counts, strict=True) for _ in range(count)]
+        paths = [path for tree, count in zip(trees, counts, strict=True) if count for path in _paths(tree)]
+        chosen = iter(choose_at_once(first_rows(logits, counts), owners, paths))
+        for number, count in enumerate(counts):
+            if count:
+                verdicts[number] = _walk(list(islice(chosen, count)), trees[number], ends[number])
+    return verdicts
+
+
+def _paths(tree: DraftTree) -> list[list[int]]:
+    """Write down the drafted tokens that lead to each row, the root's first."""
+    paths: list[list[int]] = [[]]
+    for token, parent in zip(tree.tokens, tree.parents, strict=True):
+        paths.append([*paths[parent + 1], token])
+    return paths
+
+
+def _walk_together(
+    logits: Tensor,
+    trees: Sequence[DraftTree],
+    samplers: Sequence[Sampler],
+    ends: Sequence[frozenset[int]],
+    numbers: Sequence[int],
+) -> list[Verdict]:
+    """Choose only where the walks come by, all these sequences one step after the other.
+
+    On a CPU a choice costs more than a step.
+    """
     verdicts = [Verdict() for _ in trees]
-    walking = list(range(len(trees)))
+    walking, after = list(numbers), choose if logits.device.type == "cpu" else choose_at_once
     while walking:
         nodes = [verdicts[number].nodes[-1] if verdicts[number].nodes else ROOT for number in walking]
         if len(walking) == len(trees) and all(node == ROOT for node in nodes):
@@ -87,7 +126,7 @@ def _walk_together(
             places = torch.tensor((walking, nodes), device=logits.device)
             rows = logits[places[0], places[1] + 1]
         paths = [verdicts[number].tokens for number in walking]
-        chosen = choose(rows, [samplers[number] for number in walking], paths)
+        chosen = after(rows, [samplers[number] for number in walking], paths)
         walking = [
             number
             for number, node, token in zip(walking, nodes, chosen, strict=True)

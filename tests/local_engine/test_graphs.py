@@ -1,4 +1,4 @@
-"""Everything of recorded steps but the recording on a GPU."""
+"""Everything of recorded steps but the recording on a GPU, with a recorder that keeps none of what it reads."""
 
 import functools
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 from asking import PROMPTS, tokens
+from recording import Recordings
 from tiny_models import build
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from stretto.errors import SettingsError
 from stretto.local_engine.cache import KeyValueCache, Rows
@@ -15,24 +15,6 @@ from stretto.local_engine.generation import Generation
 from stretto.local_engine.graphs import GraphedForward
 from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.load import prepare
-
-
-class Recordings:
-    """Records by tracing: what is repeated are the operations on the same tensors, as with a CUDA graph."""
-
-    def __init__(self):
-        self.made = 0
-        self.repeated = 0
-
-    def __call__(self, run):
-        self.made += 1
-        traced = make_fx(run)()
-
-        def replay():
-            self.repeated += 1
-            return traced()
-
-        return replay
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +64,114 @@ def test_a_batch_and_the_one_that_is_left_of_it_get_what_they_get_alone(loaded, 
         handles = [fast.submit(each) for each in asked]
     assert [tokens(handle) for handle in handles] == expected
     assert recordings.repeated > 0
+
+
+@pytest.mark.parametrize("decoding", ["autoregressive", "prompt_lookup", "token_recycling"])
+def test_what_a_recording_reads_is_kept_while_it_can_be_repeated(loaded, start, caplog, decoding):
+    model, recordings = graphed(loaded("llama"), shortest=32)
+    engine = start(model)
+    for prompt in PROMPTS[:2]:
+        tokens(engine.submit(request(prompt, decoding=decoding)))
+    assert recordings.repeated > 20
+    assert recordings.freed == 0
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("decoding", ["autoregressive", "suffix", "token_recycling"])
+@pytest.mark.parametrize("architecture", ["llama", "mistral"])
+def test_steps_of_a_batch_are_recorded_whoever_leaves_and_whatever_each_drafts(
+    loaded, start, caplog, architecture, decoding
+):
+    plain = loaded(architecture)
+    model, recordings = graphed(plain, shortest=64, together=400)
+    bare, fast = start(plain), start(model)
+    asked = [
+        replace(request(prompt, decoding=decoding), max_new_tokens=9 + 12 * number)
+        for number, prompt in enumerate(PROMPTS[:3])
+    ]
+    expected = [tokens(bare.submit(replace(each, decoding="autoregressive"))) for each in asked]
+    for _ in range(2):
+        with fast.announced():
+            handles = [fast.submit(each) for each in asked]
+        assert [tokens(handle) for handle in handles] == expected
+    assert {batch for batch, _ in model.forward._storages} >= {1, 2, 4}, "three sequences are filled up to four"
+    assert recordings.repeated > 2 * recordings.made
+    assert recordings.freed == 0
+    assert not caplog.records
+
+
+@torch.inference_mode()
+def test_sequences_that_join_and_leave_between_recorded_steps_keep_what_they_hold(loaded):
+    plain, recordings = loaded("llama").forward, Recordings()
+    fast = GraphedForward(plain, recordings, shortest=64)
+    texts, place = [[5, 6, 7], [50, 60], [70]], torch.tensor([0])
+
+    def caches(forward):
+        made = [KeyValueCache(1) for _ in texts]
+        for cache, ids in zip(made, texts, strict=True):
+            read(forward, cache, ids)
+        return made
+
+    def step(forward, cache, ids, starts):
+        rows = Rows(
+            torch.tensor([[token] for token in ids]), torch.tensor([[start] for start in starts]), max(starts) + 1
+        )
+        return forward(rows, cache, place)
+
+    def story(forward):
+        first, second, third = caches(forward)
+        first.join(second)
+        said = [step(forward, first, [8, 9], [3, 2]), step(forward, first, [10, 11], [4, 3])]
+        first.join(third)
+        said += [step(forward, first, [12, 13, 14], [5, 4, 1]), step(forward, first, [15, 16, 17], [6, 5, 2])]
+        first.keep([0, 2])
+        said += [step(forward, first, [18, 19], [7, 3]), step(forward, first, [20, 21], [8, 4])]
+        return torch.cat(said)
+
+    torch.testing.assert_close(story(fast), story(plain))
+    assert (recordings.made, recordings.repeated, recordings.freed) == (2, 6, 0)
+
+
+@torch.inference_mode()
+def test_steps_that_were_rehearsed_are_not_recorded_while_requests_wait(loaded, start, caplog):
+    model, recordings = graphed(loaded("llama"), shortest=64, together=32)
+    model.forward.rehearse(model.device, longest=model.context_window, seconds=600)
+    made = recordings.made
+    assert model.forward.steps == made
+    assert not any(storage.occupied for storage in model.forward._storages.values())
+    fast = start(model)
+    for decoding in ("autoregressive", "suffix", "token_recycling"):
+        tokens(fast.submit(request(PROMPTS[0], decoding=decoding)))
+    with fast.announced():
+        handles = [fast.submit(request(prompt)) for prompt in PROMPTS[:3]]
+    assert all(tokens(handle) for handle in handles)
+    assert recordings.made == made
+    assert recordings.freed == 0
+    assert not caplog.records
+
+
+@torch.inference_mode()
+def test_a_rehearsal_is_checked_so_that_a_recorder_that_fails_is_found_before_requests_come(loaded, caplog):
+    fast = GraphedForward(loaded("llama").forward, always_the_first, shortest=64)
+    fast.rehearse(torch.device("cpu"), longest=64, seconds=600)
+    assert not fast.works
+    assert "gave something else" in caplog.records[0].message
+    assert len(caplog.records) == 1
+
+
+@torch.inference_mode()
+def test_a_rehearsal_takes_no_more_time_and_memory_than_it_may(loaded):
+    def rehearsed(*, seconds=600.0, longest=256, **options):
+        fast = GraphedForward(loaded("llama").forward, Recordings(), shortest=32, rows=(1, 4), **options)
+        fast.rehearse(torch.device("cpu"), longest=longest, seconds=seconds)
+        return fast
+
+    assert rehearsed(seconds=0.0).steps == 0
+    assert rehearsed(batches=(1,)).slots == 32 + 64 + 128 + 256
+    assert rehearsed(batches=(1,), most_slots=100).slots == 96, "nothing rehearsed is given up for something longer"
+    assert rehearsed(batches=(1,), most_steps=3).steps == 3
+    assert rehearsed(batches=(1, 2), longest=64).slots == 3 * (32 + 64)
+    assert rehearsed(batches=(1, 2), longest=64, most_slots=320).slots == 32 + 64 + 64, "batches have half of it"
 
 
 def steps_of(forward, cache, ids, start):
@@ -234,7 +324,7 @@ def test_what_is_held_is_bounded_and_a_storage_nobody_is_in_makes_room(loaded):
     assert fast.slots == 32, "a storage larger than all that may be held is not made"
 
 
-def test_they_are_asked_for_and_only_on_a_gpu(loaded, tokenizer):
+def test_they_cannot_be_asked_for_without_a_gpu(loaded, tokenizer):
     assert isinstance(loaded("llama").forward, LlamaForward)
     with pytest.raises(SettingsError, match=r"cuda_graphs=True cannot be used on cpu\. .* device='cuda'"):
         prepare("local:llama", build("llama"), tokenizer, cuda_graphs=True)

@@ -134,7 +134,7 @@ class CompiledModel:
         held, count = Held(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
         room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
-        logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL)
+        logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL, dtype=torch.float32)
         given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
         kinds = (self._weights.embedding.dtype, self._like.dtype, pad_like.dtype)
         with first_call(("forward", *kinds)) as is_first:
