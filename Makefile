@@ -24,6 +24,7 @@ types: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m stretto.cli.reference > docs/cli.md
+	$(BIN)/python docs/make_reference.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/skeleton.py

@@ -7,6 +7,7 @@ GitHub resolves.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,12 @@ __all__ = ["main", "render"]
 PAGE = Path(__file__).with_name("reference.md")
 INTRODUCTION = """# Reference
 
-Every public name, made from the docstrings by `make docs`. Start with the guides: [asking](guide.md),
+Every public name, made from the docstrings by `make docs`. Start with the guides: [asking](asking.md),
 [the command line](cli.md), [testing](testing.md), [extending](extending.md).
 """
 SECTIONS = {
-    "Clients": ("AsyncStretto", "Stretto", "AnswerStream", "SyncAnswerStream"),
-    "Requests": ("Request", "RequestOptions", "GenerationOptions", "Message", "Document", "Budget"),
+    "Clients": ("Stretto", "AsyncStretto", "ClientOptions", "SyncAnswerStream", "AnswerStream"),
+    "Requests": ("RequestOptions", "Request", "GenerationOptions", "Message", "Document", "Budget"),
     "Answers": ("Answer", "Branch", "Usage", "Timeline", "Span", "Decoding", "TokenLogprob"),
     "Routes": ("Route", "Forecast", "DecodingForecast", "Router"),
     "Events": (
@@ -100,16 +101,21 @@ def _gather_fields(known: Class) -> None:
         sections.append(table)
     told = {each.name: each.description for each in table.value}
     table.value.clear()
-    for name, field in list(known.attributes.items()):
+    for name, field in [(name, each) for name, each in known.members.items() if each.is_attribute]:
         if name.startswith("_") or name == "model_config" or "property" in field.labels:
             continue
+        if name == "transient" and not told:  # of errors: said once, in BackendError
+            known.members.pop(name, None)
+            continue
         said = told.get(name) or (field.docstring.value if field.docstring else "")
-        default = f"Default: `{field.value}`." if field.value is not None and "Field(" not in str(field.value) else ""
+        default = "" if field.value is None or "class-attribute" not in field.labels else f"Default: `{field.value}`."
+        if "ield(" in default:  # pydantic's and dataclasses' own descriptions of a default
+            default = ""
         table.value.append(
             DocstringAttribute(name, annotation=field.annotation, description=f"{said} {default}".strip())
         )
-        del known.members[name]
-    if not table.value:
+        known.members.pop(name, None)
+    if not table.value and table in sections:
         sections.remove(table)
 
 
@@ -128,8 +134,8 @@ def _linked(page: str) -> str:
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(render(), encoding="utf-8")
+    """Write the page, to the path that is given or to its place."""
+    Path(sys.argv[1] if len(sys.argv) > 1 else PAGE).write_text(render(), encoding="utf-8")
 
 
 if __name__ == "__main__":

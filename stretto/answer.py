@@ -14,12 +14,18 @@ BranchKind = Literal["direct", "outline", "point", "item", "plan"]
 
 
 class Usage(BaseModel):
-    """Tokens and calls; added up over branches with ``+``.
+    """Tokens and calls. Usages of several branches are added up with ``+``.
 
-    ``cached_tokens`` are prompt tokens read from a provider's cache, ``cache_write_tokens`` those
-    written to one, which some bill higher. ``completion_tokens`` is everything generated, reasoning
-    included; ``discarded_tokens`` is the part of it that did not reach the answer (losers of races and
-    hedges, restarted branches).
+    Attributes:
+        prompt_tokens: read by the model.
+        completion_tokens: generated, reasoning included.
+        cached_tokens: prompt tokens that a provider read from its cache.
+        cache_write_tokens: prompt tokens that were written to a provider's cache; some bill them higher.
+        reasoning_tokens: generated while the model was thinking; not shown.
+        discarded_tokens: generated, but not part of the answer: losers of races and hedges, and restarted branches.
+        calls: sent, repetitions included.
+        retries: calls sent again after a failure.
+        hedges: calls sent a second time because the first one was late.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -129,10 +135,13 @@ def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 class Span(BaseModel):
-    """When one branch waited, spoke and ended: seconds since the request arrived.
+    """When one branch waited, spoke and ended, in seconds since the request arrived. ``None``: it never came to it.
 
-    ``needed_s``: when what it was waiting for (its outline line, its parents) was there;
-    ``started_s``: when its call was sent; ``first_s``: its first text. ``None``: it never came to it.
+    Attributes:
+        needed_s: what it was waiting for, its outline line or its parents, was there.
+        started_s: its call was sent.
+        first_s: its first text arrived.
+        ended_s: it ended.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -146,9 +155,18 @@ class Span(BaseModel):
 class Branch(BaseModel):
     """One generation: the straight answer, the outline, one point, one item.
 
-    ``text`` is what this branch wrote; ``error`` says why a failed one failed; ``decoding`` is how a local model
-    found its tokens, ``None`` from other backends and for a generation that was cut short; ``logprobs`` are those of
-    its tokens, if they were asked for.
+    Attributes:
+        id: unique within the answer, for instance ``point-2``.
+        kind: what it wrote.
+        title: of a point or an item.
+        text: what it wrote.
+        status: whether it was finished.
+        finish_reason: how it ended.
+        error: why a failed branch failed.
+        span: when it waited, spoke and ended.
+        usage: what it cost.
+        decoding: how a local model found its tokens; ``None`` from other backends, and for a call that was cut short.
+        logprobs: of its tokens, if they were asked for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -167,7 +185,13 @@ class Branch(BaseModel):
 
 
 class Timeline(BaseModel):
-    """What ran when, in seconds since the request arrived; for plots and for ``--trace``."""
+    """What ran when, in seconds since the request arrived.
+
+    Attributes:
+        first_text_s: the first text of the answer was there; ``None`` where there was none.
+        total_s: the answer was complete.
+        critical_path_s: the longest chain of branches that had to wait for each other.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -177,16 +201,22 @@ class Timeline(BaseModel):
 
 
 class Answer(BaseModel):
-    """The whole answer. ``str(answer)`` is its text; ``decoding`` is that of all branches together.
-
-    ``logprobs``, if they were asked for, are those of the branches in the answer, one after the other. Labels and
-    titles that no branch wrote have none, and what was trimmed from a branch still has its own.
+    """The whole answer. ``str(answer)`` is its text.
 
     Attributes:
+        text: the merged text of all branches.
+        route: how the request was to be generated, and why.
         strategy: how it was written in the end; not ``route.strategy`` where that could not be carried out.
         parsed: the value of an answer held to a ``response_format``: an instance of the pydantic model, what the JSON
             holds, or the text that matches the regular expression; ``None`` where the answer does not fit. It is left
             out of JSON, which holds the text.
+        branches: all generations, in the order in which they were started.
+        usage: tokens and calls of all branches together.
+        decoding: how a local model found the tokens of all branches together.
+        logprobs: of the branches in the answer, one after the other, if they were asked for. Labels and titles that no
+            branch wrote have none, and what was trimmed from a branch still has its own.
+        timeline: when the first text and the whole answer were there.
+        warnings: sentences about what is missing, was left out, or was done in another way.
         finish_reason: how the worst part of the answer ended.
     """
 

@@ -76,14 +76,23 @@ class ClientOptions(TypedDict, total=False):
 class AsyncStretto:
     """Answers questions, each in the way that suits it, on the backends it is given.
 
-    ``model`` is a model name (``openai:gpt-5.4-mini``, ``anthropic:...``, ``local:folder``,
-    ``local:pocket``), a backend, or a LangChain chat model. With nothing given: the keys in the
-    environment decide, else the pocket model; `chosen_because` says which and why. Further
-    models go by role: ``AsyncStretto("openai:...", small="openai:...", local="local:...")``;
-    those on one server share its breaker. `ClientOptions` says what the other arguments mean.
+    Making a client connects to nothing and loads nothing. Close it, or use it in a ``with`` block. One client serves
+    any number of requests at the same time. Names of models on one server share its circuit breaker.
 
-    Making a client connects to nothing and loads nothing. Close it, or use it as a context.
-    Raises `SettingsError`, `UnknownModelError`.
+    Args:
+        model: a model name (``openai:NAME``, ``anthropic:NAME``, ``local:FOLDER``, ``local:pocket``), a backend, or a
+            LangChain chat model. Without one, the keys in the environment decide, else ``local:pocket``.
+        options: see `ClientOptions`.
+
+    Attributes:
+        backends: the backends by role; "main" answers unless the router has a reason.
+        chosen_because: why this model, where none was named.
+        settings: what applies to all requests.
+        prompts: the templates of all prompts.
+
+    Raises:
+        SettingsError: an argument or setting cannot be used.
+        UnknownModelError: no backend serves this name.
     """
 
     @spelled_out(ClientOptions)

@@ -15,14 +15,26 @@ class _Event(BaseModel):
 
 
 class RouteChosen(_Event):
-    """How the request will be generated, and why. Always the first event."""
+    """How the request will be generated, and why. Always the first event.
+
+    Attributes:
+        type: "route_chosen".
+        route: the decision.
+    """
 
     type: Literal["route_chosen"] = "route_chosen"
     route: Route
 
 
 class OutlinePointReady(_Event):
-    """A line of the outline is complete. ``branch_id`` is the branch that will write it."""
+    """A line of the outline is complete.
+
+    Attributes:
+        type: "outline_point_ready".
+        branch_id: the branch that will write the point.
+        index: of the point, from 1.
+        title: of the point.
+    """
 
     type: Literal["outline_point_ready"] = "outline_point_ready"
     branch_id: str
@@ -31,7 +43,14 @@ class OutlinePointReady(_Event):
 
 
 class BranchStarted(_Event):
-    """A branch sends its call."""
+    """A branch sends its call.
+
+    Attributes:
+        type: "branch_started".
+        branch_id: of the branch.
+        kind: what it writes.
+        title: of its point or item.
+    """
 
     type: Literal["branch_started"] = "branch_started"
     branch_id: str
@@ -40,7 +59,13 @@ class BranchStarted(_Event):
 
 
 class BranchDelta(_Event):
-    """New text of one branch, for a screen that shows branches side by side."""
+    """New text of one branch, for a screen that shows branches side by side.
+
+    Attributes:
+        type: "branch_delta".
+        branch_id: of the branch.
+        text: the new piece.
+    """
 
     type: Literal["branch_delta"] = "branch_delta"
     branch_id: str
@@ -48,28 +73,48 @@ class BranchDelta(_Event):
 
 
 class BranchFinished(_Event):
-    """A branch ended well."""
+    """A branch ended well.
+
+    Attributes:
+        type: "branch_finished".
+        branch: as the answer will hold it.
+    """
 
     type: Literal["branch_finished"] = "branch_finished"
     branch: Branch
 
 
 class BranchFailed(_Event):
-    """A branch ended for good without its whole text; ``branch.error`` says why."""
+    """A branch ended for good without its whole text.
+
+    Attributes:
+        type: "branch_failed".
+        branch: as the answer will hold it; ``branch.error`` says why it failed.
+    """
 
     type: Literal["branch_failed"] = "branch_failed"
     branch: Branch
 
 
 class TextDelta(_Event):
-    """The next piece of the merged answer. All of them, concatenated, are ``Answer.text``."""
+    """The next piece of the merged answer. All pieces together are ``Answer.text``.
+
+    Attributes:
+        type: "text_delta".
+        text: the new piece.
+    """
 
     type: Literal["text_delta"] = "text_delta"
     text: str
 
 
 class AnswerFinished(_Event):
-    """The whole answer. Always the last event."""
+    """The whole answer. Always the last event.
+
+    Attributes:
+        type: "answer_finished".
+        answer: the same that ``ask`` returns.
+    """
 
     type: Literal["answer_finished"] = "answer_finished"
     answer: Answer

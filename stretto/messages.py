@@ -47,7 +47,11 @@ class Message(BaseModel):
 
 
 class Document(BaseModel):
-    """A text to read for the answer. Without a title, a document is called by its number.
+    """A text to read for the answer.
+
+    Attributes:
+        text: the whole text.
+        title: what the model is told it is called; without one, it is called by its number.
 
     >>> Document(text="The saddle is called Bob.", title="names.txt")
     Document(text='The saddle is called Bob.', title='names.txt')

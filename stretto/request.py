@@ -40,13 +40,19 @@ class _ResponseModel:
 class GenerationOptions(BaseModel):
     """How to sample and when to stop. ``None`` leaves the choice to the backend.
 
-    ``deadline_s`` bounds the whole answer in seconds, retries and waits included. ``decoding`` names a decoding
-    method of a local backend; without one, the router chooses. Backends behind an API take none.
-    ``response_format`` holds the answer to a JSON schema (a dict), to the fields of a pydantic model class, all of
-    which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece, is
-    checked, and asked for once more where it does not fit; ``Answer.parsed`` holds its value.
-    ``logprobs`` asks for the log-probability of each token of the answer, and of so many of the most probable tokens
-    beside it; local models have them, and those behind OpenAI's API that do not reason.
+    Attributes:
+        max_tokens: the most tokens to generate.
+        temperature: from 0, always the most probable token, to 2.
+        top_p: sample from the most probable tokens that have this probability together.
+        stop: texts that end the answer; they are not part of it.
+        seed: sample the same way again, where the backend can.
+        deadline_s: seconds for the whole answer, retries and waits included.
+        decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
+        response_format: a JSON schema (a dict), a pydantic model class, of which all fields are written, or on a local
+            model a regular expression (a string). The answer comes in one piece and is checked. One that does not fit
+            is asked for once more. ``Answer.parsed`` holds its value.
+        logprobs: report the log-probability of each token, and of so many of the most probable tokens beside it. Local
+            models have them, and those behind OpenAI's API that do not reason.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,7 +94,12 @@ class GenerationOptions(BaseModel):
 
 
 class Budget(BaseModel):
-    """The most an answer may cost: calls to a backend, and prompt plus completion tokens."""
+    """The most an answer may cost.
+
+    Attributes:
+        max_calls: calls to backends, retries and hedges included.
+        max_tokens_total: prompt and completion tokens together.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -143,8 +154,16 @@ class RequestOptions(TypedDict, total=False):
 class Request(BaseModel):
     """One question with everything that belongs to it. Frozen; made by ``Request.of``.
 
-    ``strategy`` is a name. Where a caller passed a strategy itself, ``own_strategy`` holds it; JSON does not.
-    The other fields are those of `RequestOptions`.
+    Attributes:
+        messages: the conversation; the last message is the user's.
+        documents: texts to read for the answer.
+        options: how to sample and when to stop.
+        preference: what matters more, speed or care.
+        budget: the most the answer may cost.
+        strategy: the name of a strategy, or "auto".
+        race: let the straight answer run against the outline of a skeleton.
+        on_missing: what becomes of a part that could not be written.
+        own_strategy: the strategy itself, where a caller passed one; left out of JSON.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -11,7 +11,13 @@ Shape = Literal["short", "points", "steps", "prose", "items", "code", "transform
 
 
 class Forecast(BaseModel):
-    """What a candidate is expected to cost: seconds to the end, tokens generated and read, calls."""
+    """What a candidate is expected to cost.
+
+    Attributes:
+        seconds: to the end of the answer.
+        tokens: read and generated.
+        calls: to the backend.
+    """
 
     model_config = ConfigDict(frozen=True)
 

@@ -259,7 +259,7 @@ def test_a_client_shows_its_models_and_no_key(kind):
     client = kind(
         "openai:one", small="anthropic:two", base_url="http://me:secret@host/v1", api_key="sk-secret-key-123456"
     )
-    assert repr(client) == f"{kind.__name__}(main='openai:one', small='anthropic:two')"
+    assert repr(client) == f"<{kind.__name__} openai:one, small: anthropic:two>"
 
 
 HISTORY = [

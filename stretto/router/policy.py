@@ -47,7 +47,8 @@ class _Decision:
 class Router:
     """Decides how a request is generated. Holds no connection and keeps nothing of the requests.
 
-    ``second_opinion`` asks the backend of the role "small" where the model is in doubt; without one, nothing is asked.
+    Attributes:
+        second_opinion: asks the backend of the role "small" where the shape model is in doubt; ``None`` asks nobody.
     """
 
     def __init__(self, *, second_opinion: SecondOpinion | None = None, model: ShapeModel | None = None) -> None:

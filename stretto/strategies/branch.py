@@ -21,6 +21,11 @@ class BranchSpec:
     """What a branch asks for.
 
     Attributes:
+        id: unique within the answer.
+        kind: what it writes.
+        options: how to sample.
+        title: of its point or item.
+        after: branches that must have ended before it starts.
         prompt: made when the branch starts, after those in ``after`` have ended.
         another_way: the prompt to use once more after a failure, from the text received so far;
             ``None`` gives up.

@@ -48,11 +48,16 @@ _numbers = itertools.count(1)  # of answers
 
 
 class FanOut:
-    """What a strategy works with: it starts branches, adds them to the merge, warns.
+    """What a strategy works with: it starts branches, adds them to the merge, and warns. Opened by `fan_out`.
 
-    Opened by `fan_out`. Attributes: ``merge`` the merged text; ``branches`` all started so far;
-    ``warnings``; ``ledger`` what it has cost; ``strategy`` the one that wrote the answer in the end; ``parsed`` the
-    value of an answer that is held to a format.
+    Attributes:
+        merge: the merged text.
+        branches: all branches started so far.
+        warnings: sentences for ``Answer.warnings``.
+        ledger: what the answer has cost so far.
+        strategy: the name of the strategy that wrote the answer in the end.
+        parsed: the value of an answer that is held to a format.
+        announce: hands an event to the reader.
     """
 
     def __init__(

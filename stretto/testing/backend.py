@@ -25,7 +25,9 @@ class Reply:
         text: what it writes; cut into ``chunks`` if given, else word by word.
         delay_s: seconds before the first chunk.
         chunk_delay_s: seconds before each further chunk.
-        fault: raised after ``fault_after`` chunks instead of going on.
+        chunks: pieces of the answer, instead of words of ``text``.
+        fault: raised instead of going on.
+        fault_after: chunks before the fault.
         hold: an event to wait for before the first chunk, for tests that decide the order.
         finish_reason: how it ends.
         reasoning_tokens: tokens spent on thinking, counted in the usage.
@@ -59,7 +61,12 @@ class ScriptedBackend:
 
     Attributes:
         calls: every prompt and its options, in the order of arrival.
-        running: calls under way now; ``most_running``: the most there were at a time.
+        script: what to answer.
+        name: the model name.
+        capabilities: what it says it can do.
+        running: calls under way now.
+        most_running: the most calls that were under way at a time.
+        closed: whether it was closed.
 
     >>> backend = ScriptedBackend({"Write only the outline": "1. Tea\n2. Milk", "Tea": "Hot.", "": "Yes."})
     """

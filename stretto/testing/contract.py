@@ -39,7 +39,11 @@ WRAPPERS: dict[str, Wrap] = {
 
 
 class BrokenContractError(AssertionError):
-    """A backend breaks rules of its contract. ``failures``: one sentence for each, with the rule before it."""
+    """A backend breaks rules of its contract.
+
+    Attributes:
+        failures: one sentence for each broken rule, with the rule before it.
+    """
 
     def __init__(self, name: str, failures: tuple[str, ...]) -> None:
         rules = "a rule" if len(failures) == 1 else f"{len(failures)} rules"

@@ -38,9 +38,11 @@ async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys)
 
 
 def test_links_between_pages_lead_somewhere():
-    broken = []
-    for page in [GUIDES.parent / "README.md", *GUIDES.glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            if not target.startswith(("http:", "https:")) and not (page.parent / target).exists():
-                broken.append((page.name, target))
-    assert broken == []
+    links = [
+        (page, target)
+        for page in [GUIDES.parent / "README.md", *GUIDES.glob("*.md")]
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        if not target.startswith(("http:", "https:"))
+    ]
+    assert len(links) > 50
+    assert [(page.name, target) for page, target in links if not (page.parent / target).exists()] == []

@@ -1,0 +1,27 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import stretto
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "reference.md"
+
+
+def test_the_reference_is_what_the_docstrings_say(tmp_path):
+    """`make docs` writes it anew."""
+    written = tmp_path / "reference.md"
+    subprocess.run([sys.executable, DOCS / "make_reference.py", written], check=True)
+    assert written.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
+
+
+def test_every_public_name_has_its_place_in_the_reference():
+    headings = re.findall(r"^### `(\w+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name in stretto.__all__ if headings.count(name) != 1] == []
+
+
+def test_every_field_in_the_reference_is_explained():
+    rows = re.findall(r"^`(\w+)` \| (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 150
+    assert [name for name, row in rows if not row.split(" | ")[1].removeprefix("Default:").strip(" .`")] == []
