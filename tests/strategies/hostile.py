@@ -5,8 +5,9 @@ import resource
 import sys
 import time
 
+from stretto.language.counting import points_asked
 from stretto.request import Request
-from stretto.strategies.form import PointText, form_of, points_asked, words_for
+from stretto.strategies.form import PointText, form_of, words_for
 from stretto.strategies.items.counting import counted
 from stretto.strategies.items.distinct import is_repeated
 from stretto.strategies.items.entries import Entries, EntryText
