@@ -143,7 +143,7 @@ def passed(run: Run, wheel: Path) -> bool:
     slow = engine - set(OF_THE_ENGINE) if run.has_torch else engine | set(NEED_TORCH)
     left_out = [f"--ignore={name}" for name in (*LEFT_OUT, *sorted(slow))]
     # Without -m: the current folder would be on the path.
-    tests = [programs / "pytest", "--quiet", "--numprocesses", "auto", "--dist", "worksteal", *left_out]
+    tests = [programs / "pytest", "--numprocesses", "auto", "--dist", "worksteal", "--durations", "10", *left_out]
     done = subprocess.run(tests, cwd=folder, check=False)
     say(
         f"{run.name}: Python {version(run.version)}, {run.constraints}, "
