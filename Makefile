@@ -1,19 +1,28 @@
-# make demo   a real answer on this machine, no key, no network
-# make test   what CI runs: format, lint, types, tests
-# Both make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
+# make demo         a real answer on this machine, no key, no network
+# make test         format, lint, types, tests
+# make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
+# make install-cost the table of docs/dependencies.md: what each extra costs to install
+# CI runs `make test test-wheel`. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another
+# interpreter.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types docs bench clean
+.PHONY: demo test test-wheel install-cost lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
 
 test: lint types
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+test-wheel: $(VENV)/.dev
+	$(BIN)/python .ci/test_wheel.py $(ONLY)
+
+install-cost: $(VENV)/.dev
+	$(BIN)/python .ci/install_cost.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+import openai
 import way
 from measuring import IMAGES, Spread, machine, save, scripted_server
 from rich.console import Console
@@ -121,7 +122,9 @@ async def over_http(options: argparse.Namespace, progress: Progress) -> dict[str
         ) as url,
     ):
         backend = way.Watched(open_backend("openai:scripted", base_url=url, api_key=KEY))
-        sdk = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0, http_client=async_client())  # kept for as long
+        sdk = AsyncOpenAI(
+            base_url=url, api_key=KEY, max_retries=0, http_client=async_client(openai)
+        )  # kept for as long
         async with aclosing(backend), AsyncStretto(backend) as stretto, sdk:
             await run(stretto, "skeleton")  # imports and connections
             await way.read_bare(sdk)

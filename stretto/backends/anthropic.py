@@ -31,7 +31,7 @@ class AnthropicBackend(RemoteBackend):
     def _connect(self, key: str, url: str) -> Any:
         import anthropic  # noqa: PLC0415 - imported on first use: it takes over a second
 
-        return anthropic.AsyncAnthropic(api_key=key, base_url=url, max_retries=0, http_client=async_client())
+        return anthropic.AsyncAnthropic(api_key=key, base_url=url, max_retries=0, http_client=async_client(anthropic))
 
     def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
         schema = prompt.response_schema if self.capabilities.json_schema else None

@@ -7,6 +7,7 @@ MOST_LINES = 1_000  # of one event: the SDKs copy what they have of it at each l
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LAST_DATA = 65_536  # bytes
+_DONE = b"[DONE]"  # OpenAI's mark for the end of a stream
 
 
 class BodyTooLargeError(Exception):
@@ -17,6 +18,8 @@ class EventLines:
     r"""Passes an event stream on in whole lines; whatever comes before its first field is kept instead.
 
     Line ends become ``\n``, comments and empty events are dropped: they mean nothing, and may come without end.
+    The mark ``[DONE]`` is dropped, with what follows it: an SDK that sees it stops reading, and leaves the connection,
+    and generators of its own, half read. Without the mark it reads to the end of the body, and both are free.
 
     Attributes:
         other: what came before the first field; all of a body that is not a stream of events.
@@ -26,7 +29,7 @@ class EventLines:
     def __init__(self) -> None:
         self.other = bytearray()
         self.last_data = b""
-        self._begun = False
+        self._begun = self._done = False
         self._partial = bytearray()
         self._size = self._lines = 0  # of the event that is not complete
 
@@ -47,6 +50,8 @@ class EventLines:
         return b"".join(self._line(line) for line in rest.splitlines())
 
     def _line(self, line: bytes | bytearray) -> bytes:
+        if self._done:
+            return b""
         if not self._begun:
             line = line.removeprefix(_BYTE_ORDER_MARK)
             if not line.startswith(_FIELDS):
@@ -61,6 +66,9 @@ class EventLines:
             return b"\n" if began else b""
         if line.startswith(b"data:"):
             self.last_data = bytes(line[5:_LAST_DATA])
+            if self.last_data.lstrip().startswith(_DONE):
+                self._done = True
+                return b"\n" if self._lines else b""
         self._size += len(line)
         self._lines += 1
         self._check(self._size, "one event")

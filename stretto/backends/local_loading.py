@@ -33,7 +33,10 @@ T = TypeVar("T")
 
 _SLOTS = 16
 _GRAMMARS = find_spec("llguidance") is not None
-_ADAPTER = " It needs an adapter beside the weights: python -m stretto.local_engine.training.lexical --model {model}."
+_ADAPTER = (
+    " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
+    "python -m stretto.local_engine.training.lexical --model {model}."
+)
 _NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPTER, "lexical_lossy": _ADAPTER}
 
 

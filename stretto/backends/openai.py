@@ -41,7 +41,7 @@ class OpenAIBackend(RemoteBackend):
     def _connect(self, key: str, url: str) -> Any:
         import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
 
-        return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, http_client=async_client())
+        return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, http_client=async_client(openai))
 
     def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
         # Older compatible servers ignore max_completion_tokens in silence, and would never stop;

@@ -18,6 +18,7 @@ from stretto.errors import StrettoError
 REMOTE = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 KEYS = (*REMOTE.values(), "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "HF_TOKEN")
 LOCAL = ("torch", "transformers", "safetensors", "tokenizers")
+DEVELOPMENT = ("dev", "test")  # extras
 ADVICE = "Run: pip install 'stretto[local]'"
 
 
@@ -99,7 +100,7 @@ def look_at_packages() -> list[Package]:
         declared = []
     for requirement in declared:
         name, extra = _named(requirement)
-        if extra in (None, "local") and name != "stretto":
+        if extra not in DEVELOPMENT and name != "stretto":
             found[name] = Package(name, _version(name), extra)
     return list(found.values())
 

@@ -45,10 +45,11 @@ def write_adapter(path: Path, adapter: PadAdapter, base: str) -> None:
 def read_adapter(path: Path, base: str, model: str, dtype: torch.dtype, device: torch.device) -> PadAdapter:
     """Read an adapter for the weights with the fingerprint ``base``. Raises `SettingsError`."""
     texts = "" if model == "local:pocket" else " --texts FOLDER"
+    where = "in a checkout of Stretto's source"
     command = f"python -m stretto.local_engine.training.lexical --model {model}{texts}"
     if not path.is_file():
         raise SettingsError(
-            f"{model} has no adapter for lexical unit decoding: {path} is missing. Train one with: {command}"
+            f"{model} has no adapter for lexical unit decoding: {path} is missing. Train one {where}: {command}"
         )
     try:
         with safe_open(path, framework="pt") as file:
@@ -57,12 +58,12 @@ def read_adapter(path: Path, base: str, model: str, dtype: torch.dtype, device: 
             adapter = PadAdapter.of(tensors)
     except (SafetensorError, KeyError) as error:
         raise SettingsError(
-            f"{path} is no adapter for lexical unit decoding: {error}. Train one with: {command}"
+            f"{path} is no adapter for lexical unit decoding: {error}. Train one {where}: {command}"
         ) from error
     if notes.get("base") != base:
         raise SettingsError(
             f"{path} was trained on other weights of {model} (SHA-256 {notes.get('base', 'unknown')[:12]}) than those "
-            f"in its folder ({base[:12]}). Train it again with: {command} --fresh"
+            f"in its folder ({base[:12]}). Train it again {where}: {command} --fresh"
         )
     return adapter
 
@@ -82,7 +83,7 @@ def attach(model: LoadedModel) -> PadAdapter:
         if model.folder is None:
             raise SettingsError(
                 f"{model.name} has no adapter for lexical unit decoding: an adapter stands beside the weights in a "
-                "folder. Save the model to one, train an adapter with python -m "
+                "folder. Save the model to one, train an adapter in a checkout of Stretto's source with python -m "
                 "stretto.local_engine.training.lexical --model local:./folder --texts FOLDER, and use that name."
             )
         path = model.folder / ADAPTER_FILE

@@ -31,6 +31,17 @@ def test_what_comes_before_the_first_field_is_kept():
     assert (out, bytes(lines.other)) == (b"", b'{"error":\n "no"}\n')
 
 
+@pytest.mark.parametrize("mark", [b"data: [DONE]", b"data:[DONE]", b"data: [DONE] bye"])
+def test_the_mark_of_the_end_and_what_follows_it_are_dropped(mark):
+    out, lines = passed(b"data: 1\n\n" + mark + b"\n\ndata: 2\n\n")
+    assert out == b"data: 1\n\n"
+    assert lines.last_data.strip() == mark.removeprefix(b"data:").strip()
+
+
+def test_the_mark_of_the_end_ends_an_event_that_is_open():
+    assert passed(b"data: 1\ndata: [DONE]\n\n")[0] == b"data: 1\n\n"
+
+
 @pytest.mark.parametrize(
     "piece",
     [b"x" * 9999, b"data: x\n", b"data: x\r", b"data: x\r\n", b"data: " + b"x" * 9999 + b"\n", b"id: 5\n: comment\n"],

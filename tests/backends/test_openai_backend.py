@@ -1,5 +1,5 @@
 import pytest
-from talking import ACCOUNTED, KEY, asking, check_account, hear, served
+from talking import ACCOUNTED, KEY, asking, check_account, hear, served, settled
 
 from stretto import AsyncStretto
 from stretto.backends.base import Prompt
@@ -144,3 +144,10 @@ async def test_calls_with_a_long_beginning_in_common_carry_one_cache_key_to_open
         assert await keys("A bicycle has three wheels. " * 200) != first
         assert await keys("Short.") == [None] * 3
         assert await keys("A bicycle has two wheels. " * 200, base_url=server.openai_url) == [None] * 3
+
+
+async def test_the_connection_of_a_whole_answer_is_kept_for_the_next_one():
+    async with talk() as (backend, server):
+        await hear(backend)
+        await settled()
+        assert server.open_connections == 1

@@ -84,6 +84,8 @@ def test_packages_are_those_the_library_declares():
     assert packages["rich"].version
     assert packages["rich"].extra is None
     assert packages["torch"].extra == "local"
+    assert packages["langchain-core"].extra == "langchain"
+    assert packages["pypdf"].extra == "documents"
     assert "pytest" not in packages
 
 

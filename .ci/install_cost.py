@@ -1,0 +1,59 @@
+"""Measure what each extra costs to install: packages and megabytes, each in a fresh virtual environment.
+
+    python .ci/install_cost.py            a table in Markdown
+    python .ci/install_cost.py documents  of one extra
+
+What pip and the environment take by themselves is not counted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[1]
+EXTRAS = ("", "langchain", "documents", "local", "all")
+
+
+def main() -> None:
+    """Build the wheel, install it once for each extra, and print a line for each."""
+    with tempfile.TemporaryDirectory() as folder:
+        pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, str(SOURCE))
+        (wheel,) = Path(folder).glob("*.whl")
+        print("| install | packages | MB |\n|---|---|---|")
+        for extra in sys.argv[1:] or EXTRAS:
+            packages, size = cost(wheel, extra, Path(folder) / f"venv-{extra}")
+            name = f"stretto[{extra}]" if extra else "stretto"
+            print(f"| `pip install '{name}'` | {packages} | {size / 1e6:,.0f} |", flush=True)
+
+
+def cost(wheel: Path, extra: str, folder: Path) -> tuple[int, int]:
+    """Give how many packages an installation has, ours among them, and their bytes."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    before = size(packages), distributions(packages)
+    constraints = str(SOURCE / "constraints.txt")
+    python = str(folder / "bin" / "python")
+    pip(python, "install", "--no-compile", "--constraint", constraints, f"{wheel}[{extra}]" if extra else str(wheel))
+    return distributions(packages) - before[1], size(packages) - before[0]
+
+
+def distributions(packages: Path) -> int:
+    """Count the installed packages."""
+    return sum(1 for _ in packages.glob("*.dist-info"))
+
+
+def size(folder: Path) -> int:
+    """Add up the bytes of all files."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def pip(python: str, command: str, *arguments: str) -> None:
+    """Run pip and stop at its failures."""
+    subprocess.run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", command, *arguments], check=True)
+
+
+if __name__ == "__main__":
+    main()

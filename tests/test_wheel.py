@@ -1,0 +1,143 @@
+"""What is shipped: the files of the built wheel, what they import, and what a package index shows."""
+
+import ast
+import re
+import subprocess
+import sys
+from email import message_from_bytes
+from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
+
+import pytest
+
+SOURCE = Path(__file__).parents[1]
+MOST_BYTES = 20_000_000  # most of it is the pocket model
+TRAINING = (
+    "stretto/local_engine/training/",
+    "stretto/local_engine/pocket/data/",
+    "stretto/local_engine/pocket/train.py",
+    "stretto/local_engine/pocket/corpus.py",
+    "stretto/router/data/",
+    "stretto/router/train.py",
+    "stretto/router/evaluate.py",
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from this tree with the build tools that are installed: nothing is downloaded."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*command, "--wheel-dir", str(folder), str(SOURCE)], check=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    with ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(archive.read(name))
+
+
+def names(wheel):
+    with ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_holds_nothing_beside_the_package_and_what_describes_it(wheel):
+    assert {PurePosixPath(name).parts[0] for name in names(wheel)} == {"stretto", "stretto-0.1.0.dist-info"}
+    assert not {name for name in names(wheel) if "__pycache__" in name or name.endswith((".pyc", ".jsonl"))}
+
+
+def test_the_wheel_holds_what_the_library_reads_at_run_time(wheel):
+    assert {
+        "stretto/py.typed",
+        "stretto/router/model.npz",
+        "stretto/router/lexicon.txt",
+        "stretto/language/words.toml",
+        "stretto/local_engine/pocket/model/model.safetensors",
+        "stretto/local_engine/pocket/model/tokenizer.json",
+    } <= names(wheel)
+    assert any(name.startswith("stretto/prompts/templates/general/") for name in names(wheel))
+
+
+def test_what_trains_the_models_is_not_in_the_wheel(wheel):
+    assert [name for name in sorted(names(wheel)) if name.startswith(TRAINING)] == []
+
+
+def test_the_wheel_is_small(wheel):
+    assert wheel.stat().st_size < MOST_BYTES
+
+
+def test_the_modules_of_the_wheel_import_only_modules_of_the_wheel(wheel):
+    with ZipFile(wheel) as archive:
+        sources = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in sources}
+    missing = {
+        f"{name} imports {wanted}"
+        for name, source in sources.items()
+        for wanted in imported(source, modules)
+        if wanted not in modules
+    }
+    assert missing == set()
+
+
+def imported(source, modules):
+    """The modules of the package that a module imports, wherever it does; a submodule that is imported by name too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "stretto")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "stretto":
+            yield node.module
+            folder = SOURCE / node.module.replace(".", "/")
+            for alias in node.names:
+                if (folder / f"{alias.name}.py").is_file() or (folder / alias.name / "__init__.py").is_file():
+                    yield f"{node.module}.{alias.name}"
+
+
+def test_a_reader_of_a_package_index_can_follow_every_link_of_the_readme(metadata):
+    shown = metadata.get_payload()
+    links = re.findall(r"\]\(([^)\s]+)\)", shown)
+    assert links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert re.findall(r"""(?:src|href)=["'](?!https://)""", shown) == []
+
+
+def test_the_links_of_the_readme_lead_to_files_of_the_repository(metadata):
+    base = re.compile(
+        r"https://(?:github\.com/stretto-ai/stretto/blob|raw\.githubusercontent\.com/stretto-ai/stretto)/main/"
+    )
+    links = re.findall(r"\]\(([^)\s]+)\)", metadata.get_payload())
+    inside = {base.sub("", link).partition("#")[0] for link in links if base.match(link)}
+    assert inside
+    assert {path for path in inside if not (SOURCE / path).exists()} == set()
+    images = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", metadata.get_payload())
+    assert [link for link in images if "/blob/" in link] == []
+
+
+def test_using_a_langchain_model_or_an_api_asks_for_no_extra(metadata):
+    plain = {re.match(r"[\w-]+", line)[0] for line in metadata.get_all("Requires-Dist") if "extra ==" not in line}
+    assert {"openai", "anthropic"} <= plain
+    assert not plain & {"langchain-core", "torch", "transformers", "numba", "httpx", "httpx2", "pypdf"}
+
+
+def test_the_lowest_versions_that_are_promised_are_those_that_are_tested(metadata):
+    pins = dict(
+        line.split("==")
+        for line in (SOURCE / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line and not line.startswith("#")
+    )
+    promised = {}
+    for line in metadata.get_all("Requires-Dist"):
+        if (found := re.match(r"([\w-]+)>=([\d.]+)", line)) and "extra == 'dev'" not in line:
+            promised[found[1]] = found[2]
+    promised.pop("torch")  # constraints-lowest.txt says why
+    differing = {name: (low, pins.get(name)) for name, low in promised.items() if not same(low, pins.get(name, ""))}
+    assert promised
+    assert differing == {}
+
+
+def same(version, other):
+    """Whether two versions are equal but for zeros at the end."""
+    return re.sub(r"(\.0)+$", "", version) == re.sub(r"(\.0)+$", "", other)
