@@ -1,7 +1,9 @@
 """Stretto: language models answer faster, because the parts of an answer are written in parallel."""
 
 from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
+from stretto.citation import Citation, Evidence, PassageRecord
 from stretto.client import AnswerStream, AsyncStretto, Stretto
+from stretto.document import Document, Heading
 from stretto.errors import StrettoError
 from stretto.events import (
     AnswerFinished,
@@ -11,10 +13,11 @@ from stretto.events import (
     BranchStarted,
     Event,
     OutlinePointReady,
+    PassageRead,
     RouteChosen,
     TextDelta,
 )
-from stretto.request import Budget, Document, GenerationOptions, Message, Request
+from stretto.request import Budget, GenerationOptions, Message, Request
 from stretto.route import DecodingForecast, Forecast, Route
 from stretto.settings import Settings
 
@@ -31,14 +34,19 @@ __all__ = [
     "BranchFinished",
     "BranchStarted",
     "Budget",
+    "Citation",
     "Decoding",
     "DecodingForecast",
     "Document",
     "Event",
+    "Evidence",
     "Forecast",
     "GenerationOptions",
+    "Heading",
     "Message",
     "OutlinePointReady",
+    "PassageRead",
+    "PassageRecord",
     "Request",
     "Route",
     "RouteChosen",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from stretto.document import Document
 from stretto.errors import InvalidRequestError
 
 Role = Literal["system", "user", "assistant"]
@@ -20,15 +21,6 @@ class Message(BaseModel):
 
     role: Role
     content: str
-
-
-class Document(BaseModel):
-    """A text to read for the answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    text: str
-    title: str = ""
 
 
 class GenerationOptions(BaseModel):

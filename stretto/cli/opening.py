@@ -15,7 +15,7 @@ from stretto.errors import InvalidRequestError, SettingsError
 
 if TYPE_CHECKING:
     from stretto.client import AsyncStretto
-    from stretto.request import Document
+    from stretto.document import Document
 
 Opener = Callable[..., "AsyncStretto"]
 
@@ -59,7 +59,7 @@ def question_of(words: Sequence[str] | None) -> str:
 
 def documents_of(files: Sequence[Path] | None) -> tuple[Document, ...]:
     """Read the documents; each is titled with its file's name. Raises `InvalidRequestError`."""
-    from stretto.request import Document  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.document import Document  # noqa: PLC0415 - keeps `stretto --help` light
 
     found = []
     for file in files or ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 from stretto.document import Document
 from stretto.documents.plain import fences
@@ -111,11 +112,12 @@ class _Packer:
 
     def _add_long(self, start: int, end: int, limit: int) -> None:
         """A paragraph that does not fit into one chunk is cut at lines, sentences, words, characters, in that order."""
-        from semchunk import chunk  # noqa: PLC0415 - most documents have no such paragraph
+        from semchunk.semchunk import chunk  # noqa: PLC0415 - most documents have no such paragraph
 
         self.flush()
         for first, last in _pieces(self._text, start, end):
-            _, spans = chunk(self._text[first:last], limit, self._count, memoize=False, offsets=True)
+            found = chunk(self._text[first:last], limit, self._count, memoize=False, offsets=True)
+            spans = cast("list[tuple[int, int]]", found[1])  # with offsets=True
             for a, b in spans:
                 tokens = self._count(self._text[first + a : first + b])
                 self.chunks.append((first + a, first + b, tokens))

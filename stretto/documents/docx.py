@@ -64,4 +64,4 @@ def _level(paragraph: Any) -> int:
 
 def _cells(row: Any) -> list[Any]:
     """The cells of a row, a merged one once."""
-    return list({id(cell._tc): cell for cell in row.cells}.values())  # noqa: SLF001 - python-docx gives no other identity
+    return list({id(cell._tc): cell for cell in row.cells}.values())

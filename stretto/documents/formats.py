@@ -14,10 +14,13 @@ Reader = Callable[[bytes, str], Document]
 _MARKDOWN = frozenset({".md", ".markdown", ".mdown"})
 _HTML = frozenset({".html", ".htm", ".xhtml"})
 _TEXT = frozenset(
-    """.txt .text .log .rst .adoc .tex .csv .tsv .json .jsonl .yaml .yml .toml .ini .cfg .conf .xml .svg .srt .vtt
-    .py .pyi .ipynb .js .mjs .cjs .jsx .ts .tsx .java .kt .kts .scala .groovy .c .h .cc .cpp .cxx .hpp .cs .go .rs .swift
-    .rb .php .pl .pm .lua .r .jl .hs .ml .mli .clj .ex .exs .erl .dart .sh .bash .zsh .fish .ps1 .bat .sql .graphql
-    .proto .css .scss .less .vue .svelte .cmake .make .mk .gradle .dockerfile .tf .nix .asm .s .f90 .m .mm .v .vhd""".split()
+    """
+    .txt .text .log .rst .adoc .tex .csv .tsv .json .jsonl .yaml .yml .toml .ini .cfg .conf .xml .svg .srt .vtt
+    .py .pyi .ipynb .js .mjs .cjs .jsx .ts .tsx .java .kt .kts .scala .groovy .c .h .cc .cpp .cxx .hpp .cs .go
+    .rs .swift .rb .php .pl .pm .lua .r .jl .hs .ml .mli .clj .ex .exs .erl .dart .sh .bash .zsh .fish .ps1 .bat
+    .sql .graphql .proto .css .scss .less .vue .svelte .cmake .make .mk .gradle .dockerfile .tf .nix .asm .s
+    .f90 .m .mm .v .vhd
+    """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
 )
 _NAMES = frozenset(
     {"license", "licence", "copying", "readme", "makefile", "dockerfile", "changelog", "authors", "notice"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import warnings
 
-from bs4 import BeautifulSoup, NavigableString, Tag
-from bs4.element import PreformattedString
+from bs4 import BeautifulSoup
+from bs4.element import NavigableString, PageElement, PreformattedString, Tag
 
 from stretto.document import Document, Heading
 from stretto.documents.plain import decoded
@@ -15,8 +15,10 @@ __all__ = ["read_html"]
 
 _UNSEEN = frozenset({"script", "style", "noscript", "template", "head", "svg", "iframe", "object", "select"})
 _BLOCKS = frozenset(
-    """address article aside blockquote body dd details div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6
-    header hr li main nav ol p pre section summary table tbody td th thead tr ul""".split()
+    """
+    address article aside blockquote body dd details div dl dt fieldset figcaption figure footer form h1 h2 h3
+    h4 h5 h6 header hr li main nav ol p pre section summary table tbody td th thead tr ul
+    """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
 )
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]{1,40})", re.IGNORECASE)
 
@@ -60,11 +62,11 @@ def _flow(page: BeautifulSoup) -> tuple[str, list[Heading]]:
         level = 0
 
     preformatted = False
-    stack: list[tuple[Tag, bool]] = [(page, False)]
+    stack: list[tuple[PageElement, bool]] = [(page, False)]
     while stack:
         node, leaving = stack.pop()
         if not isinstance(node, Tag):
-            if not isinstance(node, PreformattedString):
+            if isinstance(node, NavigableString) and not isinstance(node, PreformattedString):
                 line.append(str(node))
             continue
         name = node.name
@@ -85,6 +87,6 @@ def _flow(page: BeautifulSoup) -> tuple[str, list[Heading]]:
         if name == "br":
             line.append("\n" if preformatted else " ")
         stack.append((node, True))
-        stack.extend((child, False) for child in reversed(node.contents) if isinstance(child, Tag | NavigableString))  # type: ignore[misc]
+        stack.extend((child, False) for child in reversed(node.contents))
     end_line()
     return "".join(lines), headings

@@ -25,11 +25,7 @@ logging.getLogger("pypdf").setLevel(logging.ERROR)  # it tells of every oddity t
 def read_pdf(data: bytes, title: str) -> Document:
     """The text of a PDF, page by page. Raises `DocumentError` for one that is locked, broken or without text."""
     try:
-        reader = PdfReader(io.BytesIO(data))
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise DocumentError("it is locked with a password; save it without one")
-        if len(reader.pages) > MOST_PAGES:
-            raise DocumentError(f"it has {len(reader.pages):,} pages, and {MOST_PAGES:,} are the most; split it")
+        reader = _opened(data)
         named = str(reader.metadata.title or "").strip() if reader.metadata else ""
         text, pages = _pages(reader)
         headings = tuple(_headings(reader, pages, len(text)))
@@ -40,6 +36,15 @@ def read_pdf(data: bytes, title: str) -> Document:
     if not text.strip():
         raise DocumentError("it holds no text, only pictures perhaps; run text recognition on it first")
     return Document(text=text, title=named or title, pages=pages, headings=headings)
+
+
+def _opened(data: bytes) -> PdfReader:
+    reader = PdfReader(io.BytesIO(data))
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise DocumentError("it is locked with a password; save it without one")
+    if len(reader.pages) > MOST_PAGES:
+        raise DocumentError(f"it has {len(reader.pages):,} pages, and {MOST_PAGES:,} are the most; split it")
+    return reader
 
 
 def _pages(reader: PdfReader) -> tuple[str, tuple[int, ...]]:

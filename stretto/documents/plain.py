@@ -29,9 +29,9 @@ def read_markdown(data: bytes, title: str) -> Document:
 
 
 def decoded(data: bytes) -> str:
-    """The text of these bytes: UTF-8 if they are valid UTF-8, else what charset-normalizer finds most likely.
+    r"""The text of these bytes: UTF-8 if they are valid UTF-8, else what charset-normalizer finds most likely.
 
-    Line ends become ``\\n``. Raises `DocumentError` for what is not text.
+    Line ends become ``\n``. Raises `DocumentError` for what is not text.
     """
     try:
         text = data.decode("utf-8-sig")

@@ -97,6 +97,8 @@ def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | N
             critical_path_s=max(ends, default=0.0),
         ),
         warnings=tuple(runner.warnings),
+        citations=runner.citations,
+        passages=runner.passages,
         finish_reason=_finish_reason(visible),
     )
 

@@ -12,6 +12,9 @@ from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
 
+NOT_TEXT: frozenset[BranchKind] = frozenset({"outline", "plan", "passage", "collapse"})
+"""Kinds of branches whose text is not part of the answer."""
+
 BUFFER = 262_144  # characters a branch may write before its turn comes; a longer one is cut
 
 
@@ -86,12 +89,12 @@ class Running:
     @property
     def counts(self) -> bool:
         """Whether how it ended is how a part of the answer ended."""
-        return not (self.discarded or self.replaced or self.spec.kind in ("outline", "plan"))
+        return not (self.discarded or self.replaced or self.spec.kind in NOT_TEXT)
 
     @property
     def in_answer(self) -> bool:
         """Whether the answer holds text of it."""
-        kept = not (self.dropped or self.discarded or self.spec.kind in ("outline", "plan"))
+        kept = not (self.dropped or self.discarded or self.spec.kind in NOT_TEXT)
         return kept and bool(self.text.strip())
 
     async def read(self) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from stretto.backends.base import Prompt
+from stretto.document import Document
 from stretto.errors import InvalidRequestError
-from stretto.request import Document, Message, Request
+from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.strategies.branch import BranchSpec
 from stretto.strategies.fan_out import FanOut

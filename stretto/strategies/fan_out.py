@@ -18,6 +18,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from stretto.answer import Decoding, FinishReason, Usage
 from stretto.backends.allowance import allowed
 from stretto.backends.base import Backend, Capabilities, Prompt
+from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
     AuthenticationError,
     BackendError,
@@ -30,7 +31,7 @@ from stretto.errors import (
 from stretto.events import BranchDelta, BranchFailed, BranchFinished, BranchStarted, Event, TextDelta
 from stretto.prompts import Catalogue, Template
 from stretto.request import Budget
-from stretto.strategies.branch import BranchSpec, Running, all_discarded
+from stretto.strategies.branch import NOT_TEXT, BranchSpec, Running, all_discarded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
 
@@ -67,6 +68,8 @@ class FanOut:
         self.ledger = Ledger(budget)
         self.branches: list[Running] = []
         self.warnings: list[str] = []
+        self.citations: tuple[Citation, ...] = ()
+        self.passages: tuple[PassageRecord, ...] = ()
         self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s)
         tasks.start_soon(self.merge.run)
 
@@ -187,7 +190,7 @@ class FanOut:
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
         # The deadline is that of the whole answer; it is kept here, not call by call.
         options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
-        if running.spec.kind in ("outline", "plan"):  # what they write is not the answer
+        if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
         reason: FinishReason = "stop"
         running.unreported = tokens or estimate(prompt)

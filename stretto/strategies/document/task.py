@@ -1,0 +1,99 @@
+"""What is to be done with the documents, told from the question."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Task", "task_of"]
+
+Kind = Literal["answer", "summarise", "extract", "compare", "rewrite"]
+
+# Each pattern looks at how a request begins or at a verb with its object, in the languages the router knows best.
+_REWRITE = re.compile(
+    r"\b(?:translate|rewrite|rephrase|proofread|paraphrase|simplify|übersetze?|schreibe?\b.{0,40}\bum|traduis|traduisez"
+    r"|traduce|traduci|vertaal|réécris|reescribe)\b",
+    re.IGNORECASE,
+)
+_SUMMARISE = re.compile(
+    r"\b(?:summari[sz]e|summary|abstract of|tl;?dr|sum up|condense|key points of|fasse?\b.{0,60}\bzusammen"
+    r"|zusammenfassung|résume[zr]?|résumé|resum[ea]|resumen|riassum\w+|riassunto|samenvatting|vat\b.{0,60}\bsamen)\b",
+    re.IGNORECASE,
+)
+_COMPARE = re.compile(
+    r"\b(?:compare|comparison|differences?\b|differ|in common|contrast|vergleiche?|unterschiede?|compare[rz]"
+    r"|différences?|compara|diferencias?|confronta|verschillen?)\b",
+    re.IGNORECASE,
+)
+_EXTRACT = re.compile(
+    r"\b(?:(?:list|extract|find|name|give(?: me)?|collect|enumerate|show)\s+(?:me\s+)?(?:all|every|each|any)\b"
+    r"|(?:list|extract|enumerate|collect)\s+the\b|which\s+\w+\s+are\s+(?:named|mentioned|listed)"
+    r"|how many\b|count\s+(?:all|every|the)\b|(?:liste|nenne|finde)\b.{0,20}\balle\b|wie viele\b"
+    r"|(?:liste[zr]?|trouve[zr]?|cite[zr]?)\s+(?:tou[ts]\w*|chaque)\b|combien\b|(?:lista|enumera)\s+tod[oa]s\b|cuánt[oa]s\b)",
+    re.IGNORECASE,
+)
+_COUNT = re.compile(r"\b(?:how many|count|number of|wie viele|combien|cuánt[oa]s|quanti|hoeveel)\b", re.IGNORECASE)
+_JSON = re.compile(r"\bJSON\b")
+_HOPS = re.compile(
+    r"\b(?:the|der|die|das|le|la|el)\s+[\w-]+\s+(?:of|where|in which|from)\s+the\s+[\w-]+\s+"
+    r"(?:who|whose|that|which|where)\b"
+    r"|\bwh(?:o|ose|om|ich|ere|en)\b.{3,120}\b(?:whose|the one (?:who|that)|that (?:person|place|company|man|woman))\b"
+    r"|\bthe [\w-]+(?: [\w-]+)? (?:who|that|which) (?:\w+ ){1,8}(?:is|are|was|were|has|have|had|does|did)\b.{0,80}\?"
+    r"|\b(?:first|then|after that|follow)\b.{0,80}\b(?:find|look up|trace|follow)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be done.
+
+    Attributes:
+        kind: of the task.
+        hops: one passage is needed to find the next.
+        counts: the number of things found is asked for.
+        json: the result is wanted as JSON.
+    """
+
+    kind: Kind = "answer"
+    hops: bool = False
+    counts: bool = False
+    json: bool = False
+
+    @property
+    def instruction(self) -> str:
+        """What a reader of one passage is told to do."""
+        return _INSTRUCTIONS[self.kind]
+
+
+_INSTRUCTIONS = {
+    "answer": "Find everything in the passage that helps to answer the question.",
+    "compare": (
+        "Find everything in the passage that the comparison needs: what this document says to each thing compared."
+    ),
+    "summarise": (
+        'Summarise the passage as "answer", in three to five sentences with its names, numbers and conclusions. Quote '
+        'the one to three sentences that carry it as "evidence". The "confidence" says how important the passage is '
+        "to the whole. Only a passage without any content of its own, such as a table of contents, has no information."
+    ),
+    "extract": (
+        'Find every single thing in the passage that the question asks for. Each is one entry of "evidence", copied '
+        "letter by letter and as short as it can be: the thing itself, not the sentence around it. Leave out nothing "
+        "and give nothing twice."
+    ),
+    "rewrite": "Do the task.",
+}
+
+
+def task_of(question: str, documents: int) -> Task:
+    """Tell the task from the question and the number of documents."""
+    if _REWRITE.search(question):
+        return Task("rewrite")
+    if _SUMMARISE.search(question):
+        return Task("summarise")
+    if _COMPARE.search(question) and documents > 1:
+        return Task("compare")
+    if _EXTRACT.search(question):
+        return Task("extract", counts=bool(_COUNT.search(question)), json=bool(_JSON.search(question)))
+    return Task(hops=bool(_HOPS.search(question)))
