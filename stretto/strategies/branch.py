@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +30,7 @@ class BranchSpec:
         joint: tells who reads the pieces that the unfinished line before it is void and comes again whole; put
             between what was received and what comes in that other way. Neither is part of the text.
         on_end: called when the branch has ended, however it ended.
+        until_s: seconds after the request at which the branch ends as failed, where that is before the deadline.
         accepts_refusal: a refusal is this branch's result, not its failure.
     """
 
@@ -41,6 +43,7 @@ class BranchSpec:
     another_way: Callable[[str], Prompt | None] = lambda _: None
     joint: str = ""
     on_end: Callable[[Running], None] = lambda _: None
+    until_s: float = math.inf
     accepts_refusal: bool = False
 
 

@@ -115,7 +115,8 @@ class FanOut:
     async def _run(self, running: Running) -> None:
         try:
             with running._scope as scope:
-                scope.deadline = min(scope.deadline, self._until)
+                own = anyio.current_time() + running.spec.until_s - self.now_s()
+                scope.deadline = min(scope.deadline, self._until, own)
                 for parent in running.spec.after:
                     await parent.ended()
                     running.needed_s = self.now_s()

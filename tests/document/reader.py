@@ -21,7 +21,7 @@ def answer(prompt: Prompt) -> str:
     if '"no_information"' in outside:
         passage = inside.get("the passage", "")
         found = [fact for fact in FACT.finditer(passage) if wanted in (None, fact[1])]
-        quotes = [fact[2] if wanted is None else fact[0] for fact in found]
+        quotes = [fact[2] if "every single thing" in outside else fact[0] for fact in found]
         return json.dumps(
             {
                 "evidence": quotes,
@@ -34,9 +34,13 @@ def answer(prompt: Prompt) -> str:
     if '"keep"' in outside:
         kept = [int(number) for number in re.findall(r"^\[(\d+)\]", inside["records"], re.MULTILINE)]
         return json.dumps({"keep": kept, "answer": "Codes.", "confidence": 5})
-    said = re.findall(r"\[(\d+)\] (?:\([^)]*\) \")?[^\n]*?" + FACT.pattern, inside.get("findings", inside.get("documents", "")))
+    said = re.findall(
+        r"\[(\d+)\] (?:\([^)]*\) \")?[^\n]*?" + FACT.pattern, inside.get("findings", inside.get("documents", ""))
+    )
     said = [each for each in said if wanted in (None, each[1])]
-    return " ".join(f"The code of {each[1]} is {each[2]} [{each[0]}]." for each in said) or "The documents do not tell it."
+    return (
+        " ".join(f"The code of {each[1]} is {each[2]} [{each[0]}]." for each in said) or "The documents do not tell it."
+    )
 
 
 def unfenced(text: str, fence: str) -> tuple[str, dict[str, str]]:

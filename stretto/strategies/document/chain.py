@@ -11,7 +11,6 @@ from stretto.backends.base import Prompt
 from stretto.citation import PassageRecord
 from stretto.events import PassageRead
 from stretto.strategies.document.library import Place
-from stretto.strategies.document.quoting import fence_for
 from stretto.strategies.document.records import NOTES_SCHEMA, json_object, record_of
 from stretto.strategies.document.run import Reading
 
@@ -44,15 +43,14 @@ async def follow_passages(reading: Reading, places: Sequence[Place]) -> list[Pas
 
 async def _read(reading: Reading, place: Place, notes: str, name: str) -> tuple[PassageRecord, str, bool]:
     shown = reading.library.shown(place)
-    fence = fence_for(shown["passage"], notes)
+    known = notes.replace(reading.library.fence, "") or "(none yet)"
 
     def prompt() -> Prompt:
         return reading.passage_prompt(
             "document_chain",
             place,
             schema=NOTES_SCHEMA,
-            fence=fence,
-            notes=notes or "(none yet)",
+            notes=known,
             words=str(_NOTES_WORDS),
         )
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from stretto.backends.base import Prompt
 from stretto.strategies.branch import Running
 from stretto.strategies.document.findings import Finding, Findings
-from stretto.strategies.document.quoting import fence_for
 from stretto.strategies.document.records import COLLAPSE_SCHEMA, json_object, numbers
 from stretto.strategies.document.run import Reading
 
@@ -42,7 +41,8 @@ async def collapsed(reading: Reading, findings: Findings) -> list[Finding]:
     kept, out = findings.trimmed(found, reading.sizes.findings)
     if out:
         reading.runner.warn(
-            f"{out} of {len(found)} findings did not fit into the last prompt and were left out, the least sure first."
+            f"{out} of {out + len(kept)} groups of findings did not fit into the last prompt and were left out, "
+            "the least sure first."
         )
     return kept
 
@@ -53,7 +53,7 @@ def _start(reading: Reading, findings: Findings, group: Sequence[Finding], name:
 
     def prompt() -> Prompt:
         messages = reading.messages(
-            "document_collapse", records=said, fence=fence_for(said), words=str(min(words, 200))
+            "document_collapse", records=said, fence=reading.library.fence, words=str(min(words, 200))
         )
         return Prompt(messages, response_schema=reading.schema(COLLAPSE_SCHEMA))
 

@@ -10,7 +10,6 @@ from stretto.citation import Citation
 from stretto.strategies.branch import BranchSpec
 from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.findings import Finding, Findings
-from stretto.strategies.document.quoting import fence_for
 from stretto.strategies.document.run import Reading
 
 __all__ = ["answer_from", "answer_whole"]
@@ -69,7 +68,7 @@ def _start(
 ) -> CitationFilter:
     runner = reading.runner
     form = "Write the answer as JSON." if reading.task.json else ""
-    prompt = Prompt(reading.messages(template, records=said, fence=fence_for(said), form=form))
+    prompt = Prompt(reading.messages(template, records=said, fence=reading.library.fence, form=form))
 
     def another_way(received: str) -> Prompt | None:
         if not received.strip():

@@ -11,6 +11,7 @@ from stretto.strategies.document.library import Library
 __all__ = ["Finding", "Findings"]
 
 _SHORTEST_ANSWER = 80  # characters that trimming leaves
+_PARTS = 8  # of the room; findings are cut so small before some are left out
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,12 @@ class Findings:
         self._count = count
         self.quotes: dict[int, Evidence] = {}
         self.found: list[Finding] = []
+        known: dict[tuple[int, int, int], int] = {}  # neighbours may both quote what stands across their border
         for record in records:
             numbers = []
             for evidence in record.evidence:
-                numbers.append(len(self.quotes) + 1)
+                place = (evidence.document, evidence.start, evidence.end)
+                numbers.append(known.setdefault(place, len(known) + 1))
                 self.quotes[numbers[-1]] = evidence
             if record.informative:
                 self.found.append(Finding(record.answer, tuple(numbers), record.confidence))
@@ -50,7 +53,7 @@ class Findings:
 
     def all_shown(self, findings: Sequence[Finding]) -> str:
         """Several findings as a prompt shows them."""
-        return "\n\n".join(self.shown(each) for each in findings)
+        return "\n\n".join(self.shown(each) for each in findings).replace(self._library.fence, "")
 
     def tokens(self, *findings: Finding) -> int:
         """Tokens of findings in a prompt."""
@@ -81,9 +84,11 @@ class Findings:
         return groups
 
     def trimmed(self, findings: Sequence[Finding], most: int) -> tuple[list[Finding], int]:
-        """Leave out what is least sure until the rest fits. Returns what is left, in order, and what was left out."""
-        kept = [replace(each, answer=each.answer[:_SHORTEST_ANSWER]) if each.evidence else each for each in findings]
-        kept = list(findings) if self.tokens(*findings) <= most else kept
+        """Leave out what is least sure until the rest fits. Returns what is left, in order, and how many were not."""
+        if self.tokens(*findings) <= most:
+            return list(findings), 0
+        short = (replace(each, answer=each.answer[:_SHORTEST_ANSWER]) if each.evidence else each for each in findings)
+        kept = [piece for each in short for piece in self.split(each, most // _PARTS)]
         total = self.tokens(*kept)
         order = sorted(range(len(kept)), key=lambda index: (kept[index].confidence, -index))
         out: set[int] = set()

@@ -29,6 +29,8 @@ class Library:
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
         self.titles = [one_line(document.title, number) for number, document in enumerate(documents)]
+        # One for all prompts: what they share is cached only if it is the same to the letter.
+        self.fence = fence_for(*(document.text for document in documents))
         self.places: list[Place] = []
 
     def cut(self, size: int, count: Callable[[str], int], share: Callable[[str], float] | None = None) -> None:
@@ -45,17 +47,18 @@ class Library:
         return place.chunk.text(self.documents[place.document])
 
     def passage(self, place: Place) -> Passage:
-        """The passage, to look quotations up in."""
-        return Passage(self.text(place))
+        """The passage with the edges of its neighbours, to look quotations up in."""
+        start, end = max(0, place.chunk.start - EDGE), place.chunk.end + EDGE
+        return Passage(self.documents[place.document].text[start:end], start)
 
     def shown(self, place: Place) -> dict[str, str]:
-        """The values that templates show of a passage: its text, the edges of its neighbours, and its fence."""
+        """The values that templates show of a passage: its text, the edges of its neighbours, and the fence."""
         document, chunk = self.documents[place.document], place.chunk
         text = self.text(place)
-        before = document.text[max(0, chunk.start - EDGE) : chunk.start].strip()
-        after = document.text[chunk.end : chunk.end + EDGE].strip()
+        before = document.text[max(0, chunk.start - EDGE) : chunk.start].lstrip()
+        after = document.text[chunk.end : chunk.end + EDGE].rstrip()
         return {
-            "fence": fence_for(text, before, after),
+            "fence": self.fence,
             "passage": text,
             "before": before,
             "after": after,
@@ -76,9 +79,7 @@ class Library:
             headings = "; ".join(one_line(heading.text, 0) for heading in document.headings[:40] if heading.level <= 2)
             head = headings or " ".join(document.text[:room].split())
             parts.append(f'"{title}": {head[:room]}')
-        said = "\n".join(parts)[: 2 * OUTLINE]
-        fence = fence_for(said)
-        return f"The documents, by their headings or first words:\n{fence}\n{said}\n{fence}"
+        return "\n".join(parts)[: 2 * OUTLINE]
 
     def citation(self, document: int, start: int, end: int) -> Citation:
         """The citation of a place."""

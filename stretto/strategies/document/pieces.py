@@ -10,7 +10,6 @@ from stretto.answer import Branch
 from stretto.backends.base import Prompt
 from stretto.strategies.branch import Running
 from stretto.strategies.document.library import Place
-from stretto.strategies.document.quoting import fence_for
 from stretto.strategies.document.records import json_object
 from stretto.strategies.document.run import Reading
 
@@ -72,7 +71,7 @@ async def _names(reading: Reading) -> str:
     if not terms or len(reading.library.places) < _TWICE:
         return "(none)"
     said = "\n".join(terms)
-    prompt = Prompt(reading.messages("document_names", terms=said, fence=fence_for(said)))
+    prompt = Prompt(reading.messages("document_names", terms=said, fence=reading.library.fence))
     running = reading.start("names", "plan", lambda: prompt, room=reading.sizes.record)
     await running.ended()
     told = json_object(running.text) if running.exception is None else None

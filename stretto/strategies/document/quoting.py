@@ -13,15 +13,25 @@ _LONGEST_TITLE = 120
 
 
 class Passage:
-    """A text that quotations are looked up in: letter by letter, else whatever the white space and quotation marks."""
+    """A text that quotations are looked up in: letter by letter, else whatever the white space and quotation marks.
 
-    def __init__(self, text: str) -> None:
+    Args:
+        text: of the passage.
+        start: offset of the text in its document.
+    """
+
+    def __init__(self, text: str, start: int = 0) -> None:
         self.text = text
+        self.start = start
         self._plain: str | None = None
         self._at: list[int] = []
 
     def find(self, quote: str) -> tuple[int, int] | None:
-        """The first place of ``quote``; ``None`` if it does not stand here."""
+        """The first place of ``quote`` in the document; ``None`` if it does not stand here."""
+        place = self._find(quote)
+        return place and (self.start + place[0], self.start + place[1])
+
+    def _find(self, quote: str) -> tuple[int, int] | None:
         quote = quote.strip()
         if len(quote) < _SHORTEST and quote != self.text.strip():
             return None

@@ -87,11 +87,9 @@ def record_of(found: dict[str, Any], document: int, chunk: Chunk, passage: Passa
         place = passage.find(quote)
         if place is None:
             unfounded += 1
-        else:
-            start, end = chunk.start + place[0], chunk.start + place[1]
-            evidence[start, end] = Evidence(
-                document=document, start=start, end=end, quote=passage.text[place[0] : place[1]]
-            )
+        elif place[0] < chunk.end and place[1] > chunk.start:  # else it is the neighbour's to quote
+            said = passage.text[place[0] - passage.start : place[1] - passage.start]
+            evidence[place] = Evidence(document=document, start=place[0], end=place[1], quote=said)
     answer = _text(found.get("answer"))
     # Without a quotation that stands there, what a model says of a passage is nothing to build on.
     informative = bool(evidence) and not is_uninformative(found)

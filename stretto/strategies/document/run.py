@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from stretto.strategies.document.task import Task, task_of
 from stretto.strategies.fan_out import FanOut
 
 __all__ = ["Reading", "reading_of"]
+
+
+_READING_SHARE = 0.65  # of the time to the deadline; the rest is for putting together and answering
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,17 @@ class Reading:
         """The prompt that shows one passage; all up to the passage is the same for all of them."""
         shown = self.library.shown(place) | values
         messages = self.messages(template, outline=self.library.outline(), task=self.task.instruction, **shown)
-        at = messages[-1].content.rfind(f"\nPassage {place.number} of ")
+        at = messages[-1].content.find(f"\n{shown['fence']} passage {place.number} of ")
         return Prompt(messages, response_schema=self.schema(schema), shared=max(at, 0))
 
     def schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The schema, if this backend can be held to one."""
         return schema if self.runner.capabilities.json_schema else None
+
+    def _until_s(self) -> float:
+        """When reading must end so that the last call can still be made before the deadline."""
+        deadline = self.request.options.deadline_s
+        return math.inf if deadline is None or self.task.kind == "rewrite" else deadline * _READING_SHARE
 
     def start(
         self,
@@ -78,6 +87,7 @@ class Reading:
                 options=options,
                 another_way=another_way or (lambda _: prompt()),
                 on_end=on_end,
+                until_s=self._until_s(),
             )
         )
 

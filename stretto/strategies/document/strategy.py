@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stretto.citation import PassageRecord
+from stretto.errors import BackendError
 from stretto.request import Request
 from stretto.route import Route
 from stretto.strategies.direct import Direct
@@ -68,7 +69,8 @@ class _Run:
         self._report(records, skipped)
         self.runner.passages = tuple(sorted([*records, *skipped], key=lambda each: (each.document, each.start)))
         if records and all(record.status == "failed" for record in records):
-            raise next(each.exception for each in self.runner.branches if each.exception is not None)
+            cause = f"None of {len(records)} passages could be read. {records[0].error}"
+            raise BackendError(cause, backend=self.runner.model)
         if reading.task.kind == "extract":
             text, citations = extracted(reading, records)
             self.runner.merge.add(text)
