@@ -216,3 +216,27 @@ async def test_progress_counts_every_passage():
         async with stretto.stream("What is the code of name3?", strategy="document", documents=documents) as events:
             read = [event async for event in events if event.type == "passage_read"]
     assert [event.done for event in read] == list(range(1, read[0].total + 1))
+
+
+async def test_a_question_in_two_hops_follows_its_notes_even_backwards():
+    def following(prompt):
+        text = prompt.messages[-1].content
+        if '"notes"' not in text:
+            return answer(prompt)
+        passage = text.rsplit(" the passage\n", 1)[1]
+        notes = text.split(" notes so far\n", 1)[1].split("\n===", 1)[0].removeprefix("(none yet)")
+        quotes = []
+        if "The captain of the Aurora is name3." in passage:
+            quotes.append("The captain of the Aurora is name3.")
+            notes = "the captain is name3"
+        if "name3" in notes and "The code of name3 is 1021." in passage:
+            quotes.append("The code of name3 is 1021.")
+        return json.dumps({"evidence": quotes, "notes": notes, "no_information": not quotes})
+
+    text = haystack(6, FACTS).text + "\n\nThe captain of the Aurora is name3."  # the code comes first
+    question = "What is the code of the person who is captain of the Aurora?"
+    found = await ask(scripted(following), question, Document(text=text, title="log"))
+    assert [e.quote for record in found.passages for e in record.evidence] == [
+        "The code of name3 is 1021.",
+        "The captain of the Aurora is name3.",
+    ]

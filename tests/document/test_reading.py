@@ -42,7 +42,8 @@ def test_markdown_headings_in_code_blocks_are_none(tmp_path):
 def test_a_page_shows_what_its_readers_see(tmp_path):
     page = (
         "<html><head><title>News</title><script>evil()</script></head><body><h1>Storm &amp; rain</h1>"
-        "<p>It <b>rained</b><br>all day.</p><!-- no --><table><tr><td>Mon</td><td>3 mm</td></tr></table><pre>a\n  b</pre></body></html>"
+        "<p>It <b>rained</b><br>all day.</p><!-- no --><table><tr><td>Mon</td><td>3 mm</td></tr></table>"
+        "<pre>a\n  b</pre></body></html>"
     )
     document = read_document(made(tmp_path, "a.html", page))
     assert document.title == "News"
