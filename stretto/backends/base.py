@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -134,4 +134,13 @@ class Backend(Protocol):
 
     async def aclose(self) -> None:
         """Free connections, threads and models. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class CountsText(Protocol):
+    """A backend that can count the tokens of any text exactly, without a call; documents are cut by its counts."""
+
+    async def text_counter(self) -> Callable[[str], int]:
+        """A function that counts the tokens of a text. It may be called in another thread."""
         ...

@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import Decoding, FinishReason, Usage
 from stretto.backends.allowance import allowed
-from stretto.backends.base import Backend, Capabilities, Prompt
+from stretto.backends.base import Backend, Capabilities, CountsText, Prompt
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
     AuthenticationError,
@@ -91,6 +91,10 @@ class FanOut:
     def template(self, name: str) -> Template:
         """The prompt template of that name for this backend's family of models."""
         return self._prompts.get(name, self.capabilities.prompt_family)
+
+    async def text_counter(self) -> Callable[[str], int] | None:
+        """Counts the tokens of a text as the backend does; ``None`` where it can only estimate them."""
+        return await self._backend.text_counter() if isinstance(self._backend, CountsText) else None
 
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""

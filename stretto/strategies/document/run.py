@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+
 from stretto.answer import BranchKind
 from stretto.backends.base import Prompt
 from stretto.request import Message, Request
@@ -92,12 +94,19 @@ class Reading:
         )
 
 
-def reading_of(request: Request, runner: FanOut) -> Reading:
-    """Cut the documents of a request for the backend of this answer. Raises `ContextOverflowError`."""
+async def reading_of(request: Request, runner: FanOut) -> Reading:
+    """Cut the documents of a request for the backend of this answer. Raises `ContextOverflowError`.
+
+    Counting and cutting megabytes takes a moment, so it is done beside the event loop.
+    """
+    count = await runner.text_counter() or estimate
+    return await anyio.to_thread.run_sync(_reading_of, request, runner, count)
+
+
+def _reading_of(request: Request, runner: FanOut, count: Callable[[str], int]) -> Reading:
     library = Library(request.documents)
     bare = request.model_copy(update={"documents": ()})
     task = task_of(request.question, len(request.documents))
-    count = estimate
     empty = {"fence": "=" * 20, "before": "", "after": "", "passage": "", "number": "0", "total": "0", "title": ""}
     prompt = asked(bare, runner, "document_map", outline=library.outline(), task=task.instruction, **empty)
     overhead = sum(count(message.content) + 8 for message in prompt) + 160

@@ -37,7 +37,7 @@ class LongDocument:
             runner.warn("Answered straight on: the request has no documents.")
             await Direct().run(request, route, runner)
             return
-        await _Run(reading_of(request, runner)).run()
+        await _Run(await reading_of(request, runner)).run()
 
 
 class _Run:
