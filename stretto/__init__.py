@@ -1,25 +1,60 @@
 """Stretto: language models answer faster, because the parts of an answer are written in parallel."""
 
-from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
-from stretto.citation import Citation, Evidence, PassageRecord
-from stretto.client import AnswerStream, AsyncStretto, Stretto
-from stretto.document import Document, Heading
-from stretto.errors import StrettoError
-from stretto.events import (
-    AnswerFinished,
-    BranchDelta,
-    BranchFailed,
-    BranchFinished,
-    BranchStarted,
-    Event,
-    OutlinePointReady,
-    PassageRead,
-    RouteChosen,
-    TextDelta,
-)
-from stretto.request import Budget, GenerationOptions, Message, Request
-from stretto.route import DecodingForecast, Forecast, Route
-from stretto.settings import Settings
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+    from stretto.backends.local import LocalBackend
+    from stretto.citation import Citation, Evidence, PassageRecord
+    from stretto.client import AnswerStream, AsyncStretto, ClientOptions, Stretto, SyncAnswerStream
+    from stretto.document import Document, Heading
+    from stretto.errors import (
+        AuthenticationError,
+        BackendError,
+        BreakerOpenError,
+        BudgetExceededError,
+        ConnectionFailedError,
+        ContextOverflowError,
+        DeadlineExceededError,
+        DocumentError,
+        IncompleteAnswerError,
+        InvalidRequestError,
+        MissingDependencyError,
+        ModelNotFoundError,
+        RateLimitedError,
+        RequestRejectedError,
+        ServerFailedError,
+        SettingsError,
+        StalledError,
+        StreamBrokenError,
+        StrettoError,
+        UnknownModelError,
+        UnknownPromptError,
+        UnknownStrategyError,
+    )
+    from stretto.events import (
+        AnswerFinished,
+        BranchDelta,
+        BranchFailed,
+        BranchFinished,
+        BranchStarted,
+        Event,
+        OutlinePointReady,
+        PassageRead,
+        RouteChosen,
+        TextDelta,
+    )
+    from stretto.hooks import CallEnded, Hooks, RetryPlanned
+    from stretto.prompts import Catalogue
+    from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
+    from stretto.route import DecodingForecast, Forecast, Route
+    from stretto.router import Case, Offer, Router
+    from stretto.settings import Settings
+    from stretto.strategies.base import Strategy
+    from stretto.strategies.branch import BranchSpec
+    from stretto.strategies.fan_out import FanOut
 
 __version__ = "0.1.0"
 
@@ -28,34 +63,179 @@ __all__ = [
     "AnswerFinished",
     "AnswerStream",
     "AsyncStretto",
+    "AuthenticationError",
+    "Backend",
+    "BackendError",
     "Branch",
     "BranchDelta",
     "BranchFailed",
     "BranchFinished",
+    "BranchSpec",
     "BranchStarted",
+    "BreakerOpenError",
     "Budget",
+    "BudgetExceededError",
+    "CallEnded",
+    "Capabilities",
+    "Case",
+    "Catalogue",
+    "Chunk",
     "Citation",
+    "ClientOptions",
+    "ConnectionFailedError",
+    "ContextOverflowError",
+    "DeadlineExceededError",
     "Decoding",
     "DecodingForecast",
     "Document",
+    "DocumentError",
     "Event",
     "Evidence",
+    "FanOut",
     "Forecast",
     "GenerationOptions",
     "Heading",
+    "Hooks",
+    "IncompleteAnswerError",
+    "InvalidRequestError",
+    "LocalBackend",
     "Message",
+    "MissingDependencyError",
+    "ModelNotFoundError",
+    "Offer",
     "OutlinePointReady",
     "PassageRead",
     "PassageRecord",
+    "Prompt",
+    "RateLimitedError",
     "Request",
+    "RequestOptions",
+    "RequestRejectedError",
+    "RetryPlanned",
     "Route",
     "RouteChosen",
+    "Router",
+    "ServerFailedError",
     "Settings",
+    "SettingsError",
     "Span",
+    "StalledError",
+    "Strategy",
+    "StreamBrokenError",
     "Stretto",
     "StrettoError",
+    "SyncAnswerStream",
     "TextDelta",
     "Timeline",
     "TokenLogprob",
+    "UnknownModelError",
+    "UnknownPromptError",
+    "UnknownStrategyError",
     "Usage",
 ]
+
+_HOMES = {
+    "answer": (
+        "Answer",
+        "Branch",
+        "Decoding",
+        "Span",
+        "Timeline",
+        "TokenLogprob",
+        "Usage",
+    ),
+    "backends.base": (
+        "Backend",
+        "Capabilities",
+        "Chunk",
+        "Prompt",
+    ),
+    "backends.local": ("LocalBackend",),
+    "citation": ("Citation", "Evidence", "PassageRecord"),
+    "client": (
+        "AnswerStream",
+        "AsyncStretto",
+        "ClientOptions",
+        "Stretto",
+        "SyncAnswerStream",
+    ),
+    "document": ("Document", "Heading"),
+    "errors": (
+        "AuthenticationError",
+        "BackendError",
+        "BreakerOpenError",
+        "BudgetExceededError",
+        "ConnectionFailedError",
+        "ContextOverflowError",
+        "DeadlineExceededError",
+        "DocumentError",
+        "IncompleteAnswerError",
+        "InvalidRequestError",
+        "MissingDependencyError",
+        "ModelNotFoundError",
+        "RateLimitedError",
+        "RequestRejectedError",
+        "ServerFailedError",
+        "SettingsError",
+        "StalledError",
+        "StreamBrokenError",
+        "StrettoError",
+        "UnknownModelError",
+        "UnknownPromptError",
+        "UnknownStrategyError",
+    ),
+    "events": (
+        "AnswerFinished",
+        "BranchDelta",
+        "BranchFailed",
+        "BranchFinished",
+        "BranchStarted",
+        "Event",
+        "OutlinePointReady",
+        "PassageRead",
+        "RouteChosen",
+        "TextDelta",
+    ),
+    "hooks": (
+        "CallEnded",
+        "Hooks",
+        "RetryPlanned",
+    ),
+    "prompts": ("Catalogue",),
+    "request": (
+        "Budget",
+        "GenerationOptions",
+        "Message",
+        "Request",
+        "RequestOptions",
+    ),
+    "route": (
+        "DecodingForecast",
+        "Forecast",
+        "Route",
+    ),
+    "router": (
+        "Case",
+        "Offer",
+        "Router",
+    ),
+    "settings": ("Settings",),
+    "strategies.base": ("Strategy",),
+    "strategies.branch": ("BranchSpec",),
+    "strategies.fan_out": ("FanOut",),
+}
+
+
+if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
+
+    def __getattr__(name: str) -> object:
+        """Import what is asked for: the program ``stretto`` begins with this package and must answer to Ctrl-C soon."""
+        for home, names in _HOMES.items():
+            if name in (home, *names):
+                module = importlib.import_module(f"stretto.{home}")
+                globals()[name] = value = module if name == home else getattr(module, name)
+                return value
+        raise AttributeError(f"module 'stretto' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
@@ -182,12 +182,21 @@ class Answer(BaseModel):
 
     ``logprobs``, if they were asked for, are those of the branches in the answer, one after the other. Labels and
     titles that no branch wrote have none, and what was trimmed from a branch still has its own.
+
+    Attributes:
+        strategy: how it was written in the end; not ``route.strategy`` where that could not be carried out.
+        parsed: the value of an answer held to a ``response_format``: an instance of the pydantic model, what the JSON
+            holds, or the text that matches the regular expression; ``None`` where the answer does not fit. It is left
+            out of JSON, which holds the text.
+        finish_reason: how the worst part of the answer ended.
     """
 
     model_config = ConfigDict(frozen=True)
 
     text: str
     route: Route
+    strategy: str = ""
+    parsed: Any = Field(default=None, exclude=True, repr=False)
     branches: tuple[Branch, ...] = ()
     usage: Usage = Usage()
     decoding: Decoding | None = None
@@ -200,3 +209,10 @@ class Answer(BaseModel):
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        start = self.text if len(self.text) <= 60 else self.text[:57] + "..."
+        return (
+            f"<Answer {start!r}: {len(self.text)} characters in {self.timeline.total_s:.2f} s, {self.finish_reason}, "
+            f"{self.route.strategy} on {self.route.backend or self.route.role}>"
+        )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from stretto.surrogates import mend
 
 __all__ = ["Document", "Heading"]
 
@@ -28,7 +32,10 @@ class Heading(BaseModel):
 class Document(BaseModel):
     """A text to read for the answer.
 
-    `stretto.documents.read_document` makes one from a file.
+    `Document.read` makes one from a file. Without a title, a document is called by its number.
+
+    >>> Document(text="The saddle is called Bob.", title="names.txt").title
+    'names.txt'
 
     Attributes:
         text: the whole text. All offsets count its characters.
@@ -40,11 +47,18 @@ class Document(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    text: str
-    title: str = ""
+    text: Annotated[str, AfterValidator(mend)]
+    title: Annotated[str, AfterValidator(mend)] = ""
     source: str = ""
     pages: tuple[int, ...] = ()
     headings: tuple[Heading, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path | str) -> Document:
+        """Read a file: text, Markdown, HTML, PDF, DOCX or source code. Raises `DocumentError`."""
+        from stretto.documents import read_document  # noqa: PLC0415 - it makes documents, so it imports this module
+
+        return read_document(path)
 
     def page(self, offset: int) -> int | None:
         """The number of the page at ``offset``, counted from 1; ``None`` without pages."""

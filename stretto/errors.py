@@ -26,7 +26,7 @@ class UnknownPromptError(StrettoError, ValueError):
     """A prompt template that the catalogue does not hold, or one that cannot be filled."""
 
 
-class DocumentError(StrettoError, ValueError):
+class DocumentError(InvalidRequestError):
     """A document that cannot be read."""
 
 
@@ -46,6 +46,18 @@ class BudgetExceededError(StrettoError):
     """The budget of calls or tokens does not allow a call that the answer needs."""
 
 
+class IncompleteAnswerError(StrettoError):
+    """Parts of the answer are missing, and the request has ``on_missing="raise"``.
+
+    Attributes:
+        answer: what came about (`stretto.Answer`), with a warning for each missing part.
+    """
+
+    def __init__(self, message: str, *, answer: Any = None) -> None:
+        super().__init__(message)
+        self.answer = answer  # an Answer; this module knows no other
+
+
 class BackendError(StrettoError):
     """A backend could not generate.
 
@@ -55,10 +67,12 @@ class BackendError(StrettoError):
         transient: whether the same call may succeed later; only such errors are retried.
         retry_after_s: how long the server asked to wait, in seconds.
         headers: response headers (rate limits, request id); never the request's.
+        said: what the server said, without keys and bounded; empty where it said nothing.
         usage: what the failed call had cost, retries included (`stretto.Usage`); ``None`` if unknown.
     """
 
     transient = False
+    said = ""
     usage: Any = None  # a Usage; this module knows no other
 
     def __init__(

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
+from stretto.messages import Message, Role, documents_of, messages_of
 
-Role = Literal["system", "user", "assistant"]
+if TYPE_CHECKING:
+    from stretto.strategies.base import Strategy
+
 Preference = Literal["fastest", "balanced", "careful"]
+Prompting = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str]
+OnMissing = Literal["note", "omit", "raise"]
 
 
-class Message(BaseModel):
-    """One turn of a conversation."""
+@dataclass(frozen=True)
+class _ResponseModel:
+    """The pydantic model that a schema was made of. All are equal: the schema is what counts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    role: Role
-    content: str
+    model: type[BaseModel] | None = field(default=None, compare=False)
 
 
 class GenerationOptions(BaseModel):
@@ -29,7 +44,8 @@ class GenerationOptions(BaseModel):
     ``deadline_s`` bounds the whole answer in seconds, retries and waits included. ``decoding`` names a decoding
     method of a local backend; without one, the router chooses. Backends behind an API take none.
     ``response_format`` holds the answer to a JSON schema (a dict), to the fields of a pydantic model class, all of
-    which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece.
+    which are written, or, on a local model, to a regular expression (a string); such an answer comes in one piece, is
+    checked, and asked for once more where it does not fit; ``Answer.parsed`` holds its value.
     ``logprobs`` asks for the log-probability of each token of the answer, and of so many of the most probable tokens
     beside it; local models have them, and those behind OpenAI's API that do not reason.
     """
@@ -45,6 +61,21 @@ class GenerationOptions(BaseModel):
     decoding: str | None = None
     response_format: dict[str, Any] | str | None = None
     logprobs: int | None = Field(default=None, ge=0, le=20)
+    _response_model: _ResponseModel = PrivateAttr(default=_ResponseModel())
+
+    @property
+    def response_model(self) -> type[BaseModel] | None:
+        """The pydantic model that was given as ``response_format``; ``None`` for another format, and after JSON."""
+        return self._response_model.model
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keeps_the_model(cls, values: Any, handler: ModelWrapValidatorHandler[GenerationOptions]) -> GenerationOptions:
+        options = handler(values)
+        given = values.get("response_format") if isinstance(values, dict) else None
+        if isinstance(given, type) and issubclass(given, BaseModel):
+            options._response_model = _ResponseModel(given)
+        return options
 
     @field_validator("response_format", mode="before")
     @classmethod
@@ -66,49 +97,98 @@ class Budget(BaseModel):
     max_tokens_total: int | None = Field(default=None, ge=1)
 
 
+class RequestOptions(TypedDict, total=False):
+    """The keyword arguments of `Request.of` and of a client's ``ask``, ``stream`` and ``route``.
+
+    All may be left out, and ``None`` counts as left out.
+
+    Attributes:
+        system: instructions for the model; becomes the first system message.
+        documents: texts to read for the answer: a string is the text of one document, a ``Path`` a file or a folder.
+        preference: "fastest", "balanced" or "careful": what matters more, speed or care.
+        strategy: "auto" (the router decides), "direct", "skeleton", "items", the name of a strategy that was
+            registered on the client, or a strategy itself.
+        race: let the straight answer run against the outline of a skeleton.
+        on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
+            leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
+        budget: the most the answer may cost, as a `Budget` or a mapping with ``max_calls``, ``max_tokens_total``.
+        max_tokens: the most tokens to write.
+        temperature: from 0, always the likeliest token, to 2.
+        top_p: sample from the likeliest tokens that have this probability together.
+        stop: one or more texts that end the answer.
+        seed: sample the same way again, where supported.
+        deadline_s: seconds that the whole answer may take, retries and waits included.
+        decoding: the decoding method of a local model.
+        response_format: a JSON schema, a pydantic model class, or on local models a regular expression.
+        logprobs: report log-probabilities, and so many of the likeliest tokens beside each (0 to 20).
+    """
+
+    system: str | None
+    documents: str | Path | Document | Sequence[str | Path | Document] | None
+    preference: Preference | None
+    strategy: str | Strategy | None
+    race: bool | None
+    on_missing: OnMissing | None
+    budget: Budget | Mapping[str, int | None] | None
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    stop: str | Sequence[str] | None
+    seed: int | None
+    deadline_s: float | None
+    decoding: str | None
+    response_format: Mapping[str, Any] | type[BaseModel] | str | None
+    logprobs: int | None
+
+
 class Request(BaseModel):
-    """One question with everything that belongs to it. Frozen; made by ``Request.of``."""
+    """One question with everything that belongs to it. Frozen; made by ``Request.of``.
+
+    ``strategy`` is a name. Where a caller passed a strategy itself, ``own_strategy`` holds it; JSON does not.
+    ``unread`` has a note on each file of a folder that could not be read. The other fields are those of
+    `RequestOptions`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     messages: tuple[Message, ...]
     documents: tuple[Document, ...] = ()
+    unread: tuple[str, ...] = ()
     options: GenerationOptions = GenerationOptions()
     preference: Preference = "balanced"
     budget: Budget = Budget()
     strategy: str = "auto"
     race: bool = False
+    on_missing: OnMissing = "note"
+    own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
 
     @classmethod
-    def of(
-        cls,
-        prompt: str | Message | Request | Sequence[Message | Mapping[str, Any] | str],
-        *,
-        system: str | None = None,
-        documents: Sequence[Document | str] = (),
-        budget: Budget | Mapping[str, Any] | None = None,
-        preference: str | None = None,
-        strategy: str | None = None,
-        race: bool | None = None,
-        **options: Any,
-    ) -> Request:
+    @spelled_out(RequestOptions)
+    def of(cls, prompt: Prompting | Request, **options: Unpack[RequestOptions]) -> Request:
         """Make a request from what a caller has at hand.
 
-        ``prompt`` is a string (one user message), a message, a list of messages (mappings with
-        ``role`` and ``content`` are read too), or a request to change. ``options`` are the fields
-        of `GenerationOptions`. Raises `InvalidRequestError`.
+        ``prompt`` is a string (one user message), a message, a mapping with ``role`` and ``content``, a list of
+        these, or a request to change. `RequestOptions` says what the options mean. Raises `InvalidRequestError`.
         """
+        if wrong := unknown_names(options, RequestOptions.__annotations__, "A request"):
+            raise InvalidRequestError(wrong)
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None
         changes: dict[str, Any] = dict(base) if base else {}
-        named = {"preference": preference, "strategy": strategy, "race": race, "budget": budget}
-        changes |= {name: value for name, value in named.items() if value is not None}
+        changes |= {name: given[name] for name in ("preference", "race", "budget", "on_missing") if name in given}
         try:
-            messages = prompt.messages if isinstance(prompt, Request) else _messages(prompt)
+            messages = prompt.messages if isinstance(prompt, Request) else messages_of(prompt)
+            system = given.get("system")
             changes["messages"] = (Message(role="system", content=system), *messages) if system else messages
-            if documents:
-                changes["documents"] = tuple(Document(text=d) if isinstance(d, str) else d for d in documents)
-            given = {name: value for name, value in options.items() if value is not None}
-            changes["options"] = GenerationOptions(**((base.options.model_dump() if base else {}) | given))
+            if documents := given.get("documents"):
+                changes["documents"], changes["unread"] = documents_of(documents)
+            if "strategy" in given:
+                changes |= _strategy(given["strategy"])
+            sampling = {name: value for name, value in given.items() if name in GenerationOptions.model_fields}
+            before = base.options.model_dump() if base else {}
+            if base and base.options.response_model:
+                before["response_format"] = base.options.response_model
+            changes["options"] = GenerationOptions(**(before | sampling))
             request = cls(**changes)
         except ValidationError as error:
             raise InvalidRequestError(_explain(error)) from None
@@ -145,23 +225,17 @@ def _closed(schema: Any) -> Any:
     return schema
 
 
-def _messages(prompt: str | Message | Sequence[Message | Mapping[str, Any] | str]) -> tuple[Message, ...]:
-    if isinstance(prompt, str):
-        return (Message(role="user", content=prompt),)
-    if isinstance(prompt, Message):
-        return (prompt,)
-    if not isinstance(prompt, Sequence):
+def _strategy(strategy: Any) -> dict[str, Any]:
+    """The fields for a strategy's name, or for a strategy itself."""
+    if isinstance(strategy, str):
+        return {"strategy": strategy, "own_strategy": None}
+    name = getattr(strategy, "name", None)
+    if not isinstance(name, str) or not callable(getattr(strategy, "run", None)) or isinstance(strategy, type):
         raise InvalidRequestError(
-            f"A prompt is a string or a list of messages, not {type(prompt).__name__}. Pass the text of the question."
+            f"strategy={shown(strategy)} cannot be used: it is neither a name nor a strategy, an object with name, "
+            "offer() and run()."
         )
-    return tuple(
-        turn
-        if isinstance(turn, Message)
-        else Message(role="user", content=turn)
-        if isinstance(turn, str)
-        else Message(**turn)
-        for turn in prompt
-    )
+    return {"strategy": name, "own_strategy": strategy}
 
 
 def _check(request: Request) -> None:
@@ -185,7 +259,21 @@ def _check(request: Request) -> None:
 def _explain(error: ValidationError) -> str:
     """One line for a person out of the first thing pydantic found."""
     first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"]) or "request"
-    shown = repr(first.get("input"))
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return f"{name}={shown} cannot be used: {first['msg'][0].lower()}{first['msg'][1:]}."
+    if isinstance(cause := first.get("ctx", {}).get("error"), InvalidRequestError):
+        return str(cause)
+    parts = (str(part) for part in first["loc"])
+    name = ".".join("[hidden]" if looks_like_key(part) else part for part in parts) or "request"
+    return f"{name}={shown(first.get('input'))} cannot be used: {first['msg'][0].lower()}{first['msg'][1:]}."
+
+
+__all__ = [
+    "Budget",
+    "Document",
+    "GenerationOptions",
+    "Message",
+    "Preference",
+    "Prompting",
+    "Request",
+    "RequestOptions",
+    "Role",
+]

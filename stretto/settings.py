@@ -10,8 +10,9 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from stretto.arguments import shown
 from stretto.errors import SettingsError
-from stretto.request import Preference
+from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
 
@@ -25,12 +26,18 @@ class Settings(BaseModel):
         api_key: the key for that server; the keys of providers are read from their own variables.
         preference: what matters more, speed or care.
         deadline_s: seconds a whole answer may take.
+        on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
         concurrency: calls to one backend at a time.
         retries: how often a transient failure is tried again.
         stall_s: seconds without a byte after which a stream counts as broken.
         first_text_s: seconds to wait for the first text.
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
+        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next four.
+        device: where local models run, as ``cpu``.
+        decoding: how local models find their tokens.
+        threads: for one forward of a local model at most.
+        compiled: whether local models run in code compiled for this processor.
         prompts: a folder whose templates replace those of the package.
     """
 
@@ -41,13 +48,25 @@ class Settings(BaseModel):
     api_key: SecretStr | None = None
     preference: Preference = "balanced"
     deadline_s: float | None = Field(default=None, gt=0)
+    on_missing: OnMissing = "note"
     concurrency: int = Field(default=16, ge=1, le=90)
     retries: int = Field(default=3, ge=0, le=10)
     stall_s: float = Field(default=30.0, gt=0)
     first_text_s: float = Field(default=120.0, gt=0)
     hedge: bool = False
     second_opinion: bool = False
+    dtype: str | None = None
+    device: str | None = None
+    decoding: str | None = None
+    threads: int | None = Field(default=None, ge=1)
+    compiled: bool | None = None
     prompts: Path | None = None
+
+    @property
+    def local(self) -> dict[str, Any]:
+        """Those that are set of what is for local models only, by the arguments of `LocalBackend`."""
+        given = {name: getattr(self, name) for name in ("dtype", "device", "decoding", "threads", "compiled")}
+        return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
     def load(cls, **arguments: Any) -> Settings:
@@ -66,9 +85,9 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
-            shown = "..." if name == "api_key" else repr(first.get("input"))
+            value = "..." if "key" in name else shown(first.get("input"))
             raise SettingsError(
-                f"The setting {name}={shown} cannot be used: {first['msg']}. "
+                f"The setting {name}={value} cannot be used: {first['msg']}. "
                 f"It comes from an argument, from {_variable(name)}, or from {file}."
             ) from None
 

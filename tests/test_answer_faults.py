@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import threading
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import anyio
 import pytest
@@ -88,7 +88,7 @@ async def serving(provider, script=None, *, resilience=RESILIENCE, **server_opti
         backend = open_backend(
             f"{provider}:scripted", base_url=url, api_key=server_options.get("key", KEY), resilience=resilience
         )
-        async with AsyncStretto(backend) as stretto:
+        async with aclosing(backend), AsyncStretto(backend) as stretto:
             yield stretto, server
         with anyio.fail_after(5):
             await server.wait_until(lambda s: s.open_connections == 0 and s.active_streams == 0)
@@ -146,7 +146,7 @@ async def test_a_branch_that_fails_for_good_keeps_its_title_and_the_others_live(
     script = Script({f"{SECOND}|part on .Chain": [FOR_EVER, down]})
     async with serving(provider, script) as (stretto, _):
         answer = await ask(stretto)
-    assert answer.text.startswith("1. **Tyres**: Pump them up well.\n2. **Chain**: [could not be written:")
+    assert answer.text.startswith("1. **Tyres**: Pump them up well.\n2. **Chain**: [could not be written]")
     assert answer.text.endswith("3. **Brakes**: Test them before every ride.")
     assert answer.finish_reason == "error"
     assert [branch.id for branch in answer.branches if branch.status == "failed"] == ["point-2"]
@@ -247,9 +247,7 @@ async def test_at_the_deadline_what_is_there_is_kept(provider):
     async with serving(provider, Script({SECOND: [Fault("stall", after=1)]}), resilience=Resilience()) as (stretto, _):
         answer = await ask(stretto, deadline_s=0.6)
     assert answer.finish_reason == "deadline"
-    assert answer.text.startswith(
-        "1. **Tyres**: Pump them up well.\n2. **Chain**: Oil […broken off: The deadline passed"
-    )
+    assert answer.text.startswith("1. **Tyres**: Pump them up well.\n2. **Chain**: Oil […broken off]")
     assert answer.text.endswith("3. **Brakes**: Test them before every ride.")
 
 
@@ -258,7 +256,7 @@ async def test_a_budget_that_is_used_up_names_what_was_not_written(provider):
         answer = await ask(stretto, budget={"max_calls": 3})
         assert len(server.requests) == 3
     assert answer.finish_reason == "budget"
-    assert "3. **Brakes**: [could not be written: The budget of max_calls=3" in answer.text
+    assert "3. **Brakes**: [could not be written]" in answer.text
 
 
 async def test_a_retry_beyond_the_budget_of_calls_is_not_made_and_the_failure_says_so(provider):
@@ -275,7 +273,7 @@ async def test_retries_of_one_point_leave_no_calls_for_the_others(provider):
         answer = await ask(stretto, budget={"max_calls": 5})
         assert len(server.requests) == 5
     assert answer.usage.calls == 5
-    assert "max_calls=5" in answer.text
+    assert "max_calls=5" in answer.warnings[0]
 
 
 async def test_a_call_without_a_refused_parameter_is_a_call_of_the_budget(provider):

@@ -6,9 +6,19 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from stretto import AnswerFinished, AsyncStretto, Request, RouteChosen, Stretto, StrettoError
-from stretto.backends.base import Capabilities
+from stretto import (
+    AnswerFinished,
+    AsyncStretto,
+    GenerationOptions,
+    Message,
+    Request,
+    RouteChosen,
+    Stretto,
+    StrettoError,
+)
+from stretto.backends.base import Capabilities, Prompt
 from stretto.errors import (
+    BackendError,
     BudgetExceededError,
     DeadlineExceededError,
     InvalidRequestError,
@@ -16,6 +26,7 @@ from stretto.errors import (
     UnknownStrategyError,
 )
 from stretto.testing import Reply, ScriptedBackend
+from stretto.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +85,15 @@ async def test_the_first_event_is_the_route_and_the_last_the_answer():
     assert events[-1].answer.text == str(events[-1].answer) == "A straight answer."
 
 
+async def test_an_answer_is_shown_in_one_short_line():
+    async with AsyncStretto(ScriptedBackend({"": "word " * 500})) as stretto:
+        shown = repr(await stretto.ask("Why?", strategy="direct"))
+    assert shown.startswith("<Answer 'word word")
+    assert "stop, direct on scripted:model>" in shown
+    assert "\n" not in shown
+    assert len(shown) < 160
+
+
 async def test_every_event_and_the_answer_survive_json():
     async with (
         AsyncStretto(ScriptedBackend(SKELETON)) as stretto,
@@ -122,7 +142,7 @@ async def test_at_the_deadline_what_is_there_is_kept_and_the_rest_is_named():
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask("Why?", strategy="skeleton", deadline_s=0.2)
     assert "1. **Tyres**: Pump them." in answer.text
-    assert "2. **Chain**: Oil […broken off: The deadline passed" in answer.text
+    assert "2. **Chain**: Oil […broken off]" in answer.text
     assert answer.text.endswith("3. **Brakes**: Test them.")
     assert answer.finish_reason == "deadline"
     assert answer.usage.calls == 4  # the one that was cut off never reported; its cost is estimated
@@ -141,7 +161,8 @@ async def test_a_budget_of_calls_leaves_the_last_points_unwritten_but_named():
     async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto:
         answer = await stretto.ask("Why?", strategy="skeleton", budget={"max_calls": 3})
     assert answer.usage.calls == 3
-    assert "3. **Brakes**: [could not be written: The budget of max_calls=3 is used up" in answer.text
+    assert "3. **Brakes**: [could not be written]" in answer.text
+    assert any("The budget of max_calls=3 is used up" in warning for warning in answer.warnings)
     assert answer.finish_reason == "budget"
 
 
@@ -158,7 +179,8 @@ async def test_a_budget_of_tokens_limits_what_a_call_may_write():
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask("Why?", strategy="direct", budget={"max_tokens_total": 101})
     assert answer.usage.total_tokens <= 101
-    assert answer.finish_reason == "length"
+    assert answer.finish_reason == "budget"
+    assert answer.warnings == ("The answer was cut by the budget of max_tokens_total=101. Allow more.",)
 
 
 async def test_an_answer_that_fails_altogether_raises_the_backends_error_not_a_group():
@@ -211,12 +233,33 @@ async def test_bad_input_is_one_clear_error_that_names_it(prompt, arguments, err
             await stretto.ask(prompt, **arguments)
 
 
-async def test_several_backends_by_role_are_all_closed():
+async def test_a_backend_that_was_passed_in_belongs_to_the_caller_and_stays_open():
     main, local = ScriptedBackend(SKELETON), ScriptedBackend(SKELETON, name="local:scripted")
     async with AsyncStretto(main, local=local) as stretto:
         await stretto.ask("Why?")
-    assert main.closed
-    assert local.closed
+    with Stretto(main) as stretto:
+        stretto.ask("Why?")
+    assert not main.closed
+    assert not local.closed
+
+
+async def test_backends_that_a_client_opened_by_name_are_all_closed_with_it():
+    async with ScriptedServer("Yes.") as server:
+        names = {"main": "openai:one", "small": "openai:other"}
+        async with AsyncStretto(names["main"], small=names["small"], base_url=server.openai_url) as stretto:
+            backends = dict(stretto.backends)
+        for role, backend in backends.items():
+            with pytest.raises(BackendError, match=f"{names[role]} is closed"):
+                async with backend.stream(Prompt((Message(role="user", content="Why?"),)), GenerationOptions()):
+                    pass
+
+
+@pytest.mark.parametrize("kind", [AsyncStretto, Stretto])
+def test_a_client_shows_its_models_and_no_key(kind):
+    client = kind(
+        "openai:one", small="anthropic:two", base_url="http://me:secret@host/v1", api_key="sk-secret-key-123456"
+    )
+    assert repr(client) == f"{kind.__name__}(main='openai:one', small='anthropic:two')"
 
 
 HISTORY = [

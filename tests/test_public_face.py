@@ -1,23 +1,82 @@
+import inspect
+import pydoc
 import subprocess
 import sys
 
+import pytest
+
 import stretto
+from stretto import ClientOptions, GenerationOptions, RequestOptions, errors
 
 HEAVY = ("torch", "transformers", "openai", "anthropic", "langchain_core", "numpy")
 
 
 def test_the_exported_names_are_the_documented_ones():
     assert sorted(stretto.__all__) == stretto.__all__
-    public = {
-        name for name, value in vars(stretto).items() if not name.startswith("_") and not hasattr(value, "__path__")
-    }
+    assert all(getattr(stretto, name) for name in stretto.__all__)  # they are imported when they are asked for
+    public = {name for name in dir(stretto) if not name.startswith("_")}
     modules = {name for name in public if type(getattr(stretto, name)).__name__ == "module"}
     assert public - modules == set(stretto.__all__)
+
+
+def test_what_an_extension_needs_is_exported():
+    named = {"Backend", "Capabilities", "Chunk", "Prompt", "Usage", "LocalBackend", "Router", "Catalogue", "Message"}
+    named |= {"Strategy", "Offer", "Case", "BranchSpec", "FanOut", "Hooks", "Document", "RequestOptions"}
+    assert named <= set(stretto.__all__)
+
+
+def test_every_error_is_exported():
+    defined = {name for name, value in vars(errors).items() if isinstance(value, type) and not name.startswith("_")}
+    assert defined - {"Any", "Mapping"} <= set(stretto.__all__)
+
+
+def test_a_name_that_is_not_exported_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        stretto.Nonsense  # noqa: B018 - the look-up is the test
 
 
 def test_everything_public_has_a_docstring():
     undocumented = [name for name in stretto.__all__ if name != "Event" and not getattr(stretto, name).__doc__]
     assert undocumented == []
+
+
+@pytest.mark.parametrize("words", ["yield", "aclosing", "cancellation", "BackendError", "aclose", ">>> class"])
+def test_the_contract_of_a_backend_says_what_an_author_must_know(words):
+    assert words.lower() in stretto.Backend.__doc__.lower()
+
+
+def test_the_options_are_those_of_the_request_and_its_generation():
+    fields = set(GenerationOptions.model_fields) | set(stretto.Request.model_fields) | {"system"}
+    assert set(RequestOptions.__annotations__) == fields - {"messages", "options", "own_strategy", "unread"}
+
+
+@pytest.mark.parametrize("options", [RequestOptions, ClientOptions])
+def test_every_option_is_explained(options):
+    assert [name for name in options.__annotations__ if f"\n        {name}: " not in options.__doc__] == []
+
+
+@pytest.mark.parametrize("client", [stretto.Stretto, stretto.AsyncStretto])
+def test_help_shows_every_argument(client):
+    for method in (client.ask, client.stream, client.route):
+        assert set(RequestOptions.__annotations__) <= set(inspect.signature(method).parameters)
+        assert "temperature: 'float | None' = None" in pydoc.plain(pydoc.render_doc(method))
+    assert set(ClientOptions.__annotations__) <= set(inspect.signature(client).parameters)
+
+
+def test_importing_loads_what_extensions_need_only_when_asked():
+    program = (
+        "import sys, stretto; before = 'stretto.backends.local' in sys.modules, 'stretto.router' in sys.modules;"
+        "stretto.LocalBackend, stretto.Router; print(before, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(False, False) False"
+
+
+def test_a_name_that_does_not_exist_is_an_error_as_usual():
+    with pytest.raises(AttributeError, match="module 'stretto' has no attribute 'Streto'"):
+        _ = stretto.Streto
+    assert set(stretto.__all__) < set(dir(stretto))
+    assert stretto.errors.StrettoError is stretto.StrettoError
 
 
 def test_importing_and_making_a_client_load_nothing_heavy():

@@ -3,12 +3,12 @@
 from typing import Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
-from stretto import AsyncStretto, Request
+from stretto import Answer, AsyncStretto, Request, TextDelta
 from stretto.backends.base import Capabilities
-from stretto.errors import InvalidRequestError
-from stretto.testing import ScriptedBackend
+from stretto.errors import InvalidRequestError, ServerFailedError
+from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -68,3 +68,119 @@ def test_a_request_with_a_format_is_a_value_like_any_other():
     assert Request.model_validate_json(request.model_dump_json()) == request
     with pytest.raises(InvalidRequestError, match="response_format"):
         Request.of("Why?", response_format=17)
+
+
+SCHEMA = {"type": "object", "properties": {"stars": {"type": "integer", "maximum": 5}}, "required": ["stars"]}
+FORMATS = Capabilities(json_schema=True)
+AGAIN = "That cannot be used"
+
+
+def answering(first, second):
+    return ScriptedBackend({AGAIN: second, "": first}, capabilities=FORMATS)
+
+
+async def test_an_answer_that_is_no_json_is_asked_for_once_more_with_what_was_wrong():
+    backend = answering("not json", '{"stars": 4}')
+    answer = await ask(backend, response_format=SCHEMA)
+    assert (answer.text, answer.parsed, answer.finish_reason) == ('{"stars": 4}', {"stars": 4}, "stop")
+    assert answer.warnings == ()
+    again = backend.calls[1][0]
+    assert "not json" in again.messages[-1].content
+    assert "it is not valid JSON" in again.messages[-1].content
+    assert again.response_schema == SCHEMA
+    assert answer.usage.discarded_tokens > 0
+
+
+async def test_an_answer_that_does_not_fit_the_schema_is_asked_for_once_more():
+    backend = answering('{"stars": 7}', '{"stars": 5}')
+    answer = await ask(backend, response_format=SCHEMA)
+    assert answer.parsed == {"stars": 5}
+    assert "stars: 7 is greater than the maximum of 5" in backend.calls[1][0].messages[-1].content
+
+
+async def test_an_answer_that_never_fits_is_handed_out_with_a_warning_and_without_a_value():
+    answer = await ask(answering("no", "[still no"), response_format=SCHEMA)
+    assert answer.text == "[still no"
+    assert answer.parsed is None
+    assert answer.warnings[0].startswith("The answer does not fit response_format: it is not valid JSON")
+
+
+async def test_where_the_second_try_fails_the_first_answer_stays():
+    backend = ScriptedBackend({AGAIN: Reply(fault=ServerFailedError("down")), "": "no"}, capabilities=FORMATS)
+    answer = await ask(backend, response_format=SCHEMA)
+    assert (answer.text, answer.finish_reason, answer.parsed) == ("no", "stop", None)
+    assert "does not fit" in answer.warnings[0]
+
+
+async def test_without_a_call_left_in_the_budget_it_is_not_asked_for_again():
+    backend = answering("no", '{"stars": 5}')
+    answer = await ask(backend, response_format=SCHEMA, budget={"max_calls": 1})
+    assert (answer.text, len(backend.calls), answer.finish_reason) == ("no", 1, "stop")
+    assert "does not fit" in answer.warnings[0]
+
+
+async def test_an_answer_cut_by_its_length_is_not_asked_for_again():
+    backend = answering(Reply('{"stars": ', finish_reason="length"), '{"stars": 5}')
+    answer = await ask(backend, response_format=SCHEMA, max_tokens=9)
+    assert (len(backend.calls), answer.finish_reason, answer.parsed) == (1, "length", None)
+    assert any("max_tokens=9" in warning for warning in answer.warnings)
+
+
+async def test_a_pydantic_model_comes_back_as_an_instance_of_itself():
+    answer = await ask(answering("no", '{"kind": "good", "stars": 5, "parts": []}'), response_format=Verdict)
+    assert answer.parsed == Verdict(kind="good", stars=5)
+
+
+async def test_a_pydantic_models_own_checks_count():
+    class Even(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def _even(cls, value):
+            if value % 2:
+                raise ValueError("it is odd")
+            return value
+
+    backend = answering('{"number": 3}', '{"number": 4}')
+    assert (await ask(backend, response_format=Even)).parsed.number == 4
+    assert "it is odd" in backend.calls[1][0].messages[-1].content
+
+
+async def test_an_answer_with_a_value_is_still_json():
+    answer = await ask(answering('{"kind": "good", "stars": 5}', ""), response_format=Verdict)
+    read = Answer.model_validate_json(answer.model_dump_json())
+    assert (read.text, read.parsed) == (answer.text, None)
+
+
+async def test_what_streams_is_only_the_answer_that_fits():
+    backend = answering("no", '{"stars": 4}')
+    async with AsyncStretto(backend) as stretto, stretto.stream("Any good?", response_format=SCHEMA) as events:
+        pieces = [event.text async for event in events if isinstance(event, TextDelta)]
+    assert "".join(pieces) == events.answer.text == '{"stars": 4}'
+
+
+async def test_a_backend_that_draws_only_what_fits_streams_at_once_and_is_asked_once():
+    able = Capabilities(json_schema=True, regex=True)
+    backend = ScriptedBackend({"": Reply("12", chunks=("1", "2"))}, capabilities=able)
+    async with AsyncStretto(backend) as stretto, stretto.stream("How many?", response_format="[0-9]+") as events:
+        pieces = [event.text async for event in events if isinstance(event, TextDelta)]
+    assert pieces == ["1", "2"]
+    assert events.answer.parsed == "12"
+    backend = ScriptedBackend({"": "a lot"}, capabilities=able)
+    answer = await ask(backend, response_format="[0-9]+")
+    assert (len(backend.calls), answer.parsed) == (1, None)
+    assert answer.warnings == ("The answer does not fit response_format: it does not match '[0-9]+'.",)
+
+
+async def test_a_schema_that_refers_elsewhere_fetches_nothing():
+    schema = {"$ref": "http://127.0.0.1:9/schema.json"}
+    answer = await ask(answering("{}", ""), response_format=schema)
+    assert answer.parsed == {}
+    assert answer.warnings[0].startswith("The answer was not checked against its schema")
+
+
+def test_a_request_that_is_changed_keeps_its_model():
+    request = Request.of(Request.of("Why?", response_format=Verdict), seed=3)
+    assert request.options.response_model is Verdict
+    assert Request.of(request, response_format={"type": "array"}).options.response_model is None

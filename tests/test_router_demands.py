@@ -1,6 +1,7 @@
 import pytest
 
-from stretto.router.demands import items_wanted, may_be_list, points_wanted, wants_brevity, wants_format, words_wanted
+from stretto.language.counting import points_wanted
+from stretto.router.demands import items_wanted, may_be_list, wants_brevity, wants_format, words_wanted
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.backends.base import Capabilities
-from stretto.router.forecast import TOKENS_BY_SHAPE, Speed, forecast, speed_of
+from stretto.router.forecast import TOKENS_BY_SHAPE, Speed, answer_tokens, speed_of, straight
 from stretto.router.rows import SHAPES
+from stretto.strategies.items.offer import items_forecast
+from stretto.strategies.skeleton_offer import skeleton_forecast
 
 REMOTE = Speed(first_token_s=0.5, tokens_per_s=50.0, slots=16)
+
+
+def forecast(shape, speed, *, prompt_tokens, items=0, words=None, max_tokens=None):
+    """What the strategies of the library put into their offers."""
+    answer = answer_tokens(shape, words=words, max_tokens=max_tokens)
+    found = {
+        "direct": straight(speed, prompt_tokens, answer),
+        "skeleton": skeleton_forecast(speed, prompt_tokens, answer),
+    }
+    return found | ({"items": items_forecast(speed, prompt_tokens, answer, items)} if items > 1 else {})
 
 
 def test_a_straight_answer_takes_the_first_token_and_then_its_length():

@@ -3,12 +3,11 @@ import sys
 from importlib.resources import files
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.request import Request
 from stretto.router import ShapeModel
-from stretto.router.cue_reader import CueReader
 from stretto.router.features import cues, lexicon
 from stretto.router.reading import HEAD_CHARACTERS, TAIL_CHARACTERS, excerpt, question_in_context
 from stretto.router.rows import CLASSES, SHAPES, Row, load
@@ -113,31 +112,50 @@ def test_structure_becomes_cues(prompt, fact):
     assert fact in cues(prompt)
 
 
-def test_a_word_that_is_not_known_counts_by_its_first_letters():
-    reader = CueReader({"harbour": 3, "~harbo": 5})
-    assert [reader.read(word).tolist() for word in ("harbour", "harbours", "harb")] == [[3, 5], [5], []]
+@pytest.mark.parametrize(
+    ("prompt", "concept"),
+    [
+        ("ما فوائد القراءة؟", "@sides"),
+        ("والفوائد", "@sides"),
+        ("نصائح للنوم", "@advice"),
+        ("नींद के लिए सुझाव", "@advice"),
+        ("पाँच सुझाव", "@number"),
+        ("पांच सुझाव", "@number"),
+        ("Uyku için önerilerini yazar mısın?", "@advice"),
+        ("İpuçları ver", "@advice"),
+        ("Несколько советов", "@advice"),
+        ("五个建议", "@number"),
+        ("ヒントを5つ", "@number"),
+    ],
+)
+def test_the_lexicon_sees_inflected_words_and_optional_letters(prompt, concept):
+    assert concept in cues(prompt)
 
 
-def test_a_reader_leaves_out_what_has_no_number():
-    assert CueReader({"poem": 7}).read("write a poem").tolist() == [7]
+def test_a_script_without_blanks_is_seen_by_its_pairs_of_characters():
+    found = set(cues("用Python写一个函数。给我看看"))
+    assert {"^写一", "^一个", "^函数", "|给我", "$我看看", "python"} <= found
+    assert "用python写一个函数" not in found
 
 
-@settings(max_examples=40)  # each example makes a reader of the whole lexicon
+def test_a_question_mark_of_any_script_is_one():
+    assert all("=asks-last" in cues(text) for text in ("为什么？", "لماذا؟", "Why?"))
+
+
+def test_words_of_other_scripts_end_a_clause_at_their_own_marks():
+    assert "|यह" in cues("मौसम अच्छा है। यह अच्छा है")
+
+
 @given(st.text())
-def test_a_reader_and_the_named_cues_agree_on_any_text(text):
-    names = {name: number for number, name in enumerate(cues(text))}
-    assert CueReader(names).read(text).tolist() == sorted(names.values())
-
-
-def test_a_reader_and_the_named_cues_agree_on_every_row(model):
-    index = model._index
-    for row in load():
-        assert model._reader.read(row.prompt).tolist() == sorted(index[cue] for cue in cues(row.prompt) if cue in index)
+def test_any_text_has_cues_each_once(text):
+    found = cues(text)
+    assert len(found) == len(set(found))
 
 
 def test_every_concept_of_the_lexicon_has_words():
-    words, _, meaning = lexicon()
-    named = {concept for found in (*words.values(), *meaning.values()) for concept in found}
+    known = lexicon()
+    tables = (known.words, known.beginnings, known.unspaced)
+    named = {concept for table in tables for found in table.values() for concept in found}
     text = files("stretto.router").joinpath("lexicon.txt").read_text("utf-8")
     assert {line for line in text.splitlines() if line.startswith("@")} == named
 

@@ -1,22 +1,111 @@
-from itertools import pairwise
+from collections import defaultdict
 
-import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
+from router_prompts import (
+    DEPENDENT_TAILS,
+    HOW_TO_SEQUENCES,
+    HOW_TO_SETS,
+    INDEPENDENT_LISTS,
+    NOT_POINTS,
+    POINTS,
+    TWELVE,
+)
 
-from stretto.router.pair_table import PairTable
+from stretto.request import Request
+from stretto.router import Router
+from stretto.router.rows import HELD_OUT, load, read
+from stretto.testing import ScriptedBackend
 
-SMALL = st.integers(0, 30)
+ENOUGH = 0.8
+NAMED = {
+    "How can I sleep better?": "skeleton",
+    "How do I keep my house cool in summer?": "skeleton",
+    "How do I look after a bicycle?": "skeleton",
+    "How do I change a tyre?": "direct",
+    "How do I install Linux beside Windows?": "direct",
+    "How do I bake bread?": "direct",
+    "Give me 5 tips and explain why the third is best": "direct",
+    "Give me five tips for saving money, each with an example.": "skeleton",
+    "给我五个改善睡眠的建议": "skeleton",
+    "よく眠るための5つのヒントを教えて": "skeleton",
+    "أعطني خمس نصائح للنوم بشكل أفضل": "skeleton",
+    "बेहतर नींद के लिए पाँच सुझाव दीजिए": "skeleton",
+    "Дай пять советов, как лучше спать": "skeleton",
+    "Daha iyi uyumak için beş ipucu ver": "skeleton",
+}
 
 
-@given(st.dictionaries(st.tuples(SMALL, SMALL), st.integers(0, 200)), st.lists(SMALL, min_size=1))
-def test_a_table_of_pairs_gives_what_a_dictionary_of_pairs_gives(pairs, numbers):
-    found = PairTable(pairs, 31, np.dtype("uint8")).look_up(np.array(numbers, "intp"))
-    assert found.tolist() == [pairs[pair] for pair in pairwise(numbers) if pair in pairs]
+@pytest.fixture(scope="module")
+def router():
+    return Router()
 
 
-def test_rows_without_gaps_are_laid_behind_one_another():
-    pairs = {(first, second): first * 40 + second for first in range(40) for second in range(40)}
-    table = PairTable(pairs, 40, np.dtype("uint16"))
-    for first in range(40):
-        assert table.look_up(np.array([first, 7], "intp")).tolist() == [first * 40 + 7]
+def strategy(router, prompt):
+    return router.decide(Request.of(prompt), {"main": ScriptedBackend({}, name="openai:any")}).strategy
+
+
+def wrong(router, prompts, *, served):
+    return [prompt for prompt in prompts if (strategy(router, prompt) == "skeleton") != served]
+
+
+def assert_enough(router, prompts, *, served):
+    missed = wrong(router, prompts, served=served)
+    assert len(missed) <= (1 - ENOUGH) * len(prompts) + 1e-9, missed
+
+
+@pytest.mark.parametrize(("prompt", "chosen"), NAMED.items())
+def test_the_prompts_that_this_router_was_asked_to_get_right(router, prompt, chosen):
+    assert strategy(router, prompt) == chosen
+
+
+def test_how_to_questions_with_independent_advice_get_a_skeleton(router):
+    assert_enough(router, HOW_TO_SETS, served=True)
+
+
+def test_how_to_questions_with_one_sequence_get_none(router):
+    assert_enough(router, HOW_TO_SEQUENCES, served=False)
+
+
+@pytest.mark.parametrize("prompt", DEPENDENT_TAILS)
+def test_a_list_whose_end_depends_on_all_its_points_gets_no_skeleton(router, prompt):
+    assert strategy(router, prompt) == "direct"
+
+
+def test_a_list_that_explains_each_point_gets_a_skeleton(router):
+    assert_enough(router, INDEPENDENT_LISTS, served=True)
+
+
+@pytest.mark.parametrize("language", POINTS)
+def test_independent_points_get_a_skeleton_in(router, language):
+    assert_enough(router, POINTS[language].splitlines(), served=True)
+
+
+@pytest.mark.parametrize("language", NOT_POINTS)
+def test_steps_prose_code_and_short_answers_get_no_skeleton_in(router, language):
+    assert_enough(router, NOT_POINTS[language].splitlines(), served=False)
+
+
+@pytest.mark.parametrize("prompt", TWELVE)
+def test_more_points_than_an_outline_has_get_no_skeleton_in_any_language(router, prompt):
+    assert strategy(router, prompt) == "direct"
+
+
+def test_the_tables_hold_no_prompt_of_the_training():
+    known = {row.prompt.casefold() for row in load()}
+    tables = [*POINTS.values(), *NOT_POINTS.values()]
+    prompts = [*HOW_TO_SETS, *HOW_TO_SEQUENCES, *DEPENDENT_TAILS, *INDEPENDENT_LISTS, *TWELVE, *NAMED]
+    prompts += [prompt for table in tables for prompt in table.splitlines()]
+    assert not [prompt for prompt in prompts if prompt.casefold() in known]
+
+
+def test_no_row_held_out_was_trained_on():
+    known = {row.prompt.casefold() for row in load()}
+    assert not [row.prompt for row in read(HELD_OUT) if row.prompt.casefold() in known]
+
+
+def test_the_rows_held_out_are_judged_well_in_every_family(router):
+    right = defaultdict(list)
+    for row in read(HELD_OUT):
+        right[row.source].append((strategy(router, row.prompt) == "skeleton") == row.skeleton)
+    shares = {source: sum(each) / len(each) for source, each in right.items()}
+    assert min(shares.values()) >= ENOUGH, shares

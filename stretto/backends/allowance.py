@@ -1,4 +1,4 @@
-"""Whether a call may be sent once more: the budget of the answer, carried to where calls are repeated.
+"""Whether a call may be sent once more, and for what it is made, carried to where calls are repeated or refused.
 
 Like the deadline, which travels as a cancel scope, the allowance belongs to the calling task and to
 those it starts; the protocol of a backend needs no word for it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -24,17 +25,32 @@ class Allowance(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """For what a call is made: a number for the answer, the name of its part."""
+
+    answer: int
+    part: str
+
+
 _current: ContextVar[Allowance | None] = ContextVar("stretto_allowance", default=None)
+_caller: ContextVar[Caller | None] = ContextVar("stretto_caller", default=None)
 
 
 @contextmanager
-def allowed(allowance: Allowance) -> Iterator[None]:
+def allowed(allowance: Allowance, caller: Caller | None = None) -> Iterator[None]:
     """Let the calls begun in this context be repeated only as the allowance grants."""
-    before = _current.set(allowance)
+    before, caller_before = _current.set(allowance), _caller.set(caller)
     try:
         yield
     finally:
+        _caller.reset(caller_before)
         _current.reset(before)
+
+
+def calling() -> Caller | None:
+    """Say for what the calls of this task are made, where that is known."""
+    return _caller.get()
 
 
 def why_not_again() -> str | None:

@@ -40,6 +40,7 @@ class Capabilities:
         joins_running_batch: a call sent while others run starts at once. False: calls that belong
             together are sent together, after what they wait for is complete.
         prompt_family: family of prompt templates this model understands.
+        names: speakers can be told apart by `Message.name`.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
@@ -56,6 +57,7 @@ class Capabilities:
     prompt_cache_minimum: int | None = None
     joins_running_batch: bool = True
     prompt_family: str = "general"
+    names: bool = False
     reads_history: bool = True
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
@@ -92,10 +94,21 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a stream: text, accounts of tokens and of their decoding to add up, or the reason it ended.
+    """A piece of a stream: text, tokens and calls to add up, or the reason for the end.
 
-    A stream that ends without a chunk that carries ``finish_reason`` was broken off. ``logprobs``, where they were
-    asked for, come in the order of the tokens, not always beside their text; ``warnings`` are for the caller to read.
+    Text may come in pieces of any size, and an empty chunk is a sign of life. The last chunk of a complete stream
+    carries ``finish_reason``; a stream that ends without one was broken off, and is treated as failed.
+
+    Attributes:
+        text: new text; all of them concatenated are what was generated.
+        usage: tokens and calls since the last chunk that had a usage; all of them are added up. Most streams have
+            one, on the last chunk, with ``calls=1``.
+        finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "refusal".
+        headers: response headers with rate limits, for `stretto.backends.pace`.
+        decoding: how a local engine found the tokens.
+        logprobs: where they were asked for, in the order of the tokens, not always beside their text.
+        warnings: sentences for the caller, passed on in ``Answer.warnings``.
+        thinking: the model has thought, which is not shown.
     """
 
     text: str = ""
@@ -105,35 +118,91 @@ class Chunk:
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
+    thinking: bool = False
+
+    @property
+    def is_progress(self) -> bool:
+        """Whether the answer has come on. A chunk without any of this is a sign of life, of which there may be many."""
+        return bool(self.text or self.thinking or self.finish_reason)
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """Generates text. Implemented by the providers, and by wrappers that add behaviour to one."""
+    """Generates text: a provider, a model in this process, or a wrapper that adds behaviour to another backend.
+
+    Pass one where a model name can stand: ``AsyncStretto(MyBackend())``. `stretto.testing.check_backend` tests one
+    against this contract, and ``stretto.backends.resilient.resilient(backend)`` adds retries and limits.
+
+    **Streams.** `stream` returns an async context manager, and entering it an async iterator of `Chunk`. It is
+    entered, read and left in one task. Several streams run at the same time, up to
+    ``capabilities.parallel_slots`` of them; each belongs to one generation.
+
+    **Around the yield.** A context manager may hold what it needs around its ``yield``: a connection, a lock, a task
+    group, a deadline. The iterator must not hold a task group or cancel scope around a ``yield`` (PEP 789), so put
+    these into the context manager.
+
+    **Closing.** Leaving the context ends the generation and frees what it holds, before it returns: connection, tasks,
+    server-side work, and the iterator, if it is an async generator (`contextlib.aclosing`). It is left early when the
+    reader wants no more, at a cancellation, and after an error. The caller closes the backend itself, by `aclose`.
+
+    **Cancellation.** At any ``await``, a cancellation may arrive (anyio's, on asyncio). Let it pass. What must still be
+    awaited after it goes under ``anyio.CancelScope(shield=True)``, with a time limit.
+
+    **Errors.** A failed call raises `BackendError` or one of its children, on entering or while iterating, and nothing
+    else: not an exception group, and no exception of an SDK. `BackendError.transient` says whether the same call may
+    succeed later; only `stretto.backends.retry` repeats calls, so a backend tries each once. Messages hold no keys.
+
+    >>> class Shouting:
+    ...     name = "own:shouting"
+    ...     capabilities = Capabilities(context_window=8_000)
+    ...
+    ...     @asynccontextmanager
+    ...     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
+    ...         async with aclosing(self._chunks(prompt)) as chunks:
+    ...             yield chunks
+    ...
+    ...     async def _chunks(self, prompt: Prompt) -> AsyncGenerator[Chunk]:
+    ...         words = prompt.messages[-1].content.upper().split()
+    ...         for word in words:
+    ...             yield Chunk(word + " ")
+    ...         yield Chunk(usage=Usage(completion_tokens=len(words), calls=1), finish_reason="stop")
+    ...
+    ...     async def count_tokens(self, prompt: Prompt) -> int:
+    ...         return sum(len(message.content) for message in prompt.messages) // 4 + 1
+    ...
+    ...     async def aclose(self) -> None:
+    ...         pass
+    """
 
     @property
     def name(self) -> str:
-        """The model name, ``provider:model``."""
+        """The model name, ``provider:model``. Shown in routes, errors and warnings."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; loads nothing, connects to nothing."""
+        """What it can do. Read several times for each request: it loads nothing and connects to nothing."""
         ...
 
     def stream(self, prompt: Prompt, options: GenerationOptions) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
-        """Start one generation; leaving the context ends it and frees what it holds.
+        """Start one generation.
+
+        Args:
+            prompt: what to send: the messages, and what was asked of the answer's form. Only what `capabilities`
+                promises is asked for.
+            options: how to sample and when to stop. ``None`` leaves the choice to the backend. ``deadline_s`` is kept
+                by the caller. An option that cannot be honoured is named in ``Chunk.warnings``.
 
         Raises `BackendError`, on entering or while iterating.
         """
         ...
 
     async def count_tokens(self, prompt: Prompt) -> int:
-        """Tokens of the prompt; an estimate where the provider offers no count without a call."""
+        """Tokens of the prompt, at least 1; an estimate where the provider offers no count without a call."""
         ...
 
     async def aclose(self) -> None:
-        """Free connections, threads and models. Idempotent."""
+        """Free connections, threads and models. Idempotent; streams still open end with a `BackendError`."""
         ...
 
 

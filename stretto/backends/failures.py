@@ -8,15 +8,16 @@ exceptions, are understood as well.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from stretto.answer import Usage
+from stretto.backends.event_lines import BodyTooLargeError
+from stretto.backends.event_values import OddEventError
+from stretto.backends.headers import kept_headers, retry_after_s
 from stretto.backends.http_clients import transport_errors
+from stretto.backends.redaction import shown
 from stretto.errors import (
     AuthenticationError,
     BackendError,
@@ -29,16 +30,13 @@ from stretto.errors import (
     StreamBrokenError,
 )
 
-_KEY_LIKE = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|hf|AIza|api|key)[-_](?=[\w.-]*[\d*])[\w*.-]{6,}"  # vendors' keys; words have no digits
-    r"|(?<=[Bb]earer )(?=\S*[\d.])[^\s\"',]{8,}"
-    r"|(?<=://)[^/\s@]+(?=@)"  # user and password of an address
-)
-_KEPT_HEADERS = re.compile(r"(x-|anthropic-)?ratelimit-|retry-after|(x-)?request-id$|x-should-retry$")
+_LOOKED_AT = 4_096  # bytes of a body that an error may show
 _OVERFLOW = re.compile(
     r"context.{0,10}(length|window|size)|prompt is too long|too many (input )?tokens|input.{0,30}too long",
     re.IGNORECASE,
 )
+_UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, OddEventError)
+_NO_MODEL = (ValueError, TypeError, AttributeError, RecursionError)  # an SDK cannot build its model of an event
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -56,19 +54,6 @@ _STATUS_OF_TYPE = {
 }
 
 
-def redact(text: str, *secrets: str) -> str:
-    """Take keys out of a text: the secrets given, and whatever looks like one."""
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, "[key]")
-    return _KEY_LIKE.sub("[key]", text)
-
-
-def kept_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Keep the rate limits and the request id of a response, names in lower case."""
-    return {name.lower(): value for name, value in (headers or {}).items() if _KEPT_HEADERS.match(name.lower())}
-
-
 def usage_of(error: BaseException) -> Usage:
     """Give the calls, retries and tokens that were spent before the error."""
     usage = getattr(error, "usage", None)
@@ -78,24 +63,6 @@ def usage_of(error: BaseException) -> Usage:
 def charge(error: BackendError, usage: Usage) -> None:
     """Add to what was spent before the error (its attribute ``usage``)."""
     error.usage = usage_of(error) + usage
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Give the wait that a server asks for, in seconds: milliseconds, seconds or a date (RFC 9110)."""
-    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    if (seconds := _number(value)) is not None:
-        return seconds
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 def translate(error: Exception, backend: str, *secrets: str, endpoint: str = "", started: bool = False) -> BackendError:
@@ -108,31 +75,74 @@ def translate(error: Exception, backend: str, *secrets: str, endpoint: str = "",
     if isinstance(error, BackendError):
         return error
     names = {kind.__name__ for kind in type(error).__mro__}
-    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
-        return StreamBrokenError(
-            f"{backend} sent an event that cannot be read. Try again; if it stays, the server or a proxy "
-            "between is at fault.",
-            backend=backend,
-        )
+    if isinstance(error, BodyTooLargeError):
+        return StreamBrokenError(f"{backend} sent too much: {error}", backend=backend, transient=False)
     if "APIConnectionError" in names or isinstance(error, (*transport_errors(), OSError)):
         return _unconnected(error, backend, secrets, endpoint, started)
     body = getattr(error, "body", None)
     status = _status(error, body)
     if status is None:
+        if isinstance(error, _UNREADABLE) or (started and isinstance(error, _NO_MODEL)):
+            return _unreadable(error, backend, secrets)
         return BackendError(
-            f"{backend} failed: {type(error).__name__}: {redact(str(error), *secrets)[:300]}", backend=backend
+            f"{backend} failed: {type(error).__name__}: {shown(str(error), *secrets)[:300]}", backend=backend
         )
-    response = getattr(error, "response", None)
-    return _answered(
-        status, body, _said(error, body, secrets), kept_headers(getattr(response, "headers", None)), backend
+    headers = kept_headers(getattr(getattr(error, "response", None), "headers", None), *secrets)
+    return _answered(status, body, _said(error, body, secrets), headers, backend)
+
+
+def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str, str]) -> BackendError:
+    """Give the error for an answer with status 200 that is neither a stream of events nor a whole answer."""
+    read = read_json(body)
+    if isinstance(read, Mapping) and (is_error(read) or _detail(read).get("message")):
+        return _answered(_status(None, read) or 500, read, _said(None, read, secrets), dict(headers), backend)
+    error = StreamBrokenError(
+        f"{backend} answered, but not with a stream of events: {_excerpt(body, secrets)}. "
+        "Check base_url, and what stands between.",
+        backend=backend,
+        headers=headers,
     )
+    error.said = shown(body[:_LOOKED_AT].decode(errors="replace"), *secrets)
+    return error
+
+
+def read_json(text: bytes) -> Any:
+    """Read JSON; ``None`` where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_error(event: Mapping[str, Any]) -> bool:
+    """Whether an object is one of the forms in which servers tell errors."""
+    return bool(event.get("error")) or event.get("type") == "error" or event.get("object") == "error"
+
+
+def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> BackendError:
+    if isinstance(error, json.JSONDecodeError):
+        said = shown(error.doc[:_LOOKED_AT], *secrets)
+        what = f": {said[:200]}" if said else ""
+    else:
+        said, what = "", f" ({shown(str(error), *secrets)[:200]})" if isinstance(error, OddEventError) else ""
+    broken = StreamBrokenError(
+        f"{backend} sent an event that cannot be read{what}. Try again; if it stays, the server or a proxy "
+        "between is at fault.",
+        backend=backend,
+    )
+    broken.said = said
+    return broken
+
+
+def _excerpt(body: bytes, secrets: tuple[str, ...]) -> str:
+    return shown(body[:_LOOKED_AT].decode(errors="replace"), *secrets)[:200] or "nothing"
 
 
 def _unconnected(
     error: Exception, backend: str, secrets: tuple[str, ...], endpoint: str, started: bool
 ) -> BackendError:
     cause = error.__cause__ or error
-    why = f"{type(cause).__name__}: {redact(str(cause), *secrets)}".rstrip(": ")
+    why = f"{type(cause).__name__}: {shown(str(cause), *secrets)}".rstrip(": ")
     if started:
         return StreamBrokenError(
             f"{backend} broke off in the middle of the answer ({why}). Ask again.", backend=backend
@@ -144,32 +154,43 @@ def _unconnected(
     )
 
 
-def _status(error: Exception, body: Any) -> int | None:
+def _status(error: Exception | None, body: Any) -> int | None:
     """Give the HTTP status, or the one that an error in the middle of a stream stands for."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and status >= 300:
         return status
     detail = _detail(body)
-    for value in (detail.get("type"), detail.get("code")):
+    for value in (_word(detail, "type"), _word(detail, "code")):
         if value in _STATUS_OF_TYPE:
             return _STATUS_OF_TYPE[value]
-        if re.fullmatch("[345][0-9][0-9]", str(value)):
-            return int(str(value))
+        if re.fullmatch("[345][0-9][0-9]", value):
+            return int(value)
     return 500 if isinstance(body, (Mapping, str)) else None
 
 
 def _detail(body: Any) -> Mapping[str, Any]:
     """Give the error object of a body, wherever the API puts it."""
+    if isinstance(body, str):
+        return {"message": body}
     if not isinstance(body, Mapping):
         return {}
-    inner = body.get("error", body)
+    inner = body.get("error") or body
     return inner if isinstance(inner, Mapping) else {"message": inner}
 
 
-def _said(error: Exception, body: Any, secrets: tuple[str, ...]) -> str:
+def _word(detail: Mapping[str, Any], name: str) -> str:
+    """Give a field that should be a word; a server may send anything."""
+    value = detail.get(name)
+    return str(value) if isinstance(value, (str, int)) else ""
+
+
+def _said(error: Exception | None, body: Any, secrets: tuple[str, ...]) -> str:
     detail = _detail(body)
-    said = detail.get("message") or detail.get("detail") or getattr(error, "message", None) or str(error)
-    return redact(str(said), *secrets).strip().rstrip(".")[:500]
+    said = detail.get("message") or detail.get("detail") or getattr(error, "message", None) or str(error or "")
+    try:
+        return shown(str(said), *secrets)
+    except RecursionError:
+        return ""
 
 
 def _answered(status: int, body: Any, said: str, headers: dict[str, str], backend: str) -> BackendError:
@@ -186,6 +207,7 @@ def _answered(status: int, body: Any, said: str, headers: dict[str, str], backen
         retry_after_s=retry_after_s(headers),
         headers=headers,
     )
+    error.said = said
     if isinstance(error, RequestRejectedError):
         error.parameter = rejected_parameter(body, said)
     return error
@@ -193,7 +215,7 @@ def _answered(status: int, body: Any, said: str, headers: dict[str, str], backen
 
 def _kind_of(status: int, detail: Mapping[str, Any], said: str) -> tuple[type[BackendError], str, str, bool]:
     """Give the error's class, what happened, what to do, and whether it may pass by itself."""
-    code = detail.get("code") or detail.get("type")
+    code = _word(detail, "code") or _word(detail, "type")
     if status == 402 or code in {"insufficient_quota", "billing_error"}:
         return RateLimitedError, "has no credit left", "Check the plan and billing of the account.", False
     if status == 413 or code == "context_length_exceeded" or (status == 400 and _OVERFLOW.search(said)):
@@ -235,22 +257,17 @@ _NAMED = re.compile(
 def rejected_parameter(body: Any, said: str) -> str | None:
     """Name the parameter that a 400 or 422 objects to as such; ``None`` if it objects to a value."""
     detail = _detail(body)
-    if isinstance(detail.get("detail"), list):  # FastAPI's form: [{"loc": ["body", name], "type": "extra_forbidden"}]
-        first = next((item for item in detail["detail"] if isinstance(item, Mapping)), {})
-        if "extra" in str(first.get("type")):
-            return str(first.get("loc", ("",))[-1]) or None
-    unwanted = detail.get("code") in {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
+    if isinstance(
+        listed := detail.get("detail"), list
+    ):  # FastAPI: [{"loc": ["body", name], "type": "extra_forbidden"}]
+        first = next((item for item in listed if isinstance(item, Mapping)), {})
+        where = first.get("loc")
+        if "extra" in _word(first, "type") and isinstance(where, list) and where:
+            return str(where[-1]) or None
+    unwanted = _word(detail, "code") in {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
     if not unwanted and not _UNWANTED.search(said):
         return None
     if isinstance(detail.get("param"), str):
         return str(detail["param"])
     found = _NAMED.search(said)
     return next(filter(None, found.groups()), None) if found else None
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value) if value is not None else math.nan
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None

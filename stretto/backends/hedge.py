@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
 
 import anyio
+from anyio.abc import TaskGroup
 
 from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, Prompt
 from stretto.backends.failures import charge, usage_of
 from stretto.backends.known_models import estimate_tokens
-from stretto.backends.wrapper import Replay, Wrapper, open_to_first_text
+from stretto.backends.pump import Pump, pumping
+from stretto.backends.wrapper import Replay, Wrapper
 from stretto.errors import BackendError
 from stretto.request import GenerationOptions
 
@@ -46,9 +47,13 @@ class Hedge(Wrapper):
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start a generation; returns with its first text at hand."""
-        async with AsyncExitStack() as stack:
-            self._calls += 1
-            yield await self._race(stack, prompt, options)
+        self._calls += 1
+        async with pumping() as tasks:
+            race = _Race(self.inner, prompt, options, tasks)
+            try:
+                yield await self._race(race)
+            finally:
+                race.stop_all_but(None)
 
     def _patience_s(self) -> float | None:
         """Give the wait before a second call; ``None``: there is to be none."""
@@ -60,64 +65,67 @@ class Hedge(Wrapper):
             return None
         return sorted(self._times)[int(0.95 * len(self._times))]
 
-    async def _race(self, stack: AsyncExitStack, prompt: Prompt, options: GenerationOptions) -> Replay:
-        race = _Race(self.inner, prompt, options, await stack.enter_async_context(AsyncExitStack()))
+    async def _race(self, race: _Race) -> AsyncIterator[Chunk]:
         began_s = anyio.current_time()
-        async with anyio.create_task_group() as runners:
-            runners.start_soon(race.run)
-            with anyio.move_on_after(self._patience_s()):
-                await race.decided.wait()
-            if not race.decided.is_set() and why_not_again() is None:
-                count_repetition()
-                self._hedges += 1
-                race.running += 1
-                runners.start_soon(race.run)
+        race.send()
+        with anyio.move_on_after(self._patience_s()):
             await race.decided.wait()
-            runners.cancel_scope.cancel()
+        if not race.decided.is_set() and why_not_again() is None:
+            count_repetition()
+            self._hedges += 1
+            race.send()
+        await race.decided.wait()
+        race.stop_all_but(race.winner)
         # What a slow call would have needed is not known once it lost; its wait so far stands for it.
         self._times.append(anyio.current_time() - began_s)
         return race.result()
 
 
-@dataclass
 class _Race:
-    backend: Backend
-    prompt: Prompt
-    options: GenerationOptions
-    kept: AsyncExitStack
-    running: int = 1
-    sent: int = 0
-    winner: Replay | None = None
-    failures: list[Exception] = field(default_factory=list)
-    decided: anyio.Event = field(default_factory=anyio.Event)
+    """One call, and perhaps a second one like it; ``decided`` is set when one has its first text or all have failed."""
 
-    async def run(self) -> None:
-        self.sent += 1
-        try:
-            async with AsyncExitStack() as trial:
-                chunks = await open_to_first_text(trial, self.backend, self.prompt, self.options)
-                if self.winner is None:
-                    # No await from here on: a cancellation cannot come between the stream and who closes it.
-                    self.winner = chunks
-                    self.kept.push_async_exit(trial.pop_all())
-                    self.decided.set()
-        except Exception as error:  # noqa: BLE001 - told to the caller by `result`, if nobody wins
-            self.failures.append(error)
-        finally:
-            self.running -= 1
-            if self.running == 0:
-                self.decided.set()
+    def __init__(self, backend: Backend, prompt: Prompt, options: GenerationOptions, tasks: TaskGroup) -> None:
+        self._call = (backend, prompt, options)
+        self._tasks = tasks
+        self._pumps: list[Pump] = []
+        self._failures: list[Exception] = []
+        self.winner: Pump | None = None
+        self.decided = anyio.Event()
 
-    def result(self) -> Replay:
+    def send(self) -> None:
+        """Send one more call."""
+        pump = Pump()
+        self._pumps.append(pump)
+        self._tasks.start_soon(pump.run, *self._call)
+        self._tasks.start_soon(self._watch, pump)
+
+    def stop_all_but(self, kept: Pump | None) -> None:
+        """End the other calls."""
+        for pump in self._pumps:
+            if pump is not kept:
+                pump.stop()
+
+    def result(self) -> AsyncIterator[Chunk]:
+        """The winner's chunks. Raises the first failure if nobody won."""
         # A cancelled call reports nothing, but its prompt is billed.
-        prompt_tokens = (self.sent - 1) * estimate_tokens(self.prompt)
-        losers = Usage(prompt_tokens=prompt_tokens, calls=self.sent - 1, hedges=self.sent - 1)
+        more = len(self._pumps) - 1
+        losers = Usage(prompt_tokens=more * estimate_tokens(self._call[1]), calls=more, hedges=more)
         if self.winner is None:
-            error = self.failures[0]
+            error = self._failures[0]
             if isinstance(error, BackendError):
-                spent = sum((usage_of(other) for other in self.failures[1:]), Usage(hedges=self.sent - 1))
+                spent = sum((usage_of(other) for other in self._failures[1:]), Usage(hedges=more))
                 charge(error, spent)
             raise error
-        if self.sent == 1:
-            return self.winner
-        return Replay([Chunk(usage=losers)], self.winner)
+        return Replay([Chunk(usage=losers)], self.winner) if more else self.winner
+
+    async def _watch(self, pump: Pump) -> None:
+        await pump.begun.wait()
+        if self.winner is not None:
+            return
+        if pump.answers:
+            self.winner = pump
+            self.decided.set()
+        elif pump.failure is not None:
+            self._failures.append(pump.failure)
+        if len(self._failures) == len(self._pumps):
+            self.decided.set()

@@ -29,7 +29,10 @@ def async_client() -> httpx2.AsyncClient:
     """
     import httpx2  # noqa: PLC0415 - imported on first use
 
+    from stretto.backends.http_bounds import receive  # noqa: PLC0415 - it imports httpx2
+
     return httpx2.AsyncClient(
+        event_hooks={"response": [receive]},
         verify=_certificates(),
         timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S, pool=_READ_S),
         limits=httpx2.Limits(

@@ -1,64 +1,106 @@
-"""What is known of remote models without a call, by the beginning of their names.
+"""What is known of remote models without a call: one table, by the beginnings of their names.
 
-Context windows and cache minima are those of the providers' documentation; unknown models get
-cautious values, and ``context_window=None`` where nobody can know it.
+Context windows, output limits and cache minima are those of the providers' documentation. A row that
+stands for several models holds the largest output limit among them: a provider refuses a larger number
+itself. Unknown models get cautious values, and ``context_window=None`` where nobody can know it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from stretto.backends.base import Capabilities, Prompt
 
-
-def _openai(window: int, *, reasoning: bool = False, json_schema: bool = True) -> Capabilities:
-    return Capabilities(
-        context_window=window,
-        json_schema=json_schema,
-        logprobs=not reasoning,
-        reasoning=reasoning,
-        prompt_cache_minimum=1_024,
-    )
+_SAMPLING = frozenset({"temperature", "top_p"})
+_SAMPLING_AND_STOP = _SAMPLING | {"stop"}
 
 
-def _claude(window: int, cache_minimum: int, *, reasoning: bool = True) -> Capabilities:
-    return Capabilities(
-        context_window=window, json_schema=True, reasoning=reasoning, prompt_cache_minimum=cache_minimum
-    )
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One row of the table.
+
+    Attributes:
+        window: tokens that prompt and answer may fill together.
+        output: the most tokens of one answer.
+        reasoning: the model takes an effort.
+        json_schema: answers can be constrained to a JSON schema.
+        logprobs: log-probabilities can be asked for.
+        cached_from: prompt tokens from which a shared prefix is cached.
+        refuses: parameters that are answered with a 400.
+    """
+
+    window: int
+    output: int
+    reasoning: bool = False
+    json_schema: bool = True
+    logprobs: bool = False
+    cached_from: int = 1_024
+    refuses: frozenset[str] = frozenset()
 
 
-# Longest prefix wins.
+# Longest prefix wins. OpenAI's reasoning models take no sampling parameters and no stop sequences.
 _OPENAI = {
-    "gpt-6": _openai(400_000, reasoning=True),
-    "gpt-5": _openai(400_000, reasoning=True),
-    "gpt-5-chat": _openai(128_000),
-    "gpt-4.1": _openai(1_047_576),
-    "gpt-4o": _openai(128_000),
-    "gpt-4-turbo": _openai(128_000, json_schema=False),
-    "gpt-4": _openai(8_192, json_schema=False),
-    "gpt-3.5-turbo": _openai(16_385, json_schema=False),
-    "o1": _openai(200_000, reasoning=True),
-    "o3": _openai(200_000, reasoning=True),
-    "o4": _openai(200_000, reasoning=True),
+    "gpt-6": Known(400_000, 400_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
+    "gpt-5": Known(400_000, 128_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
+    "gpt-5-chat": Known(128_000, 16_384, logprobs=True),
+    "gpt-4.1": Known(1_047_576, 32_768, logprobs=True),
+    "gpt-4o": Known(128_000, 16_384, logprobs=True),
+    "gpt-4-turbo": Known(128_000, 4_096, json_schema=False, logprobs=True),
+    "gpt-4": Known(8_192, 8_192, json_schema=False, logprobs=True),
+    "gpt-3.5-turbo": Known(16_385, 4_096, json_schema=False, logprobs=True),
+    "o1": Known(200_000, 100_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
+    "o3": Known(200_000, 100_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
+    "o4": Known(200_000, 100_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
 }
 _ANTHROPIC = {
-    "claude-": _claude(200_000, 4_096),
-    "claude-haiku-4-5": _claude(200_000, 4_096, reasoning=False),
-    "claude-sonnet-4-5": _claude(200_000, 1_024, reasoning=False),
-    "claude-sonnet-4-6": _claude(200_000, 2_048),
-    "claude-opus-4-5": _claude(200_000, 4_096),
+    "claude-": Known(200_000, 128_000, reasoning=True, cached_from=4_096, refuses=_SAMPLING),
+    "claude-haiku-4": Known(200_000, 64_000, reasoning=True, cached_from=4_096),
+    "claude-haiku-4-5": Known(200_000, 64_000, cached_from=4_096),
+    "claude-sonnet-4": Known(200_000, 64_000, reasoning=True, cached_from=4_096),
+    "claude-sonnet-4-5": Known(200_000, 64_000),
+    "claude-sonnet-4-6": Known(200_000, 128_000, reasoning=True, cached_from=2_048),
+    "claude-opus-4": Known(200_000, 128_000, reasoning=True, cached_from=4_096),
+    "claude-opus-4-7": Known(200_000, 128_000, reasoning=True, cached_from=4_096, refuses=_SAMPLING),
+    "claude-opus-4-8": Known(200_000, 128_000, reasoning=True, cached_from=4_096, refuses=_SAMPLING),
 }
+_BY_PROVIDER = {"openai": _OPENAI, "anthropic": _ANTHROPIC}
 _UNKNOWN = Capabilities(parallel_slots=8)
+_UNKNOWN_OUTPUT = 1_048_576  # tokens; no model writes more
+
+
+def _row(table: dict[str, Known], model: str) -> Known | None:
+    prefix = max((prefix for prefix in table if model.startswith(prefix)), key=len, default=None)
+    return None if prefix is None else table[prefix]
 
 
 def capabilities_of(provider: str, model: str) -> Capabilities:
     """Look up a model; ``reasoning`` means that it takes an effort."""
-    table = {"openai": _OPENAI, "anthropic": _ANTHROPIC}.get(provider, {})
-    prefix = max((prefix for prefix in table if model.startswith(prefix)), key=len, default=None)
-    # Servers that speak OpenAI's API mostly have log-probabilities; one that has not refuses them in its own words.
-    unknown = replace(_UNKNOWN, logprobs=provider == "openai")
-    return table[prefix] if prefix is not None else unknown
+    known = _row(_BY_PROVIDER.get(provider, {}), model)
+    if known is None:
+        # Servers that speak OpenAI's API mostly have log-probabilities; one that has not refuses them in its own words.
+        return replace(_UNKNOWN, logprobs=provider == "openai", names=provider == "openai")
+    return Capabilities(
+        context_window=known.window,
+        json_schema=known.json_schema,
+        logprobs=known.logprobs,
+        names=provider == "openai",
+        reasoning=known.reasoning,
+        prompt_cache_minimum=known.cached_from,
+    )
+
+
+def refused_by(model: str) -> frozenset[str]:
+    """Parameters that a model does not take. Servers of other providers serve the same models: the name decides."""
+    known = _row(_OPENAI | _ANTHROPIC, model)
+    return frozenset() if known is None else known.refuses
+
+
+def bounded_output(provider: str, model: str, wanted: int | None) -> int | None:
+    """Give the tokens to ask for: what is wanted, but no more than the model can write."""
+    known = _row(_BY_PROVIDER.get(provider, {}), model)
+    most = _UNKNOWN_OUTPUT if known is None else known.output
+    return None if wanted is None else min(wanted, most)
 
 
 def worth_caching(prompt: Prompt, capabilities: Capabilities) -> bool:

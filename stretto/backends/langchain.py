@@ -13,8 +13,9 @@ from pydantic import SecretStr
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.failures import charge, translate
-from stretto.backends.known_models import capabilities_of, estimate_tokens
-from stretto.backends.known_parameters import ParameterMemory
+from stretto.backends.incoming import IncomingText
+from stretto.backends.known_models import bounded_output, capabilities_of, estimate_tokens
+from stretto.backends.parameters import ParameterMemory
 from stretto.errors import BackendError, StreamBrokenError
 from stretto.request import GenerationOptions
 
@@ -47,10 +48,11 @@ class LangChainBackend:
         called = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
         self._name = f"langchain:{called}"
         self._provider = _PROVIDERS.get(model._llm_type)
-        known = capabilities_of(self._provider or "", str(called))
-        self._memory = ParameterMemory(str(called))
+        self._model = str(called)
+        known = capabilities_of(self._provider or "", self._model)
+        self._memory = ParameterMemory(self._model)
         # LangChain has no common way to ask for an effort or a schema while streaming.
-        self._capabilities = replace(known, json_schema=False, reasoning=False, logprobs=False)
+        self._capabilities = replace(known, json_schema=False, reasoning=False, logprobs=False, names=False)
 
     def __repr__(self) -> str:
         return f"<LangChainBackend {self.name}>"
@@ -89,16 +91,23 @@ class LangChainBackend:
 
     async def _chunks(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
         pieces, usage = await self._open(prompt, options)
-        finish, failure = None, None
+        text, finish, failure = IncomingText(options.stop), None, None
+        yield Chunk(warnings=self._memory.warnings(self.name, options))
         try:
             async for piece in pieces:
                 usage += _usage(piece.usage_metadata)
                 finish = _finish(piece.response_metadata) or finish
-                yield Chunk(text=_text(piece.content))
+                certain = text.push(_text(piece.content))
+                yield Chunk(text=certain, thinking=bool(piece.content) and not certain)
+                if text.ended:
+                    finish = text.ended
+                    break
         except Exception as error:  # noqa: BLE001 - whatever the model raises becomes one of ours
             failure = self._failure(error, started=True)
         finally:
             await pieces.aclose()
+        if withheld := text.flush():
+            yield Chunk(text=withheld)
         if failure is None and finish is None and self._provider:
             failure = StreamBrokenError(
                 f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
@@ -130,7 +139,7 @@ class LangChainBackend:
 
     def _arguments(self, options: GenerationOptions) -> dict[str, Any]:
         given = {
-            "max_tokens": options.max_tokens,
+            "max_tokens": bounded_output(self._provider or "", self._model, options.max_tokens),
             "temperature": options.temperature,
             "top_p": options.top_p,
             "seed": options.seed,

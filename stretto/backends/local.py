@@ -15,7 +15,7 @@ from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
 from stretto.backends.local_chunks import Chunks, decoding_of
 from stretto.backends.local_loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
 from stretto.errors import InvalidRequestError
-from stretto.local_engine.chat_template import encode_turns
+from stretto.local_engine.compiling import compiling
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.record import Record
@@ -45,6 +45,9 @@ class LocalBackend:
         trust_remote_code: run Python code that came with the model.
         cuda_graphs: on a GPU, record the steps of single sequences and repeat them as a whole. Not run on a GPU yet:
             each recorded step is compared with the plain one first, and given up if it differs.
+        threads: for one forward at most; by default, as many as the model's size is worth.
+        compiled: run forwards in code compiled for this processor, where the model allows it; ``False``: in torch,
+            which is slower on a CPU. By default, as the variable ``STRETTO_COMPILED`` says, else ``True``.
         decoding: how tokens are found, unless a request says otherwise; each method but ``lexical_lossy`` gives the
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.
@@ -54,6 +57,8 @@ class LocalBackend:
             0 for none.
         remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default: how fast
             one request is answered would tell something of what others were told.
+        special_tokens_in_text: let control tokens of the model that are written in a message, such as ``<|im_end|>``,
+            be control tokens. By default they are text, so that no message can end its turn and begin another.
 
     Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
     """
@@ -64,6 +69,8 @@ class LocalBackend:
         *,
         dtype: str | None = None,
         device: str | None = None,
+        threads: int | None = None,
+        compiled: bool | None = None,
         trust_remote_code: bool = False,
         cuda_graphs: bool = False,
         decoding: str | None = None,
@@ -71,11 +78,14 @@ class LocalBackend:
         lexical: LexicalOptions | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
+        special_tokens_in_text: bool = False,
     ) -> None:
         options = LoadingOptions(
             find_source(model),
             dtype=dtype,
             device=device,
+            threads=threads,
+            compiled=compiling() if compiled is None else compiled,
             trust_remote_code=trust_remote_code,
             cuda_graphs=cuda_graphs,
             decoding=decoding,
@@ -88,6 +98,7 @@ class LocalBackend:
         self._decoding = decoding or DEFAULT_DECODING
         self._capabilities = options.capabilities()
         self._loader = EngineLoader(self._name, options.load)
+        self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()
 
     @property
@@ -120,7 +131,7 @@ class LocalBackend:
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
         constraint = await self._prepared(engine, prompt, decoding)
         with engine.announced():
-            ids = await self._tokens(engine.model, prompt)
+            ids = await self._tokens(engine.model, prompt, engine.model.context_window)
             request = _generation(engine.model, ids, prompt, options, decoding)
             handle = engine.submit(request, chunks.put, constraint=constraint)
         try:
@@ -159,16 +170,13 @@ class LocalBackend:
 
         return await self._loader.in_preparer(prepare)
 
-    async def _tokens(self, model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
-        tokenize = partial(_tokenize, model, prompt)
+    async def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
+        """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
+        turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
+        encode = partial(model.chat.encode, turns, special_tokens_in_text=self._special_tokens_in_text, window=window)
         if sum(len(message.content) for message in prompt.messages) < _LONG_TEXT:
-            return tokenize()
-        return await self._loader.in_worker(tokenize)
-
-
-def _tokenize(model: LoadedModel, prompt: Prompt) -> tuple[int, ...]:
-    turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
-    return encode_turns(model.name, model.tokenizer, turns)
+            return encode()
+        return await self._loader.in_worker(encode)
 
 
 def _format(prompt: Prompt) -> Mapping[str, Any] | str | None:
@@ -194,4 +202,5 @@ def _generation(
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,
+        **model.penalties,
     )

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,11 +14,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
 from stretto.backends.base import Capabilities
+from stretto.backends.worker import Worker, outcome
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
+from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.source import Source
+from stretto.local_engine.turn import look_again, turn_to_load
 
 if TYPE_CHECKING:
     from stretto.local_engine.engine import Engine
@@ -41,6 +44,8 @@ class LoadingOptions:
     source: Source
     dtype: str | None
     device: str | None
+    threads: int | None
+    compiled: bool
     trust_remote_code: bool
     cuda_graphs: bool
     decoding: str | None
@@ -51,6 +56,8 @@ class LoadingOptions:
 
     def capabilities(self) -> Capabilities:
         """What the model will be able to do, as far as that is known before it is loaded. Raises `SettingsError`."""
+        if self.threads is not None and self.threads < 1:
+            raise SettingsError(f"threads={self.threads} cannot be used: at least 1 is needed.")
         pocket = self.source.name == "local:pocket"
         return Capabilities(
             context_window=self.source.context_window(),
@@ -77,9 +84,12 @@ class LoadingOptions:
             raise SettingsError(f"decoding={self.decoding!r} cannot be used.{needs} Use one of: {', '.join(offered)}.")
         return offered
 
-    def load(self) -> Engine:
-        """Load the model and start its engine. Raises `MissingDependencyError`, `BackendError`, `SettingsError`."""
-        with _uncollected():
+    def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
+        """Load the model and start its engine, after those that are being loaded, unless it is given up until then.
+
+        Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
+        """
+        with turn_to_load(self.source.name, given_up), _uncollected():
             return self._load()
 
     def _load(self) -> Engine:
@@ -96,6 +106,7 @@ class LoadingOptions:
             dtype=self.dtype,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
+            packed=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
         model = load(self.source)
@@ -105,6 +116,7 @@ class LoadingOptions:
         engine = Engine(
             model,
             max_batch=_SLOTS,
+            threads=self.threads,
             draft=draft,
             lexical=self.lexical,
             prefix_cache_bytes=self.prefix_cache_bytes,
@@ -126,38 +138,39 @@ class EngineLoader:
     and must not hold up requests that are announced: making a request ready.
     """
 
-    def __init__(self, name: str, load: Callable[[], Engine]) -> None:
+    def __init__(self, name: str, load: Callable[[Callable[[], bool]], Engine]) -> None:
         self._name = name
         self._load = load
         self._lock = threading.Lock()
-        self._worker: ThreadPoolExecutor | None = None
-        self._preparer: ThreadPoolExecutor | None = None
+        self._fork = Fork()
+        self._worker: Worker | None = None
+        self._preparer: Worker | None = None
         self._loading: Future[Engine] | None = None
-        self._closed = False
+        self._closed = threading.Event()
 
     @property
     def engine(self) -> Engine | None:
         """The engine, if it is loaded."""
         loading = self._loading
-        if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
-            return None
-        return loading.result()
+        return loading.result() if loading is not None and loading.done() and loading.exception() is None else None
 
     async def ready(self) -> Engine:
         """Wait for the engine with its model loaded. Raises what the loading raised, or `BackendError`."""
+        if self._fork.happened():
+            raise BackendError(
+                f"The backend {self._name} was made before a fork, and its threads stayed in the parent process. "
+                "Start the process with the method 'spawn' (see multiprocessing), or load models in children only.",
+                backend=self._name,
+            )
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 raise self._is_closed()
-            self._worker = self._worker or ThreadPoolExecutor(1, thread_name_prefix=f"stretto worker {self._name}")
+            self._worker = self._worker or Worker(f"stretto worker {self._name}")
             if self._loading is None or (self._loading.done() and self._loading.exception()):
-                self._loading = self._worker.submit(self._load)  # after a failure again: the hub may be reachable now
+                # After a failure again: the hub may be reachable now.
+                self._loading = self._worker.submit(partial(self._load, self._closed.is_set))
             loading = self._loading
-        if loading.done():
-            return loading.result()
-        waiting = asyncio.wrap_future(loading)
-        waiting.add_done_callback(lambda future: future.cancelled() or future.exception())  # seen, even if nobody waits
-        # Shielded, because a caller that gives up must not cancel what the others wait for.
-        return await asyncio.shield(waiting)
+        return loading.result() if loading.done() else await outcome(loading)
 
     async def in_worker(self, work: Callable[[], T]) -> T:
         """Do it in the thread that loads."""
@@ -168,42 +181,44 @@ class EngineLoader:
         """Do it in the thread that makes requests ready. Raises `BackendError` where all is closed before its turn."""
 
         def unless_closed() -> T:
-            if self._closed:
+            if self._closed.is_set():
                 raise self._is_closed()
             return work()
 
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 raise self._is_closed()
-            name = f"stretto prepares {self._name}"
-            self._preparer = self._preparer or ThreadPoolExecutor(1, thread_name_prefix=name)
+            self._preparer = self._preparer or Worker(f"stretto prepares {self._name}")
             preparer = self._preparer
         return await asyncio.wrap_future(preparer.submit(unless_closed))
 
     async def aclose(self) -> None:
         """End the engine and the threads. Idempotent; waits for a model that is being loaded."""
+        if self._fork.happened():
+            return
         with self._lock:
-            self._closed = True
+            self._closed.set()
             worker, self._worker = self._worker, None
             preparer, self._preparer = self._preparer, None
             loading, self._loading = self._loading, None
         if worker is None:
             return
+        look_again()
         try:
             # In the worker, after the loading: joining the engine's thread here would hold up the event loop.
-            await asyncio.shield(asyncio.wrap_future(worker.submit(_close, loading, preparer)))
+            await outcome(worker.submit(partial(_close, loading, preparer)))
         finally:
-            worker.shutdown(wait=False)
-        worker.shutdown(wait=True)
+            worker.end()
+        worker.close()
 
     def _is_closed(self) -> BackendError:
         return BackendError(f"The backend {self._name} is closed. Make a new one.", backend=self._name)
 
 
-def _close(loading: Future[Engine] | None, preparer: ThreadPoolExecutor | None) -> None:
+def _close(loading: Future[Engine] | None, preparer: Worker | None) -> None:
     if preparer is not None:
-        preparer.shutdown()  # those who wait there see that the backend is closed
-    if loading is not None and not loading.cancelled() and loading.exception() is None:
+        preparer.close()  # those who wait there see that the backend is closed
+    if loading is not None and loading.exception() is None:
         loading.result().close()
 
 

@@ -7,13 +7,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from stretto.answer import TokenLogprob, Usage
-from stretto.backends.base import Chunk, Prompt
+from stretto.backends.base import Prompt
+from stretto.backends.event_values import (
+    EventError,
+    OddEventError,
+    count_of,
+    object_of,
+    objects_of,
+    plain,
+    text_of,
+    value_of,
+    word_of,
+)
 from stretto.backends.http_clients import async_client
-from stretto.backends.known_models import worth_caching
-from stretto.backends.remote import RemoteBackend
+from stretto.backends.known_models import bounded_output, worth_caching
+from stretto.backends.remote import Finish, Piece, RemoteBackend
 from stretto.request import GenerationOptions
+from stretto.surrogates import mend
 
-_FINISH = {"length": "length", "content_filter": "refusal"}
+_FINISH: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
+_THINKING = ("reasoning_content", "reasoning")  # of compatible servers
 
 
 class OpenAIBackend(RemoteBackend):
@@ -35,7 +48,7 @@ class OpenAIBackend(RemoteBackend):
         # max_tokens is refused aloud where it is not known, and then learned.
         limit = "max_tokens" if self.compatible else "max_completion_tokens"
         given = {
-            limit: options.max_tokens,
+            limit: bounded_output(self.provider, self.model, options.max_tokens),
             "temperature": options.temperature,
             "top_p": options.top_p,
             "stop": list(options.stop) or None,
@@ -48,7 +61,7 @@ class OpenAIBackend(RemoteBackend):
         }
         return {
             "model": self.model,
-            "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
+            "messages": [message.model_dump(exclude_none=True) for message in prompt.messages],
             "stream": True,
             "stream_options": {"include_usage": True},
             **{name: value for name, value in given.items() if value is not None},
@@ -69,52 +82,90 @@ class OpenAIBackend(RemoteBackend):
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": strict}}
 
     async def _send(self, client: Any, parameters: dict[str, Any]) -> Any:
-        # chat.completions.create walks the parameters against its types, and builds four models for each event; that
-        # is two fifths of what a short call takes here. Both are plain JSON already, so the request goes out with the
-        # SDK's own verb, and each event comes back as it was sent.
-        from openai import AsyncStream  # noqa: PLC0415 - imported on first use, as above
+        return await client.chat.completions.create(**parameters)
 
-        return await client.post(
-            "/chat/completions",
-            body=parameters,
-            options={"security": {"bearer_auth": True}},  # as create does: never an administrator's key
-            cast_to=object,
-            stream=True,
-            stream_cls=AsyncStream[object],
+    def _read(self, event: Any) -> Piece:
+        if event is None:
+            return Piece()
+        if isinstance(event, str):
+            raise EventError(event)
+        if value_of(event, "choices") is None and (said := _error_of(event)):
+            raise EventError(said)
+        choice = _first(event)
+        finish = word_of(choice, "finish_reason")
+        delta = object_of(choice, "delta")
+        refusal = text_of(delta, "refusal")  # the model's own words; the finish reason says only stop
+        return Piece(
+            text=refusal or text_of(delta, "content"),
+            thinking="".join(word_of(delta, name) or "" for name in _THINKING),
+            usage=_usage(value_of(event, "usage")),
+            finish=_FINISH.get(finish, "stop") if finish else None,
+            refused=bool(refusal),
+            logprobs=_logprobs(value_of(choice, "logprobs")),
         )
 
-    def _read(self, event: Any) -> Chunk:
-        usage = _usage(counted) if (counted := event.get("usage")) else None
-        choice = choices[0] if (choices := event.get("choices")) else None
-        if choice is None:
-            return Chunk(usage=usage)
-        delta = choice.get("delta") or {}
-        refusal = delta.get("refusal")  # the model's own words; the finish reason says only stop
-        reason = choice.get("finish_reason")
-        finish = _FINISH.get(reason, "stop") if reason else None
-        return Chunk(
-            text=refusal or delta.get("content") or "",
-            usage=usage,
-            finish_reason="refusal" if refusal else finish,  # type: ignore[arg-type]  # the table holds only these
-            logprobs=_logprobs(choice.get("logprobs")),
+    def _read_whole(self, body: Mapping[str, Any]) -> Piece | None:
+        try:
+            choice = _first(body)
+            message = object_of(choice, "message")
+            refusal = text_of(message, "refusal")
+            text = refusal or text_of(message, "content")
+        except OddEventError:
+            return None
+        finish = word_of(choice, "finish_reason")
+        if message is None or finish is None:
+            return None
+        return Piece(
+            text=text,
+            usage=_usage(body.get("usage")),
+            finish=_FINISH.get(finish, "stop"),
+            refused=bool(refusal),
+            logprobs=_logprobs(value_of(choice, "logprobs")),
         )
 
 
-def _logprobs(reported: Mapping[str, Any] | None) -> tuple[TokenLogprob, ...]:
-    return tuple(
-        TokenLogprob(
-            token=each["token"],
-            logprob=each["logprob"],
-            top=tuple((other["token"], other["logprob"]) for other in each.get("top_logprobs") or ()),
-        )
-        for each in (reported or {}).get("content") or ()
+def _first(event: Any) -> Any:
+    """Give the choice with index 0: others, which were not asked for, would be mixed into its text."""
+    return next((choice for choice in objects_of(event, "choices") if value_of(choice, "index") in (0, None)), None)
+
+
+def _error_of(event: Any) -> Any:
+    """Give an event without choices that says something: an error in a form of the server's."""
+    event = plain(event)
+    named = isinstance(event, Mapping) and any(event.get(name) for name in ("error", "message", "detail"))
+    return event if named else None
+
+
+def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
+    """Read log-probabilities; those that are none are left out."""
+    listed = value_of(reported, "content")
+    read = (_logprob(each) for each in listed) if isinstance(listed, list) else ()
+    return tuple(each for each in read if each is not None)
+
+
+def _logprob(each: Any) -> TokenLogprob | None:
+    token, logprob, beside = (value_of(each, name) for name in ("token", "logprob", "top_logprobs"))
+    if not isinstance(token, str) or not isinstance(logprob, (int, float)):
+        return None
+    pairs = [(value_of(other, "token"), value_of(other, "logprob")) for other in beside or ()]
+    return TokenLogprob(
+        token=mend(token),
+        logprob=logprob,
+        top=tuple((mend(word), value) for word, value in pairs if isinstance(word, str) and _is_number(value)),
     )
 
 
-def _usage(counted: Mapping[str, Any]) -> Usage:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _usage(counted: Any) -> Usage | None:
+    prompt, completion = count_of(counted, "prompt_tokens"), count_of(counted, "completion_tokens")
+    if prompt is None and completion is None:
+        return None
     return Usage(
-        prompt_tokens=counted.get("prompt_tokens") or 0,
-        completion_tokens=counted.get("completion_tokens") or 0,
-        cached_tokens=(counted.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
-        reasoning_tokens=(counted.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0,
+        prompt_tokens=prompt or 0,
+        completion_tokens=completion or 0,
+        cached_tokens=count_of(value_of(counted, "prompt_tokens_details"), "cached_tokens") or 0,
+        reasoning_tokens=count_of(value_of(counted, "completion_tokens_details"), "reasoning_tokens") or 0,
     )

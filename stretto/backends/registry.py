@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from stretto.arguments import begins_like_key, looks_like_key
 from stretto.backends.base import Backend
 from stretto.backends.resilient import Endpoints, Resilience, resilient
 from stretto.errors import SettingsError, UnknownModelError
@@ -27,10 +28,13 @@ def open_backend(
     api_key: str | None = None,
     resilience: Resilience | None = None,
     endpoints: Endpoints | None = None,
+    argument: str = "model",
+    local: Mapping[str, Any] | None = None,
 ) -> Backend:
     """Open a model by its name; nothing is loaded or connected yet.
 
-    Backends that are given the same ``endpoints`` share what they learn of a server's health.
+    Backends that are given the same ``endpoints`` share what they learn of a server's health. ``argument`` is what
+    the caller passed the name as, for errors. ``local``: arguments of `LocalBackend`, for a local model.
 
     Remote models come with the whole resilience layer. A local one does not: no network is between,
     its engine has its own queue, and a long prompt on a slow machine is no stall.
@@ -38,17 +42,24 @@ def open_backend(
     """
     provider, colon, model = name.partition(":")
     make = _PROVIDERS.get(provider)
+    if looks_like_key(name) if make is None else (provider != "local" and begins_like_key(model)):
+        place = "the model" if argument == "model" else f"{argument}="
+        raise UnknownModelError(
+            f"What was given as {place} looks like a key and is not shown here. Name a model: {_FORMS}. The key goes "
+            "into the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, STRETTO_API_KEY) or into api_key=."
+        )
+    which = f"Model {name!r}" if argument == "model" else f"Model {name!r}, passed as {argument}=,"
     if not colon and (guess := _guess(name)):
-        raise UnknownModelError(f"Model {name!r} has no provider. Write {guess + ':' + name!r}.")
+        raise UnknownModelError(f"{which} has no provider. Write {guess + ':' + name!r}.")
     if make is None or not model.strip():
-        raise UnknownModelError(f"Model {name!r} is not known. Use one of: {_FORMS}.")
+        raise UnknownModelError(f"{which} is not known. Use one of: {_FORMS}.")
     if provider == "local":
         if base_url is not None or api_key is not None:
             raise SettingsError(
                 f"{name} runs in this process: it takes neither base_url nor api_key. "
                 "Name a model of the server, such as openai:NAME, or leave them out."
             )
-        return make(model)
+        return make(model, **(local or {}))
     if base_url is not None and not base_url.startswith(("http://", "https://")):
         # The value is not repeated: it may hold a password, or be a key in the wrong place.
         raise SettingsError("base_url must begin with http:// or https://, for instance http://localhost:8000/v1.")
@@ -62,13 +73,24 @@ def as_backend(
     api_key: str | None = None,
     resilience: Resilience | None = None,
     endpoints: Endpoints | None = None,
+    argument: str = "model",
+    local: Mapping[str, Any] | None = None,
 ) -> Backend:
     """Make a backend of a model's name, a chat model of LangChain, or a backend (given back as it is).
 
-    A LangChain model that retries by itself is not retried here as well. Raises `UnknownModelError`.
+    A LangChain model that retries by itself is not retried here as well. Raises `UnknownModelError`, which names
+    ``argument``.
     """
     if isinstance(source, str):
-        return open_backend(source, base_url=base_url, api_key=api_key, resilience=resilience, endpoints=endpoints)
+        return open_backend(
+            source,
+            base_url=base_url,
+            api_key=api_key,
+            resilience=resilience,
+            endpoints=endpoints,
+            argument=argument,
+            local=local,
+        )
     if _is_langchain(source):
         from stretto.backends.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
 
@@ -78,7 +100,8 @@ def as_backend(
     if isinstance(source, Backend):
         return source
     raise UnknownModelError(
-        f"A {type(source).__name__} is not a model. Pass a name ({_FORMS}), a LangChain chat model, or a backend."
+        f"{argument}= takes a model, not a value of type {type(source).__name__}. "
+        f"Pass a name ({_FORMS}), a LangChain chat model, or a backend."
     )
 
 
@@ -104,10 +127,10 @@ def _anthropic(model: str, **options: str | None) -> Backend:
     return AnthropicBackend(model, **options)
 
 
-def _local(model: str) -> Backend:
+def _local(model: str, **options: Any) -> Backend:
     from stretto.backends.local import LocalBackend  # noqa: PLC0415 - only what is used is imported
 
-    return LocalBackend(model)
+    return LocalBackend(model, **options)
 
 
 _PROVIDERS: Mapping[str, Callable[..., Backend]] = {"openai": _openai, "anthropic": _anthropic, "local": _local}

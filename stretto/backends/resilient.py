@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 from typing import Protocol, runtime_checkable
 
-import anyio
-
-from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.base import Backend
 from stretto.backends.breaker import Breaker, Circuit
 from stretto.backends.hedge import Hedge
 from stretto.backends.http_clients import MAX_CONNECTIONS
-from stretto.backends.pace import Pace, RateLimits
+from stretto.backends.pace import Pace
+from stretto.backends.rate_limits import RateLimits
 from stretto.backends.retry import Retry
 from stretto.backends.stall import StallGuard
-from stretto.backends.wrapper import Wrapper
-from stretto.errors import DeadlineExceededError, SettingsError
-from stretto.request import GenerationOptions
+from stretto.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +26,8 @@ class Resilience:
         first_wait_s: upper bound of the first wait between attempts; doubled each time.
         longest_wait_s: upper bound of these waits.
         longest_pause_s: upper bound of waits that a server or its rate limits ask for.
-        first_text_s: the longest silence before the first text.
-        stall_s: the longest silence after it.
+        first_text_s: the longest time without text or thinking, before the first text.
+        stall_s: the same after it.
         max_in_flight: calls under way at a time.
         hedge: send a second call when the first text is late; costs up to ``hedge_share`` more calls.
         hedge_after_s: what late means; ``None``: later than 95 of 100.
@@ -108,9 +103,9 @@ def resilient(backend: Backend, policy: Resilience | None = None, endpoints: End
     """Wrap a provider's backend in the whole layer.
 
     From the inside out: silence is noticed, faults are counted, room is waited for, a late call is
-    hedged, a failed one is tried again, and the deadline of the options ends it all. Each attempt
-    passes the breaker and the rate limits anew; a wait for them is no silence. Backends that are given
-    the same ``endpoints`` share what they learn of a server.
+    hedged, and a failed one is tried again. Each attempt passes the breaker and the rate limits anew; a wait
+    for them is no silence. A deadline is a cancel scope of the calling task: waits beyond it are not begun.
+    Backends that are given the same ``endpoints`` share what they learn of a server.
     """
     policy = policy or Resilience()
     shared = endpoints or Endpoints()
@@ -132,23 +127,4 @@ def resilient(backend: Backend, policy: Resilience | None = None, endpoints: End
             longest_wait_s=policy.longest_wait_s,
             longest_pause_s=policy.longest_pause_s,
         )
-    return Deadline(layers)
-
-
-class Deadline(Wrapper):
-    """Ends a generation with `DeadlineExceededError` when the options' ``deadline_s`` is over.
-
-    It bounds the whole ``async with`` block: retries, waits, and the reader's own time.
-    """
-
-    @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
-        """Start one generation."""
-        with anyio.move_on_after(options.deadline_s) as scope:
-            async with self.inner.stream(prompt, options) as chunks:
-                yield chunks
-        if scope.cancelled_caught:
-            raise DeadlineExceededError(
-                f"{self.name} did not finish within deadline_s={options.deadline_s:g}. Allow more time, "
-                "or ask for a shorter answer with max_tokens."
-            )
+    return layers

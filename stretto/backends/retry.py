@@ -16,6 +16,7 @@ from stretto.backends.failures import charge, usage_of
 from stretto.backends.waiting import why_not_wait
 from stretto.backends.wrapper import Replay, Wrapper, open_to_first_text
 from stretto.errors import BackendError
+from stretto.hooks import RetryPlanned, watchers
 from stretto.request import GenerationOptions
 
 _log = logging.getLogger(__name__)
@@ -76,6 +77,9 @@ class Retry(Wrapper):
                     raise
                 spent += usage_of(error) + Usage(retries=1)
                 count_repetition()
+                watchers().retry_planned(
+                    RetryPlanned(backend=self.name, attempt=attempt, wait_s=wait_s, error=error, usage=usage_of(error))
+                )
                 _log.info("attempt %d failed, next in %.2f s: %s", attempt, wait_s, error)
             await anyio.sleep(wait_s)
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Chunk, Prompt
 from stretto.backends.failures import charge
+from stretto.backends.pump import Pump, pumping
 from stretto.backends.wrapper import Wrapper
 from stretto.errors import StalledError
 from stretto.request import GenerationOptions
 
-T = TypeVar("T")
-
 
 class StallGuard(Wrapper):
-    """Ends a stream with `StalledError` when nothing arrives for too long.
+    """Ends a stream with `StalledError` when the answer does not come on for too long.
 
-    Anything that arrives counts, thinking included; comments that only keep a connection open do not.
+    What counts is `Chunk.is_progress`: text, thinking and the end of the answer. Events without any of these, which
+    only keep a connection open, may come without end.
 
     Args:
         backend: what to watch.
@@ -36,34 +35,36 @@ class StallGuard(Wrapper):
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
-        """Start one generation."""
-        async with AsyncExitStack() as stack:
-            entering = stack.enter_async_context(self.inner.stream(prompt, options))
-            yield _Watched(await self.within(self.first_text_s, entering), self)
+        """Start one generation. Its errors are raised while iterating, also those of its beginning."""
+        pump = Pump()
+        async with pumping() as tasks:
+            tasks.start_soon(pump.run, self.inner, prompt, options, name=f"stretto call {self.name}")
+            try:
+                yield _Watched(pump, self)
+            finally:
+                pump.stop()
 
-    async def within(self, limit_s: float, coming: Awaitable[T]) -> T:
-        """Wait for something no longer than the limit. Raises `StalledError`."""
-        with anyio.move_on_after(limit_s):
-            return await coming
+
+class _Watched(AsyncIterator[Chunk]):
+    def __init__(self, chunks: Pump, guard: StallGuard) -> None:
+        self._chunks = chunks
+        self._guard = guard
+        self._limit_s = self._left_s = guard.first_text_s
+
+    async def __anext__(self) -> Chunk:
+        began_s = anyio.current_time()
+        with anyio.move_on_after(self._left_s):
+            chunk = await anext(self._chunks)
+            if chunk.text:
+                self._limit_s = self._guard.gap_s
+            # The time that the reader takes between two chunks does not count.
+            waited_s = anyio.current_time() - began_s
+            self._left_s = self._limit_s if chunk.is_progress else self._left_s - waited_s
+            return chunk
+        name = self._guard.name
         error = StalledError(
-            f"{self.name} sent nothing for {limit_s:g} s. Ask again; if it stays, raise the stall limit.",
-            backend=self.name,
+            f"{name} sent no text for {self._limit_s:g} s. Ask again; if it stays, raise the stall limit.",
+            backend=name,
         )
         charge(error, Usage(calls=1))
         raise error
-
-
-class _Watched:
-    def __init__(self, chunks: AsyncIterator[Chunk], guard: StallGuard) -> None:
-        self._chunks = chunks
-        self._guard = guard
-        self._limit_s = guard.first_text_s
-
-    def __aiter__(self) -> _Watched:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        chunk = await self._guard.within(self._limit_s, anext(self._chunks))
-        if chunk.text:
-            self._limit_s = self._guard.gap_s
-        return chunk

@@ -1,4 +1,4 @@
-"""Whether a wait is worth beginning."""
+"""Waits: whether one is worth beginning, and that for a call which tries something for all others."""
 
 from __future__ import annotations
 
@@ -15,3 +15,19 @@ def why_not_wait(seconds: float, longest_s: float) -> str | None:
     if seconds > longest_s:
         return f"the wait of {seconds:.1f} s is longer than the {longest_s:g} s allowed"
     return None
+
+
+class Trial:
+    """A call that tries whether a server answers again; the others wait for its outcome."""
+
+    def __init__(self) -> None:
+        self._ended = anyio.Event()
+
+    def end(self) -> None:
+        """Let the others go on: the outcome is known, or there will be none."""
+        self._ended.set()
+
+    async def wait(self, longest_s: float) -> None:
+        """Wait for the end, but no longer than that."""
+        with anyio.move_on_after(longest_s):
+            await self._ended.wait()

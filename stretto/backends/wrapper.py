@@ -14,8 +14,8 @@ from stretto.request import GenerationOptions
 class Wrapper:
     """A backend that adds behaviour to another one: subclasses change ``stream``.
 
-    No wrapper but the outermost may hold a cancel scope open while its stream is read: a hedged
-    call is begun in one task and read in another, and scopes do not move between tasks.
+    A stream is entered, read and left in one task. A wrapper that reads it under a cancel scope, or in another task
+    than the one that enters its own stream, does so through a `Pump`.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -119,11 +119,21 @@ async def tapped(
 async def open_to_first_text(
     stack: AsyncExitStack, backend: Backend, prompt: Prompt, options: GenerationOptions
 ) -> Replay:
-    """Begin a stream on the stack and read up to its first text, or its end if it has none."""
+    """Begin a stream on the stack and read up to its first text, or its end if it has none.
+
+    Where reading fails, the stack is closed first: a task group in the backend's context would wrap the error.
+    """
     chunks = await stack.enter_async_context(backend.stream(prompt, options))
     head: list[Chunk] = []
-    async for chunk in chunks:
-        head.append(chunk)
-        if chunk.text or chunk.finish_reason:
-            break
+    failure: Exception | None = None
+    try:
+        async for chunk in chunks:
+            head.append(chunk)
+            if chunk.text or chunk.finish_reason:
+                break
+    except Exception as error:  # noqa: BLE001 - raised below, outside the context
+        failure = error
+    if failure is not None:
+        await stack.aclose()
+        raise failure
     return Replay(head, chunks)

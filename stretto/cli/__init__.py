@@ -3,6 +3,12 @@
 
 def main() -> None:
     """Run the program ``stretto``."""
-    from stretto.cli.app import run  # noqa: PLC0415 - importing this package costs nothing
+    import sys  # noqa: PLC0415 - importing this package costs nothing
 
-    run()
+    try:
+        from stretto.cli.app import run  # noqa: PLC0415 - likewise
+
+        run()
+    except KeyboardInterrupt:  # while modules are imported; later ones are dealt with by the command
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

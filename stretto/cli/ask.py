@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stretto.cli import options
-from stretto.cli.exits import PATIENCE_S, Exit, exit_of_answer, leaving_within, reporting
-from stretto.cli.opening import documents_of, open_client, question_of
-from stretto.errors import InvalidRequestError
+from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
+from stretto.cli.opening import local_options, open_client, question_of
+from stretto.errors import DeadlineExceededError, InvalidRequestError
 
 if TYPE_CHECKING:
     from stretto.answer import Answer
@@ -35,7 +36,12 @@ def ask(
     temperature: options.Temperature = None,
     seed: options.Seed = None,
     decoding: options.Decoding = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    no_compiled: options.NotCompiled = False,
     deadline: options.Deadline = None,
+    on_missing: options.Missing = None,
     race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")] = False,
@@ -49,6 +55,7 @@ def ask(
     ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below the answer.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Ask once more with direct, and compare both.")] = False,
+    plain: options.Plain = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Ask a question and stream the answer.
@@ -72,20 +79,21 @@ def ask(
         "strategy": strategy,
         "preference": preference.value if preference else None,
         "system": system,
-        "documents": documents_of(document),
+        "documents": list(document or ()),
         "max_tokens": max_tokens,
         "temperature": temperature,
         "seed": seed,
         "decoding": decoding,
         "deadline_s": deadline,
         "race": race or None,
+        "on_missing": on_missing.value if on_missing else None,
         "logprobs": logprobs,
     }
     request = {name: value for name, value in request.items() if value is not None}
-    screen = Screen(quiet=quiet)
-    client = open_client(context, model, base_url, key_variable)
-    introduce(client, screen, named=model is not None)
-    answers = asyncio.run(_answers(client, asked, screen, request, compare=compare, form=(json, events)))
+    screen = Screen(quiet=quiet, unrendered=plain)
+    client = open_client(context, model, base_url, key_variable, local_options(dtype, device, threads, no_compiled))
+    begin = partial(introduce, client, screen, named=model is not None)
+    answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))
     _print(answers, screen, json=json, logprobs=logprobs is not None and not json and not events, trace=trace)
     raise typer.Exit(exit_of_answer(answers[0]))
 
@@ -95,6 +103,7 @@ async def _answers(
     question: str,
     screen: Screen,
     request: dict[str, Any],
+    begin: Callable[[], None],
     *,
     compare: bool,
     form: tuple[bool, bool],
@@ -112,11 +121,14 @@ async def _answers(
             try:
                 if compare:
                     await make_ready(client, question, screen)
-                answer = await answer_live(client, question, screen, show, first=not compare, **request)
+                answer = await answer_live(client, question, screen, show, first=not compare, begin=begin, **request)
                 conclude(answer, screen)
                 return (answer, *(await direct_beside(client, question, screen, answer, request) if compare else ()))
             except asyncio.CancelledError:
                 leaving.enter_context(leaving_within(PATIENCE_S, Exit.INTERRUPTED))
+                raise
+            except DeadlineExceededError as error:
+                leaving.enter_context(leaving_within(LATE_S, exit_of_error(error), error))
                 raise
 
 

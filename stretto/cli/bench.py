@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import reporting
+from stretto.cli.opening import local_options
 from stretto.cli.plain import one_line, plain_json
 from stretto.errors import InvalidRequestError, MissingDependencyError
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from stretto.local_engine.bench import Report, Row, Spread
     from stretto.local_engine.bench_prompts import BenchPrompt
     from stretto.local_engine.load import LoadedModel
+    from stretto.settings import Settings
 
 BAR = 24  # cells
 KIND = "# kind:"
@@ -61,6 +64,10 @@ def bench(
     temperature: Annotated[
         float, typer.Option("--temperature", metavar="T", min=0.0, max=2.0, help="0: always the likeliest word.")
     ] = 0.0,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    no_compiled: options.NotCompiled = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -70,10 +77,12 @@ def bench(
     give the same answers; what differs is the time.
     """
     from stretto.cli.screen import Screen  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.settings import Settings  # noqa: PLC0415 - likewise
 
     screen = Screen(quiet=quiet)
     own = None if prompts is None else prompts_in(prompts)
-    loaded, drafting = _loaded(screen, model, draft)
+    settings = Settings.load(**local_options(dtype, device, threads, no_compiled))
+    loaded, drafting = _loaded(screen, model, draft, settings)
     from stretto.local_engine.advice import advice  # noqa: PLC0415 - torch is there now
     from stretto.local_engine.bench import PROMPTS  # noqa: PLC0415
     from stretto.local_engine.bench import bench as measure  # noqa: PLC0415
@@ -86,6 +95,7 @@ def bench(
             tokens=tokens,
             repeats=repeats,
             temperature=temperature,
+            threads=settings.threads,
             progress=_bar_on(screen),
         )
     finally:
@@ -105,7 +115,9 @@ def bench(
         console.print(line, soft_wrap=True)
 
 
-def _loaded(screen: Screen, name: str, draft_name: str | None) -> tuple[LoadedModel, LoadedModel | None]:
+def _loaded(
+    screen: Screen, name: str, draft_name: str | None, settings: Settings
+) -> tuple[LoadedModel, LoadedModel | None]:
     from stretto.local_engine.source import find_source  # noqa: PLC0415 - keeps `stretto --help` light
 
     source = find_source(name)
@@ -118,7 +130,8 @@ def _loaded(screen: Screen, name: str, draft_name: str | None) -> tuple[LoadedMo
             f"{source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
             "Run: pip install 'stretto[local]'"
         ) from error
-    return load_model(source), None if draft is None else load_model(draft)
+    load = partial(load_model, dtype=settings.dtype, device=settings.device, packed=settings.compiled is not False)
+    return load(source), None if draft is None else load(draft)
 
 
 def prompts_in(file: Path) -> tuple[BenchPrompt, ...]:

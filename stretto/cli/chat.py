@@ -10,7 +10,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
-from stretto.cli.opening import key_in, opener_of
+from stretto.cli.opening import key_in, local_opener, local_options, opener_of
 from stretto.errors import StrettoError
 
 if TYPE_CHECKING:
@@ -30,7 +30,13 @@ def chat(
     preference: options.Preferred = None,
     system: options.System = None,
     decoding: options.Decoding = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    no_compiled: options.NotCompiled = False,
+    on_missing: options.Missing = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
+    plain: options.Plain = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Talk with a model; /help lists the commands.
@@ -44,8 +50,8 @@ def chat(
     from stretto.cli.screen import Screen  # noqa: PLC0415
 
     conversation = Conversation(
-        opener_of(context),
-        Screen(quiet=quiet),
+        local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled)),
+        Screen(quiet=quiet, unrendered=plain),
         model=model,
         base_url=base_url,
         api_key=key_in(key_variable),
@@ -53,6 +59,7 @@ def chat(
         preference=preference.value if preference else None,
         system=system,
         decoding=decoding,
+        on_missing=on_missing.value if on_missing else None,
         trace=trace,
     )
     with asyncio.Runner() as runner:

@@ -37,7 +37,7 @@ async def direct_beside(
     client: AsyncStretto, question: str, screen: Screen, answer: Answer, request: Mapping[str, Any]
 ) -> Sequence[Answer]:
     """The direct answer to the same request; nothing where the answer at hand is one."""
-    if answer.route.strategy == "direct":
+    if _written(answer) == "direct":
         screen.note("Nothing to compare: the answer was written with direct. Compare with --strategy skeleton.")
         return ()
     screen.note("Once more with direct, to compare.")
@@ -74,7 +74,7 @@ def as_json(answers: Sequence[Answer]) -> str:
         "answer": answer.model_dump(mode="json"),
         "direct": straight.model_dump(mode="json"),
         "comparison": {
-            answer.route.strategy: figures(answer),
+            _written(answer): figures(answer),
             "direct": figures(straight),
             "speed_up": speed_up(answer, straight),
         },
@@ -95,7 +95,7 @@ def table(answer: Answer, straight: Answer) -> list[Text]:
     )
     both = zip(units, figures(answer).values(), figures(straight).values(), strict=True)
     rows = [(unit, _shown(one), _shown(other)) for unit, one, other in both]
-    heading = ("", (answer.route.strategy, "bold"), ("direct", "bold"))
+    heading = ("", (_written(answer), "bold"), ("direct", "bold"))
     return [*columns([heading, *rows], right=(1, 2)), Text(_sentence(answer, straight), "bold")]
 
 
@@ -112,4 +112,9 @@ def _sentence(answer: Answer, straight: Answer) -> str:
     tokens = straight.usage.total_tokens
     spent = f", for {answer.usage.total_tokens / tokens:.1f} times the tokens" if tokens else ""
     how = f"was {times:.1f} times as fast as direct" if times >= 1 else f"took {1 / times:.1f} times as long as direct"
-    return f"{answer.route.strategy} {how}{spent}."
+    return f"{_written(answer)} {how}{spent}."
+
+
+def _written(answer: Answer) -> str:
+    """The strategy that wrote an answer in the end."""
+    return answer.strategy or answer.route.strategy

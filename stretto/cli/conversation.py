@@ -12,6 +12,7 @@ from stretto.cli.plain import one_line
 from stretto.cli.timeline import render_timeline
 from stretto.errors import InvalidRequestError
 from stretto.request import Message
+from stretto.strategies.answering import check_strategy
 
 if TYPE_CHECKING:
     from stretto.answer import Answer
@@ -53,6 +54,7 @@ class Conversation:
         preference: str | None = None,
         system: str | None = None,
         decoding: str | None = None,
+        on_missing: str | None = None,
         trace: bool = False,
     ) -> None:
         self._open = open_client
@@ -68,7 +70,10 @@ class Conversation:
             "strategy": strategy,
             "preference": preference,
             "decoding": decoding,
+            "on_missing": on_missing,
         }
+        if strategy:
+            check_strategy(strategy)
         introduce(self.client, screen, named=model is not None)
         screen.note(f"{one_line(self.client.backends['main'].name)} · /help lists the commands, Ctrl-D ends")
 
@@ -126,8 +131,6 @@ class Conversation:
         self._screen.show(Text(text))
 
     def _set_strategy(self, name: str) -> None:
-        from stretto.strategies.answering import check_strategy  # noqa: PLC0415 - needed for this command only
-
         if name:
             check_strategy(name)
             self._request["strategy"] = name

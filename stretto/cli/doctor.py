@@ -80,7 +80,9 @@ def _about(findings: Findings) -> list[tuple[str, str]]:
     torch = (
         f", torch uses {machine['torch_threads']} threads and {machine['cpu_capability']}" if "gpus" in machine else ""
     )
-    there = "" if findings.settings_file_exists else " (not there: none needed)"
+    there = " (not there: none needed)"
+    if findings.settings_file_exists or findings.settings_error:
+        there = ""
     return [
         ("stretto", findings.stretto),
         ("python", f"{findings.python} on {findings.system}"),

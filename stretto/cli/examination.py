@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,9 +67,10 @@ def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Fin
     from stretto.settings import Settings, settings_file  # noqa: PLC0415 - keeps `stretto --help` light
 
     machine, torch_error = look_at_machine()
+    engine_error = None if torch_error else look_at_engine()
     try:
         Settings.load()
-        settings_error = None
+        settings_error = _settings_not_there(environ)
     except StrettoError as error:
         settings_error = str(error)
     model, because = _default(open_client)
@@ -81,7 +83,7 @@ def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Fin
         settings_file_exists=settings_file().is_file(),
         settings_error=settings_error,
         environment={name: bool(environ.get(name, "").strip()) for name in (*KEYS, *_own(environ))},
-        backends=look_at_backends(environ, torch_error),
+        backends=look_at_backends(environ, torch_error, engine_error),
         default_model=model,
         default_because=because,
         machine=machine,
@@ -102,7 +104,9 @@ def look_at_packages() -> list[Package]:
     return list(found.values())
 
 
-def look_at_backends(environ: Mapping[str, str], torch_error: str | None) -> list[Verdict]:
+def look_at_backends(
+    environ: Mapping[str, str], torch_error: str | None, engine_error: str | None = None
+) -> list[Verdict]:
     """Which backends would work, as far as that can be known without calling one."""
     from stretto.local_engine.pocket import MODEL_FOLDER  # noqa: PLC0415 - keeps `stretto --help` light
 
@@ -112,12 +116,25 @@ def look_at_backends(environ: Mapping[str, str], torch_error: str | None) -> lis
         local = Verdict("local", False, f"{', '.join(missing)} not installed. {ADVICE}")
     elif torch_error:
         local = Verdict("local", False, f"torch cannot be imported: {torch_error}")
+    elif engine_error:
+        local = Verdict("local", False, f"the local engine cannot be imported: {engine_error}. {ADVICE}")
     else:
         local = Verdict("local", True, "any causal language model of a folder or of the Hugging Face hub")
     pocket = Verdict("local:pocket", local.works, "the demonstration model" if local.works else local.why)
     if local.works and not _holds_model(MODEL_FOLDER):
         pocket = Verdict("local:pocket", False, "its weights are missing from this installation. Install stretto again")
     return [*verdicts, local, pocket]
+
+
+def look_at_engine() -> str | None:
+    """Why the local engine cannot be imported; ``None`` where it can, or where its packages are missing anyway."""
+    if any(find_spec(name) is None for name in LOCAL):
+        return None
+    try:
+        import_module("stretto.local_engine.load")  # with all that it needs: numba, transformers
+    except Exception as error:  # noqa: BLE001 - a broken installation may raise anything, and saying so is the point
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return None
 
 
 def look_at_machine() -> tuple[dict[str, Any], str | None]:
@@ -153,6 +170,14 @@ def _default(open_client: Opener) -> tuple[str | None, str]:
     except StrettoError as error:
         return None, str(error)
     return client.backends["main"].name, client.chosen_because or "The settings name it."
+
+
+def _settings_not_there(environ: Mapping[str, str]) -> str | None:
+    from stretto.settings import settings_file  # noqa: PLC0415 - keeps `stretto --help` light
+
+    if not environ.get("STRETTO_SETTINGS") or settings_file().is_file():
+        return None
+    return f"STRETTO_SETTINGS names {settings_file()}, which is not a file. Write it, or unset the variable."
 
 
 def _own(environ: Mapping[str, str]) -> list[str]:

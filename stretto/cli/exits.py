@@ -15,12 +15,16 @@ import typer
 
 from stretto import errors
 from stretto.cli.plain import one_line
+from stretto.cli.terms import in_options
 
 if TYPE_CHECKING:
     from stretto.answer import Answer
 
 PATIENCE_S = 1.0
 """How long an interrupted program may take to clean up."""
+
+LATE_S = 0.2
+"""The same for one that has passed its deadline."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +63,7 @@ def exit_of_error(error: Exception) -> Exit:
     match error:
         case errors.AuthenticationError():
             return Exit.AUTHENTICATION
-        case errors.DeadlineExceededError() | errors.BudgetExceededError():
+        case errors.DeadlineExceededError() | errors.BudgetExceededError() | errors.IncompleteAnswerError():
             return Exit.INCOMPLETE
         case errors.RequestRejectedError() | errors.ModelNotFoundError():
             return Exit.BAD_REQUEST
@@ -73,15 +77,20 @@ def exit_of_error(error: Exception) -> Exit:
 
 def complain(message: object) -> None:
     """Say what went wrong in one line on standard error."""
-    typer.echo(f"error: {one_line(str(message))}", err=True)
+    typer.echo(f"error: {one_line(in_options(str(message)))}", err=True)
 
 
 @contextmanager
-def leaving_within(seconds: float, code: Exit) -> Iterator[None]:
-    """End the process after so long, whatever it is doing: the loading of a model cannot be stopped otherwise."""
+def leaving_within(seconds: float, code: Exit, error: Exception | None = None) -> Iterator[None]:
+    """End the process after so long, whatever it is doing: the loading of a model cannot be stopped otherwise.
+
+    ``error`` is said first.
+    """
 
     def leave() -> None:
-        if code is Exit.INTERRUPTED:
+        if error is not None:
+            complain(error)
+        elif code is Exit.INTERRUPTED:
             typer.echo("interrupted", err=True)
         os._exit(code)
 

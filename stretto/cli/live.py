@@ -14,7 +14,7 @@ from stretto.cli.notices import demonstration
 from stretto.cli.plain import one_line, plain_json
 from stretto.cli.progress import Progress, status_of
 from stretto.cli.screen import FRAME_S, Screen
-from stretto.events import Event, RouteChosen, TextDelta
+from stretto.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
 
 if TYPE_CHECKING:
     from stretto.answer import Answer
@@ -32,15 +32,18 @@ async def answer_live(
     show: Show | None = None,
     *,
     first: bool = False,
+    begin: Callable[[], None] = lambda: None,
     **request: Any,
 ) -> Answer:
     """Ask, and hand every event to ``show``; by default the text goes to the screen as it comes.
 
     A progress line is drawn while nothing arrives. The line is ended however the answer ends.
-    ``first``: of this client, so that a local model has to be loaded.
+    ``first``: of this client, so that a local model has to be loaded. ``begin`` is called before the first text: what
+    it says about the model would only hide an error.
     """
     show = show or text_on(screen, explain=request.get("strategy") in (None, "auto"))
     main = client.backends["main"].name
+    begun = False
     progress = Progress(main, time.monotonic, loads=first and main.startswith("local:"))
     try:
         async with client.stream(prompt, **request) as events:
@@ -50,6 +53,9 @@ async def answer_live(
                 if not pause.cancelled_caught:
                     if event is None:
                         return events.answer
+                    if not begun and isinstance(event, (BranchDelta, AnswerFinished)):
+                        begun = True
+                        begin()
                     progress.see(event)
                     show(event)
                 screen.tick(progress.phrase)
@@ -81,7 +87,7 @@ def text_on(screen: Screen, *, explain: bool = True) -> Show:
             case RouteChosen() if explain:
                 screen.note(f"{event.route.strategy}: {event.route.cause}")
             case TextDelta():
-                screen.write(event.text)
+                screen.answer(event.text)
 
     return show
 
@@ -109,7 +115,7 @@ def conclude(answer: Answer, screen: Screen) -> None:
 def introduce(client: AsyncStretto, screen: Screen, *, named: bool) -> None:
     """Say which model answers where the user has not ``named`` one, and what the demonstration model is."""
     main = client.backends["main"].name
-    if not named:
-        screen.note(client.chosen_because or f"{one_line(main)} answers: the settings say so.")
     if main == "local:pocket":
         screen.note(demonstration(), "yellow")
+    elif not named:
+        screen.note(client.chosen_because or f"{one_line(main)} answers: the settings say so.")

@@ -6,16 +6,14 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stretto.errors import InvalidRequestError, SettingsError
+from stretto.errors import DocumentError, InvalidRequestError, SettingsError
 
 if TYPE_CHECKING:
     from stretto.client import AsyncStretto
-    from stretto.document import Document
 
 Opener = Callable[..., "AsyncStretto"]
 
@@ -31,10 +29,38 @@ def opener_of(context: typer.Context) -> Opener:
 
 
 def open_client(
-    context: typer.Context, model: str | None, base_url: str | None, key_variable: str | None
+    context: typer.Context,
+    model: str | None,
+    base_url: str | None,
+    key_variable: str | None,
+    local: Mapping[str, Any] | None = None,
 ) -> AsyncStretto:
-    """Make the client of a command. Raises `StrettoError`."""
-    return opener_of(context)(model, base_url=base_url, api_key=key_in(key_variable))
+    """Make the client of a command; ``local`` is what `local_options` gives. Raises `StrettoError`."""
+    return local_opener(opener_of(context), local)(model, base_url=base_url, api_key=key_in(key_variable))
+
+
+def local_options(dtype: str | None, device: str | None, threads: int | None, no_compiled: bool) -> dict[str, Any]:
+    """Those options of a command that are for local models and were given, by their settings."""
+    given = {"dtype": dtype, "device": device, "threads": threads, "compiled": False if no_compiled else None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def local_opener(open_: Opener, local: Mapping[str, Any] | None) -> Opener:
+    """The same opener with settings for local models; it raises `SettingsError` where it opens another one."""
+    if not local:
+        return open_
+
+    def opened(model: str | None = None, **arguments: Any) -> AsyncStretto:
+        from stretto.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
+
+        client = open_(model, settings=Settings.load(**local), **arguments)
+        name = client.backends["main"].name
+        if not name.startswith("local:"):
+            options = ", ".join("--no-compiled" if each == "compiled" else f"--{each}" for each in local)
+            raise SettingsError(f"{options}: only for models that run in this process, local:..., and {name} does not.")
+        return client
+
+    return opened
 
 
 def key_in(variable: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -57,20 +83,6 @@ def question_of(words: Sequence[str] | None) -> str:
     return "\n\n".join(part for part in (asked, piped.strip("\n")) if part.strip())
 
 
-def documents_of(files: Sequence[Path] | None) -> tuple[Document, ...]:
-    """Read the documents; each is titled with its file's name. Raises `InvalidRequestError`."""
-    from stretto.document import Document  # noqa: PLC0415 - keeps `stretto --help` light
-
-    found = []
-    for file in files or ():
-        try:
-            content = file.expanduser().read_bytes()
-        except OSError as error:
-            raise InvalidRequestError(f"The document {str(file)!r} cannot be read: {error.strerror}.") from None
-        found.append(Document(text=_decoded(content, f"The document {str(file)!r}"), title=file.name))
-    return tuple(found)
-
-
 def _piped() -> str:
     """What a pipe or a file on standard input holds; nothing where it is a terminal, a device or a socket."""
     stream = sys.stdin
@@ -82,11 +94,9 @@ def _piped() -> str:
         return stream.read()
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
         return ""  # services hold a socket or a device open here that would never end
-    return _decoded(stream.buffer.read(), "The text on standard input")
+    from stretto.documents.plain import decoded  # noqa: PLC0415 - keeps `stretto --help` light
 
-
-def _decoded(content: bytes, what: str) -> str:
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"{what} is not UTF-8 text (byte {error.start}). Convert it to text first.") from None
+        return decoded(stream.buffer.read())
+    except DocumentError as error:
+        raise InvalidRequestError(f"The text on standard input was not read: {error}.") from None

@@ -22,6 +22,15 @@ class Preference(StrEnum):
     careful = "careful"
 
 
+class OnMissing(StrEnum):
+    """What becomes of a part that cannot be written."""
+
+    note = "note"
+    omit = "omit"
+    # "raise" is a word of Python's.
+    error = "raise"
+
+
 def complete_strategy(incomplete: str) -> list[str]:
     """Strategies that begin like this."""
     from stretto.strategies import STRATEGIES  # noqa: PLC0415 - keeps `stretto --help` light
@@ -108,7 +117,12 @@ Preferred = Annotated[Preference | None, typer.Option("--preference", "-p", help
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
 Documents = Annotated[
     list[Path] | None,
-    typer.Option("--document", "-d", metavar="FILE", help="A text file to read for the answer; may be repeated."),
+    typer.Option(
+        "--document",
+        "-d",
+        metavar="FILE",
+        help="A file or folder to read: text, Markdown, HTML, PDF, DOCX, code. May be repeated.",
+    ),
 ]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens to write.")]
 Temperature = Annotated[
@@ -124,6 +138,27 @@ Decoding = Annotated[
         autocompletion=complete_decoding,
     ),
 ]
+Dtype = Annotated[
+    str | None, typer.Option("--dtype", metavar="TYPE", help="Number type of a local model: float32, bfloat16, ...")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", metavar="NAME", help="Where a local model runs: cpu, cuda, cuda:1, ...")
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", min=1, help="The most threads of a local model's forward.")
+]
+NotCompiled = Annotated[
+    bool, typer.Option("--no-compiled", help="Run a local model in torch, not in code compiled for this processor.")
+]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
+Missing = Annotated[
+    OnMissing | None,
+    typer.Option(
+        "--on-missing", help="What becomes of a part that cannot be written: a note in its place, nothing, or an error."
+    ),
+]
+Plain = Annotated[
+    bool, typer.Option("--plain", help="Show the answer as it is written; on a terminal its Markdown is drawn else.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")]

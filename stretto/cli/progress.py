@@ -16,6 +16,7 @@ from stretto.events import (
     RouteChosen,
 )
 
+POCKET = "local:pocket"
 _PATIENCE_S = 5.0  # after which it is said why loading takes so long
 
 
@@ -82,14 +83,18 @@ def counted(number: int, noun: str) -> str:
 
 
 def status_of(answer: Answer) -> str:
-    """One line about a finished answer: strategy, seconds, tokens, calls."""
+    """One line about a finished answer: how it was written, seconds, tokens, calls."""
     timeline, usage = answer.timeline, answer.usage
+    written = answer.strategy or answer.route.strategy
+    instead = "" if written == answer.route.strategy else f" (instead of {answer.route.strategy})"
+    caution = ("a demonstration model, which may be wrong",) if answer.route.backend == POCKET else ()
     first = f", first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
     return " · ".join(
         (
-            answer.route.strategy,
+            written + instead,
             f"{timeline.total_s:.2f} s{first}",
             f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out",
             counted(usage.calls, "call"),
+            *caution,
         )
     )

@@ -30,8 +30,15 @@ The answer goes to standard output; the model's name, the reason for the strateg
 line, the timeline and the comparison go to standard error. `--quiet` drops what was not asked for.
 A progress line, colours and moving of the cursor appear on a terminal only; `NO_COLOR` is respected.
 
-The text of a model is not trusted: control characters other than newline and tab are dropped from
-it, so an answer cannot move the cursor or change the terminal. `--json` keeps them, escaped.
+On a terminal the Markdown of an answer is drawn while it is written, with the address of each link. In a pipe, with
+`--plain` and with `NO_COLOR` the text stays as the model wrote it.
+
+The text of a model is not trusted: control characters other than newline and tab, and characters that turn the
+direction of text, are dropped from it, so an answer cannot move the cursor, change the terminal or show something in
+another order. `--json` keeps them, escaped.
+
+An answer that is cut has a warning for each part: what happened, and which option to change. A part that is missing
+has a short note in its place; `--on-missing omit` leaves it out, `--on-missing raise` makes it an error.
 
 `--json` prints the answer with its route, branches, tokens, times and warnings, when it is complete. With
 `--compare` it prints `{"answer", "direct", "comparison"}`. `--events` prints each event as a line of JSON as it comes.
@@ -45,7 +52,7 @@ and put below the question; alone, it is the question. A question that begins wi
 
 `--model`, else the setting `model` (`STRETTO_MODEL` or the settings file), else `OPENAI_API_KEY`, else
 `ANTHROPIC_API_KEY`, else `local:pocket`, the demonstration model. It knows 100 everyday topics and 200 short
-facts; whatever else it is asked, it cannot answer, and the program says so.
+facts, and its answers may be wrong; the program says so before each answer and in the status line.
 
 A key is never taken from an option, which other users of the machine could see. The providers' keys are not sent to
 a `--base-url`; for a server that wants one, set `STRETTO_API_KEY`, or name a variable: `--key-variable MY_SERVER_KEY`.

@@ -8,15 +8,17 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import reporting
-from stretto.cli.opening import documents_of, opener_of, question_of
+from stretto.cli.opening import opener_of, question_of
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from stretto.backends.base import Backend
     from stretto.client import AsyncStretto
     from stretto.route import Route
 
 BAR = 20  # cells
+CHARACTERS_PER_TOKEN = 4  # about: counting them would load the model
 
 
 @reporting
@@ -47,37 +49,56 @@ def route(
         "strategy": strategy,
         "preference": preference.value if preference else None,
         "system": system,
-        "documents": documents_of(document),
+        "documents": list(document or ()),
         "max_tokens": max_tokens,
         "temperature": temperature,
         "decoding": decoding,
     }
     asked = question_of(question)
-    chosen = asyncio.run(_route(opener_of(context)(model, base_url=base_url), asked, request))
+    chosen, overflow = asyncio.run(_route(opener_of(context)(model, base_url=base_url), asked, request))
     if json:
         typer.echo(plain_json(chosen.model_dump_json(indent=2)))
         return
     from rich.console import Console  # noqa: PLC0415 - not needed for JSON
 
     console = Console(highlight=False, markup=False, emoji=False)
-    for line in explanation(chosen):
+    for line in explanation(chosen, overflow):
         console.print(line, soft_wrap=not console.is_terminal)
 
 
-async def _route(client: AsyncStretto, question: str, request: dict[str, Any]) -> Route:
+async def _route(client: AsyncStretto, question: str, request: dict[str, Any]) -> tuple[Route, str | None]:
+    """The route, and why the prompt does not fit, if it does not."""
     async with client:
-        return await client.route(question, **{name: value for name, value in request.items() if value is not None})
+        given = {name: value for name, value in request.items() if value is not None}
+        chosen = await client.route(question, **given)
+        read = (question, given.get("system", ""), *(document.text for document in given["documents"]))
+        return chosen, _overflow(sum(map(len, read)), client.backends[chosen.role])
 
 
-def explanation(route: Route) -> list[Text]:
-    """The route for a person: its cause, what shape the answer has, what each way would cost."""
+def _overflow(characters: int, backend: Backend) -> str | None:
+    tokens, window = characters // CHARACTERS_PER_TOKEN, backend.capabilities.context_window
+    if window is None or tokens < window:
+        return None
+    return (
+        f"The prompt does not fit: it has about {tokens:,} tokens, and {backend.name} reads {window:,}. "
+        "Shorten it, or name another model."
+    )
+
+
+def explanation(route: Route, overflow: str | None = None) -> list[Text]:
+    """The route for a person: its cause, what shape the answer has, what each way would cost.
+
+    ``overflow``: why the prompt does not fit; there is no forecast then.
+    """
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.cli.columns import Cell, columns  # noqa: PLC0415
     from stretto.cli.plain import one_line  # noqa: PLC0415
+    from stretto.cli.terms import in_options  # noqa: PLC0415
 
     lines = [
-        Text(one_line(route.cause)),
+        *([Text(one_line(overflow), "red")] if overflow else []),
+        Text(one_line(in_options(route.cause))),
         Text(f"{route.strategy} on {one_line(route.backend)}, decided in {route.elapsed_ms:.0f} ms", "dim"),
     ]
     if route.decoding is not None:
@@ -91,7 +112,7 @@ def explanation(route: Route) -> list[Text]:
         lines += [Text(), Text("Shape of the answer", "bold"), *columns(bars, right=(1,))]
     if "skeleton" in route.probabilities:
         lines += [Text(), Text(f"An outline first would serve: {route.probabilities['skeleton']:.0%} sure.")]
-    if route.forecast:
+    if route.forecast and not overflow:
         heading: list[Cell] = [("Forecast", "bold"), ("seconds", "dim"), ("tokens", "dim"), ("calls", "dim")]
         costs = [
             (

@@ -7,6 +7,7 @@ the user typed meanwhile, and no line above is touched.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,12 +17,16 @@ from typing import TYPE_CHECKING, Literal, TextIO
 from rich.cells import cell_len, set_cell_size
 
 from stretto.cli.plain import one_line, plain
+from stretto.cli.terms import in_options
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from stretto.cli.markdown import Flow
+
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.1
+REDRAW_S = 0.04  # seconds between two drawings of an answer
 CALM_S = 0.5  # seconds without text before the progress line comes back: tokens are to flow without flicker
 NARROWEST = 12  # cells; a progress line shorter than this says nothing
 TAB = 8
@@ -30,14 +35,16 @@ TAB = 8
 class Screen:
     """Writes text as it comes, notes beside it, and the progress line on a terminal.
 
-    ``quiet`` drops notes and progress. Attributes: ``live``: both outputs are a terminal that can
-    move its cursor, so that progress can be shown.
+    ``quiet`` drops notes and progress; ``unrendered`` shows an answer as it is written, and not its Markdown drawn,
+    which is also so where the output is no terminal or NO_COLOR is set. Attributes: ``live``: both outputs are a
+    terminal that can move its cursor, so that progress can be shown.
     """
 
     def __init__(
         self,
         *,
         quiet: bool = False,
+        unrendered: bool = False,
         out: TextIO | None = None,
         err: TextIO | None = None,
         now_s: Callable[[], float] = time.monotonic,
@@ -54,6 +61,11 @@ class Screen:
         self._next_s = 0.0
         self.live = not quiet and self._out.isatty() and self._err.isatty() and not self._console.is_dumb_terminal
         self.live = self.live and not self._console.legacy_windows
+        self._renders = not unrendered and self._out.isatty() and not os.environ.get("NO_COLOR")
+        self._renders = self._renders and not (self._console.is_dumb_terminal or self._console.legacy_windows)
+        self._flow: Flow | None = None
+        self._drawn_s = 0.0
+        self._undrawn = False
 
     @cached_property
     def _console(self) -> Console:
@@ -88,8 +100,39 @@ class Screen:
             self._column = (0 if newline else self._column) + cell_len(line.expandtabs(TAB))
             self._open_line = not text.endswith("\n")
 
+    def answer(self, text: str) -> None:
+        """Write a piece of an answer: on a terminal, its Markdown is drawn."""
+        if not self._renders:
+            self.write(text)
+            return
+        if self._flow is None:
+            from rich.console import Console  # noqa: PLC0415 - most of what rich costs
+
+            from stretto.cli.markdown import Flow, renderer  # noqa: PLC0415 - likewise
+
+            console = Console(file=self._out, highlight=False, markup=False, emoji=False)
+            self._flow = Flow(renderer(console), console.height)
+        self._flow.feed(plain(text))
+        self._undrawn = True
+        self._next_s = self._now_s() + CALM_S
+        if not self.live or self._now_s() >= self._drawn_s + REDRAW_S:
+            self._draw()
+
+    def _draw(self) -> None:
+        """Draw what came of the answer."""
+        if self._flow is None or not self._undrawn:
+            return
+        self.erase()
+        self._turn_to("text")
+        self._out.write(self._flow.draw())
+        self._out.flush()
+        self._undrawn, self._drawn_s = False, self._now_s()
+        self._column, self._open_line = self._flow.column, True
+
     def end(self) -> None:
         """End the line that the answer left open, if it did."""
+        self._draw()
+        self._flow = None
         self.erase()
         if self._open_line:
             self._out.write("\n")
@@ -101,7 +144,7 @@ class Screen:
         if not self.quiet:
             from rich.text import Text  # noqa: PLC0415 - most of what rich costs
 
-            self.show(Text(plain(text), style=style))
+            self.show(Text(plain(in_options(text)), style=style))
 
     def warn(self, text: str) -> None:
         """Say what the reader must not miss; not when quiet."""
@@ -126,6 +169,7 @@ class Screen:
 
     def tick(self, phrase: Callable[[], str]) -> None:
         """Draw the next frame of the progress line, if it is time and there is room for it behind the text."""
+        self._draw()
         if not self.live or self._now_s() < self._next_s:
             return
         self._next_s = self._now_s() + FRAME_S
@@ -151,5 +195,6 @@ class Screen:
 
     def interrupt(self) -> None:
         """The user pressed Ctrl-C, which the terminal has shown at the cursor."""
+        self._undrawn = False
         self.erase()
         self._open_line = self._open_line or self.live

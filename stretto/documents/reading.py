@@ -81,6 +81,15 @@ def read_documents(named: Iterable[Path | str], *, most_files: int = MOST_FILES)
     return Reading(tuple(documents), tuple(left_out))
 
 
+def _read_unknown(data: bytes, title: str) -> Document:
+    """A file whose ending tells nothing is read if it is UTF-8: other encodings cannot be told from pictures."""
+    try:
+        data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DocumentError("it is neither UTF-8 text nor of a known format; convert it first") from None
+    return read_text(data, title)
+
+
 def _found(path: Path) -> Iterator[Path]:
     if path.is_dir():
         for folder, folders, names in os.walk(path):
@@ -109,7 +118,7 @@ def _read(file: Path) -> Document:
     if len(data) > MOST_BYTES:
         raise DocumentError(f"it has more than {MOST_BYTES:,} bytes; split it")
     try:
-        document = (reader_of(file) or read_text)(data, file.name)
+        document = (reader_of(file) or _read_unknown)(data, file.name)
     except ImportError as error:
         raise MissingDependencyError(
             f"{str(file)!r} cannot be read: the package {error.name} is not installed. "

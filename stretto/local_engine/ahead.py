@@ -13,9 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 from stretto.errors import StrettoError
-from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
-from stretto.local_engine.drafting.rehearsal import rehearse_units
-from stretto.local_engine.load import load_model
 from stretto.local_engine.source import find_source
 
 __all__ = ["main"]
@@ -30,6 +27,15 @@ def main(arguments: list[str] | None = None) -> None:
         Console(highlight=False, soft_wrap=True, markup=False, emoji=False),
     )
     began = time.monotonic()
+    try:  # imports torch
+        from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE  # noqa: PLC0415
+        from stretto.local_engine.drafting.rehearsal import rehearse_units  # noqa: PLC0415
+        from stretto.local_engine.load import load_model  # noqa: PLC0415
+    except ImportError as error:
+        raise SystemExit(
+            f"{name} needs {error.name or 'torch and numba'}, which cannot be imported here. "
+            "Run: pip install 'stretto[local]'"
+        ) from None
     try:
         with console.status(Text(f"compiling {name} for this processor")):
             model = load_model(find_source(name))  # it is tried before it is used

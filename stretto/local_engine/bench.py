@@ -21,7 +21,6 @@ from statistics import fmean, median
 
 from stretto.errors import SettingsError
 from stretto.local_engine.bench_prompts import PROMPTS, BenchPrompt
-from stretto.local_engine.chat_template import encode_turns
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.engine import Engine
@@ -122,6 +121,7 @@ def bench(
     tokens: int = 96,
     repeats: int = 3,
     temperature: float = 0.0,
+    threads: int | None = None,
     progress: Callable[[int, int, str], None] = lambda done, whole, doing: None,  # noqa: ARG005 - named for the caller
 ) -> Report:
     """Measure every method that the model can be run with; lossy ones, which give another answer, are left out.
@@ -133,6 +133,7 @@ def bench(
         tokens: the most to write for each, as far as the context window allows.
         repeats: timed repetitions, at least 1.
         temperature: 0 takes the likeliest token; above, a fixed seed samples the same answer under every method.
+        threads: for one forward at most; by default what the model's size is worth.
         progress: called before each generation: how many are done, of how many, and which is next.
 
     Raises `SettingsError` for a draft model with another tokenizer, `ContextOverflowError` for a prompt that does not
@@ -145,7 +146,7 @@ def bench(
     cells = {(kind, method): _Cell() for kind in dict.fromkeys(kind for kind, _ in encoded) for method in methods}
     done, whole = 0, (repeats + 1) * len(methods) * len(encoded)
     # Without a prefix cache: a prompt that was answered before would be read in no time.
-    engine = Engine(model, draft=draft, prefix_cache_bytes=0, measure=True)
+    engine = Engine(model, draft=draft, prefix_cache_bytes=0, measure=True, threads=threads)
     engine.wait_measured()
     try:
         for repetition in range(repeats + 1):
@@ -166,7 +167,7 @@ def bench(
         dtype=str(model.dtype).removeprefix("torch."),
         exact=model.is_exact,
         device=str(model.device),
-        threads=model.threads,
+        threads=threads or model.threads,
         tokens=tokens,
         repeats=repeats,
         temperature=temperature,
@@ -204,7 +205,7 @@ def _selectable(equipment: Equipment) -> tuple[list[str], dict[str, str]]:
 
 def _encoded(model: LoadedModel, prompt: BenchPrompt) -> tuple[int, ...]:
     if prompt.chat:
-        return encode_turns(model.name, model.tokenizer, [{"role": "user", "content": prompt.text}])
+        return model.chat.encode([{"role": "user", "content": prompt.text}])
     return tuple(model.tokenizer(prompt.text)["input_ids"])
 
 
@@ -228,6 +229,7 @@ def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, tempera
         temperature=temperature,
         seed=_SEED,
         decoding=method,
+        **model.penalties,
     )
     handle = engine.submit(request, listen)
     try:

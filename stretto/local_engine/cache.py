@@ -36,6 +36,7 @@ class Rows:
         real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
             as one axis; a forward may leave the others out # [real]
         segments: which rows may attend together, so that few see slots in vain; all real rows are in one of them.
+        lengths: tokens of each prompt that these rows are a part of; ``None`` for a step, and where no model asks.
     """
 
     tokens: Tensor
@@ -46,6 +47,31 @@ class Rows:
     pads: Tensor | None = None
     real: Tensor | None = None
     segments: tuple[Segment, ...] | None = None
+    lengths: tuple[int, ...] | None = None
+
+    def of(self, sequence: int) -> tuple[Rows, Tensor]:
+        """Take the rows of one sequence, without its padding.
+
+        Returns:
+            the rows, and which of the sequence's rows they are # [own]
+        """
+        count, device = self.tokens.shape[1], self.tokens.device
+        if self.ancestry is not None:
+            chosen = self.ancestry[sequence, :, 0].nonzero()[:, 0]  # all but padding descend from row 0
+        elif self.real is not None:
+            first = sequence * count
+            chosen = self.real[(self.real >= first) & (self.real < first + count)] - first
+        else:
+            chosen = torch.arange(count, device=device)
+        slots = self.positions if self.slots is None else self.slots
+        own = Rows(
+            self.tokens[sequence, chosen][None],
+            self.positions[sequence, chosen][None],
+            int(slots[sequence, chosen].max()) + 1 if len(chosen) else 0,
+            slots=None if self.slots is None else slots[sequence, chosen][None],
+            ancestry=None if self.ancestry is None else self.ancestry[sequence][chosen][:, chosen][None],
+        )
+        return own, chosen
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """Say what each row sees, as numbers added to the attention scores: 0, or minus infinity.
@@ -117,6 +143,7 @@ class KeyValueCache:
         self._keys: list[Tensor] = []  # per layer # [batch, slots, key_value_heads, head_dim]
         self._values: list[Tensor] = []
         self._targets = torch.empty(0, dtype=torch.long)  # [batch * rows], into batch and slots as one axis
+        self._written = slice(None)  # sequences that the current rows belong to
         self._first: Callable[[], Tensor | None] = lambda: None  # the first layer's keys when these were looked up:
         self._places = np.empty(0, np.int64), np.empty(0, np.int64)
 
@@ -136,12 +163,20 @@ class KeyValueCache:
         ``packed``: it will write the real rows only, as if they were one sequence's.
         """
         self._reach(rows.extent)
+        self._written = slice(None)
         slots = rows.positions if rows.slots is None else rows.slots
         if self.batch > 1:
             slots = slots + (torch.arange(self.batch, device=slots.device) * self.capacity)[:, None]
         self._targets = slots.reshape(-1)
         if rows.real is not None and packed:
             self._targets = self._targets[rows.real]
+
+    def begin_alone(self, rows: Rows, sequence: int) -> None:
+        """Do what `begin` does for the rows of one sequence; the writes that follow give back that sequence alone."""
+        self._reach(rows.extent)
+        self._written = slice(sequence, sequence + 1)
+        slots = rows.positions if rows.slots is None else rows.slots
+        self._targets = slots.reshape(-1) + sequence * self.capacity
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the keys and values of the current rows; give back all of this layer up to the extent.
@@ -161,7 +196,7 @@ class KeyValueCache:
         stored_keys, stored_values = self._keys[layer], self._values[layer]
         stored_keys.flatten(0, 1).index_copy_(0, self._targets, keys.flatten(0, 1))
         stored_values.flatten(0, 1).index_copy_(0, self._targets, values.flatten(0, 1))
-        return stored_keys[:, : self.extent], stored_values[:, : self.extent]
+        return stored_keys[self._written, : self.extent], stored_values[self._written, : self.extent]
 
     def addresses(
         self, extent: int, layers: int, shape: tuple[int, int]
@@ -249,6 +284,12 @@ class KeyValueCache:
             for layer, old in enumerate(held):
                 held[layer] = old[torch.tensor(sequences, device=old.device)]
         self.batch = len(sequences)
+
+    def put(self, sequence: int, other: KeyValueCache, length: int) -> None:
+        """Write over the first slots of a sequence with those of a cache of one sequence."""
+        for held, new in ((self._keys, other._keys), (self._values, other._values)):
+            for layer, coming in zip(held, new, strict=True):
+                layer[sequence, :length] = coming[0, :length]
 
     @property
     def allocated(self) -> bool:

@@ -1,10 +1,9 @@
-"""From token ids to text, piece by piece: no broken characters, and stop texts found across pieces."""
+"""From token ids to text, piece by piece, without broken characters."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Sequence
-
-__all__ = ["StopTexts", "TextStream"]
 
 _BROKEN = "\ufffd"
 _PATIENCE = 16
@@ -16,10 +15,18 @@ class TextStream:
     A token can end inside a character, and a decoder may treat the first token of what it is given
     differently (it drops a leading space, say). So the tokens of the piece before stay in front of the
     new ones as context, and text is withheld while its last character is incomplete.
+
+    Args:
+        decode: token ids to text; what is no text becomes U+FFFD.
+        token_bytes: the bytes of a token, which tell an incomplete character from a U+FFFD that the model wrote.
+            Without it, text never ends with a U+FFFD.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], token_bytes: Callable[[int], bytes] | None = None
+    ) -> None:
         self._decode = decode
+        self._token_bytes = token_bytes
         self._context: list[int] = []
         self._context_text = ""
         self._pending: list[int] = []
@@ -38,7 +45,20 @@ class TextStream:
 
     def flush(self) -> str:
         """Return what is left at the end, without an incomplete last character."""
-        return self._advance(self._decode(self._context + self._pending)).rstrip(_BROKEN) if self._pending else ""
+        if not self._pending:
+            return ""
+        pending = self._pending
+        text = self._advance(self._decode(self._context + pending))
+        known = text.rstrip(_BROKEN)
+        return known if len(known) == len(text) else (known + self._replaced(pending))[: len(text)]
+
+    def _replaced(self, tokens: Sequence[int]) -> str:
+        """The signs at the end of these tokens' text that do not stand for an incomplete character."""
+        if self._token_bytes is None:
+            return ""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # keeps back the bytes of an incomplete character
+        text = decoder.decode(b"".join(map(self._token_bytes, tokens)))
+        return text[len(text.rstrip(_BROKEN)) :]
 
     def _advance(self, text: str) -> str:
         new = text[len(self._context_text) :]
@@ -46,37 +66,3 @@ class TextStream:
             self._context, self._pending = self._pending, []
             self._context_text = self._decode(self._context)
         return new
-
-
-class StopTexts:
-    """Finds the first of some texts in a stream, and withholds what may be the beginning of one."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = tuple(text for text in texts if text)
-        self._held = ""
-
-    def push(self, text: str) -> tuple[str, bool]:
-        """Return the text that is certain, and whether a stop text was found, which ends the stream."""
-        if not self._texts:
-            return text, False
-        held = self._held + text
-        found = [place for stop in self._texts if (place := held.find(stop)) >= 0]
-        if found:
-            self._held = ""
-            return held[: min(found)], True
-        keep = max(_overlap(held, stop) for stop in self._texts)
-        self._held = held[len(held) - keep :]
-        return held[: len(held) - keep], False
-
-    def flush(self) -> str:
-        """Return what was withheld and turned out to be no stop text."""
-        held, self._held = self._held, ""
-        return held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Length of the longest end of ``text`` that ``stop`` begins with."""
-    for length in range(min(len(text), len(stop) - 1), 0, -1):
-        if text.endswith(stop[:length]):
-            return length
-    return 0

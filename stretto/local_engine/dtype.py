@@ -8,16 +8,23 @@ from stretto.errors import SettingsError
 
 __all__ = ["chosen_dtype"]
 
+_COMPUTED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
 
 def chosen_dtype(name: str | None, device: torch.device) -> torch.dtype:
     """The floating-point type of that name; without one, the half-precision type ``device`` computes in, else float32.
 
-    Raises `SettingsError` for a name torch does not know.
+    Raises `SettingsError` for a name torch does not know, and for a type it does not compute in.
     """
     if name is not None:
         dtype = getattr(torch, name, None)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise SettingsError(f"dtype={name!r} is no floating-point type of torch. Use float32, bfloat16 or float16.")
+        if dtype not in _COMPUTED:
+            raise SettingsError(
+                f"dtype={name!r} cannot be used: torch stores numbers of that type and computes few operations in it. "
+                "Use float32, bfloat16 or float16."
+            )
         return dtype
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16

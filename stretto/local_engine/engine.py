@@ -1,21 +1,16 @@
-"""The engine: a thread that gathers waiting requests, runs them as a batch and hands out their text."""
+"""The engine: checks requests and hands them to the thread that runs them."""
 
 from __future__ import annotations
 
-import atexit
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 
-import torch
-
-from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
-from stretto.local_engine.compiled.crew import allow, dismiss
+from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
-from stretto.local_engine.drafting.catalogue import DRAFTERS, WEIGHING, Equipment
+from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -23,22 +18,20 @@ from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.handle import Handle, Listener
 from stretto.local_engine.load import LoadedModel
-from stretto.local_engine.measure import measuring
 from stretto.local_engine.prefixes import PrefixCache
 from stretto.local_engine.scheduler import Occupancy, Scheduler
 from stretto.local_engine.sequence import Sequence
+from stretto.local_engine.serving import Serving
 
 __all__ = ["Engine", "Handle", "Listener", "Occupancy"]
-
-_QUIET_S = 0.0005  # what comes later is read soon, and copies what it shares
-_GATHER_S = 1.0
 
 
 class Engine:
     """Runs one model in one thread.
 
     Requests join the running batch between two forwards and leave it when they end. A failure ends the requests
-    concerned, each with one error, and the engine goes on.
+    concerned, each with one error, and the engine goes on. An engine that nobody refers to any more, and that has no
+    requests, ends and frees its model.
 
     Args:
         model: what to run; see `stretto.local_engine.load.load_model`.
@@ -91,27 +84,28 @@ class Engine:
         )
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
-        self._measuring: Generator[None, None, dict[int, float]] | None = measuring(model) if measure else None
-        self._max_batch = max_batch
-        self._threads = threads or model.threads
-        self._most_threads = threads or torch.get_num_threads()
-        self._changed = threading.Condition()
-        self._waiting: deque[Handle] = deque()
-        self._coming = 0
-        self._seen, self._gathered_until = 0, 0.0
-        self._closed = False
-        self._scheduler = Scheduler(
+        schedule = partial(
+            Scheduler,
             model,
-            self._drafter,
             prefill_rows=prefill_rows,
             draft_rows=draft_rows,
-            prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4),
+            prefixes=PrefixCache(
+                prefix_cache_bytes, model.cache_tokens // 4, switch=getattr(model.forward, "switch", None)
+            ),
             memory=memory,
             cost=self._cost,
         )
-        self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
-        self._thread.start()
-        atexit.register(self.close)  # a thread still inside torch when the interpreter goes would abort the process
+        self._serving = Serving(
+            model,
+            self._equipment,
+            drafters,
+            schedule,
+            cost=self._cost,
+            max_batch=max_batch,
+            threads=threads,
+            measure=measure,
+        )
+        weakref.finalize(self, self._serving.end).atexit = False  # at the exit, it is waited for as well
 
     @property
     def step_ms(self) -> dict[int, float]:
@@ -121,20 +115,11 @@ class Engine:
 
     def wait_measured(self) -> None:
         """Wait until the timing of steps, if it has begun, is done: for who compares methods."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._measuring is None or self._closed)
+        self._serving.wait_measured()
 
-    @contextmanager
-    def announced(self) -> Iterator[None]:
+    def announced(self) -> AbstractContextManager[None]:
         """Say that a request is on its way, so that a batch about to start waits for it a moment."""
-        with self._changed:
-            self._coming += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._coming -= 1
-                self._changed.notify_all()
+        return self._serving.announced()
 
     def submit(
         self, request: Generation, listener: Listener | None = None, *, constraint: Constraint | None = None
@@ -151,14 +136,8 @@ class Engine:
         self._check(request)
         if constraint is None:
             constraint = self.constraint(request.response_format, request.end_ids)
-        handle = Handle(Sequence(request, self.model.decode, constraint), self.cancel, listener)
-        with self._changed:
-            if self._closed:
-                raise BackendError(
-                    f"The engine of {self.model.name} is closed. Make a new one.", backend=self.model.name
-                )
-            self._waiting.append(handle)
-            self._changed.notify_all()
+        handle = Handle(Sequence(request, self.model.decode, constraint, self.model.token_bytes), self.cancel, listener)
+        self._serving.add(handle)
         return handle
 
     def constraint(self, response_format: ResponseFormat | None, end_ids: frozenset[int]) -> Constraint | None:
@@ -188,26 +167,16 @@ class Engine:
 
     def cancel(self, handle: Handle) -> None:
         """See `Handle.cancel`."""
-        with self._changed:
-            handle.cancelled = True
-            if handle not in self._waiting:
-                return
-            self._waiting.remove(handle)
-        handle.tell(handle.sequence.finish("cancelled"))
+        self._serving.cancel(handle)
 
     @property
     def occupancy(self) -> Occupancy:
         """What is held now; from another thread than the engine's a glance, exact while nothing runs."""
-        return self._scheduler.occupancy(len(self._waiting))
+        return self._serving.occupancy
 
     def close(self) -> None:
         """End every request with the reason ``cancelled`` and the thread with it. Idempotent; waits for the thread."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-        atexit.unregister(self.close)
+        self._serving.close()
 
     def _check(self, request: Generation) -> None:
         name, window = self.model.name, self.model.context_window
@@ -215,17 +184,18 @@ class Engine:
         if not request.prompt:
             raise InvalidRequestError("The prompt has no tokens. Give at least one.")
         self.equip(request.decoding)
-        for what, ids in (("The prompt", request.prompt), ("logit_bias", request.logit_bias)):
+        for what, ids in (
+            ("The prompt", request.prompt),
+            ("logit_bias", request.logit_bias),
+            ("suppress_tokens", request.suppress_tokens),
+            ("begin_suppress_tokens", request.begin_suppress_tokens),
+        ):
             if ids and not 0 <= min(ids) <= max(ids) < self.model.vocabulary:  # in a forward, it would end all requests
                 strange = next(token for token in ids if not 0 <= token < self.model.vocabulary)
                 raise InvalidRequestError(
                     f"{what} has the token id {strange}, and those of {name} are 0 to {self.model.vocabulary - 1}. "
                     "Use this model's own tokenizer."
                 )
-        if wanted < 1:
-            raise InvalidRequestError(f"max_new_tokens={wanted} cannot be used: at least 1 is needed.")
-        if request.logprobs is not None and request.logprobs < 0:
-            raise InvalidRequestError(f"logprobs={request.logprobs} cannot be used: 0, or how many tokens to name.")
         if length >= window:
             raise ContextOverflowError(
                 f"The prompt has {length} tokens, and the context window of {name} holds {window} with the answer. "
@@ -244,96 +214,3 @@ class Engine:
                 f"it can hold {self.model.cache_tokens} tokens of {name}. Shorten the prompt or ask for fewer tokens.",
                 backend=name,
             )
-
-    def _serve(self) -> None:
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
-            allow(self._most_threads)
-        scheduler = self._scheduler
-        with torch.inference_mode():
-            self._measure_while_idle(scheduler)
-            while self._admit(scheduler):
-                scheduler.turn()
-                if self.model.device.type == "cuda" and not scheduler.handles:
-                    torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
-                self._measure_while_idle(scheduler)
-        dismiss()
-        scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
-
-    def _drafter(self, decoding: str) -> Drafter:
-        """Make the drafter of one request, in the engine's thread."""
-        if decoding in WEIGHING and not self._cost.measured:
-            self._measuring = self._measuring or measuring(self.model)
-        return self._drafters[decoding](self._equipment)
-
-    def _measure_while_idle(self, scheduler: Scheduler) -> None:
-        """Time one forward after the other, as long as nobody comes and not all is known."""
-        while self._measuring is not None and not (scheduler.handles or self._waiting or self._coming or self._closed):
-            try:
-                next(self._measuring)
-                continue
-            except StopIteration as done:
-                self._cost.fit(done.value)
-            except Exception:  # noqa: BLE001, S110 - for instance, memory ran out: the next one that needs it begins again
-                pass
-            with self._changed:
-                self._measuring = None
-                self._changed.notify_all()
-
-    def _admit(self, scheduler: Scheduler) -> bool:
-        """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""
-        with self._changed:
-            while not (self._closed or scheduler.handles or self._gathered(_QUIET_S)):
-                pass
-            if self._closed:
-                abandoned, self._waiting = self._waiting, deque()
-                taken: list[Handle] = []
-            else:
-                ready = scheduler.admits and self._gathered(0)
-                abandoned, taken = deque(), self._take(scheduler.handles) if ready else []
-        for handle in (*abandoned, *(scheduler.handles if self._closed else ())):
-            handle.tell(handle.sequence.finish("cancelled"))
-        if taken:
-            scheduler.admit(taken)
-        return not self._closed
-
-    def _gathered(self, wait_s: float) -> bool:
-        """Whether there are requests to admit, and no more seem to be coming; those with little to read go first.
-
-        ``wait_s`` is how long to wait for more; without requests, and unless it is 0, it waits for the first.
-        """
-        if wait_s and not self._waiting:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-        if not self._waiting or self._closed:
-            self._seen = 0
-            return False
-        if not self._seen:
-            self._gathered_until = time.monotonic() + _GATHER_S
-        if (
-            (self._seen == len(self._waiting) and not self._coming)
-            or len(self._waiting) >= self._max_batch
-            or time.monotonic() > self._gathered_until
-        ):
-            return True
-        self._seen = len(self._waiting)
-        if wait_s:
-            self._changed.wait(wait_s)
-        return False
-
-    def _take(self, running: list[Handle]) -> list[Handle]:
-        """Take the oldest requests that fit into one batch with those running and, together, into memory."""
-        taken: list[Handle] = []
-        longest = max((_extent(handle) for handle in running), default=0)
-        while self._waiting and len(running) + len(taken) < self._max_batch:
-            longest = max(longest, _extent(self._waiting[0]))
-            together = len(running) + len(taken) + 1
-            if together > 1 and longest * together > self.model.cache_tokens:
-                break
-            taken.append(self._waiting.popleft())
-        self._seen = 0
-        return taken
-
-
-def _extent(handle: Handle) -> int:
-    request = handle.sequence.request
-    return len(request.prompt) + request.max_new_tokens

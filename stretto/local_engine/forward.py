@@ -10,12 +10,23 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.rotary import Rotary
 
-__all__ = ["Forward", "TransformersForward", "disagreement"]
+__all__ = ["Forward", "TransformersForward"]
+
+_KINDS = frozenset({"full_attention", "sliding_attention"})
+_CHUNKED = "chunked_attention"
 
 
 class Forward(Protocol):
-    """Scores rows and writes their keys and values."""
+    """Scores rows and writes their keys and values.
+
+    A forward may also have these attributes:
+        packs: it leaves padding out, so that a step costs by its real rows.
+        alone: it runs one sequence after the other, and drafts must be chains.
+        switch: texts longer than this are read anew from the first token on; see `stretto.local_engine.rotary`.
+        longest: tokens of a text at most, where they are fewer than the context window holds.
+    """
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """Run the model over ``rows``.
@@ -32,40 +43,87 @@ class Forward(Protocol):
 
 
 class TransformersForward:
-    """Any decoder-only model of transformers that honours a four-dimensional mask, with our cache inside.
+    """Any decoder-only model of transformers, with our cache inside.
 
-    Such a mask is used as it stands, sliding windows included, so this class makes one for each kind of layer.
+    Most models take a four-dimensional mask as it stands, so this class makes one for each kind of layer: batches and
+    draft trees are then a matter of the mask. A model that adds something of its own to the attention scores (a bias
+    by position, a window fixed when the model was built) is right only with the mask it makes itself, which knows one
+    sequence whose rows follow each other. That is what ``alone`` is for.
+
     Raises ValueError for models whose layers keep another state than keys and values.
+
+    Args:
+        model: of transformers.
+        alone: run one sequence after the other, with the model's own mask; drafts must be chains.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, alone: bool = False) -> None:
         self._model = model
+        self.alone = alone
         config = model.config.get_text_config(decoder=True)
         self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
-        others = [kind for kind in self._kinds if kind not in {"full_attention", "sliding_attention"}]
+        others = [kind for kind in self._kinds if kind not in _KINDS | {_CHUNKED}]
         if others:
             raise ValueError(f"layers of the kind {others[0]!r} keep another state than keys and values")
+        if _CHUNKED in self._kinds and not alone:
+            raise ValueError("layers that attend within chunks are run with the model's own mask only")
         self._window: int | None = getattr(config, "sliding_window", None)
         if self._kinds == ("full_attention",):
             self._window = None
+        self._rotary = Rotary(model, config)
         takes = inspect.signature(model.forward).parameters
         self._takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
         self._takes = frozenset(takes)
 
+    @property
+    def switch(self) -> int | None:
+        """See `Forward`."""
+        return self._rotary.switch
+
+    @property
+    def longest(self) -> int | None:
+        """See `Forward`."""
+        return self._rotary.longest
+
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `Forward`."""
-        cache.begin(rows)
-        dtype = self._model.dtype
-        mask: Tensor | dict[str, Tensor] = rows.mask(dtype, self._window)
-        if len(self._kinds) > 1:
-            mask = {"full_attention": rows.mask(dtype), "sliding_attention": rows.mask(dtype, self._window)}
-        options = {"position_ids": rows.positions, "logits_to_keep": keep}
-        if not self._takes_any:
+        sides = self._rotary.sides(rows)
+        if not self.alone and len(set(sides)) == 1:
+            cache.begin(rows)
+            with self._rotary.on(sides[0]):
+                return self._run(rows, cache, keep)
+        parts: list[Tensor | None] = []
+        for sequence, side in enumerate(sides):
+            own, chosen = rows.of(sequence)
+            if not len(chosen):
+                parts.append(None)
+                continue
+            cache.begin_alone(own, sequence)
+            wanted = torch.isin(chosen, keep).nonzero()[:, 0]
+            with self._rotary.on(side):
+                said = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
+            part = said.new_zeros(rows.tokens.shape[1], said.shape[-1])
+            part[chosen[wanted]] = said
+            parts.append(part[keep])
+        blank = torch.zeros_like(next(part for part in parts if part is not None))
+        return torch.stack([blank if part is None else part for part in parts])
+
+    def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        options: dict[str, Any] = {"position_ids": rows.positions, "logits_to_keep": keep}
+        if not self.alone:
+            options["attention_mask"] = self._mask(rows)
+        if self.alone or not self._takes_any:
             options = {name: value for name, value in options.items() if name in self._takes}
         logits: Tensor = self._model(
-            input_ids=rows.tokens, attention_mask=mask, past_key_values=_Adapter(cache, rows), use_cache=True, **options
+            input_ids=rows.tokens, past_key_values=_Adapter(cache, rows), use_cache=True, **options
         ).logits
         return logits if logits.shape[1] == len(keep) else logits[:, keep]
+
+    def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
+        dtype = self._model.dtype
+        if len(self._kinds) > 1:
+            return {"full_attention": rows.mask(dtype), "sliding_attention": rows.mask(dtype, self._window)}
+        return rows.mask(dtype, self._window)
 
 
 class _Adapter(Cache):
@@ -85,24 +143,5 @@ class _Adapter(Cache):
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers hold the same tokens
         return self._before
 
-
-def disagreement(model: Any, forward: Forward, tokens: int = 20) -> float:
-    """How far ``forward``, two sequences in three parts, is from the model reading them at once without a cache.
-
-    A prompt, one row, and again that row with another one as its draft.
-
-    The largest difference of the logits, relative to their standard deviation: rounding only, unless the
-    model's attention is something else than the mask and the cache say (positions as a bias, a recurrent state).
-    """
-    vocabulary, place = model.get_input_embeddings().weight.shape[0], torch.arange(tokens, device=model.device)
-    ids = (torch.arange(2 * tokens, device=model.device).view(2, tokens) * 7 + 11) % vocabulary
-    expected = model(input_ids=ids, use_cache=False).logits[:, -3:].float()
-    positions, cache, known = place.expand(2, tokens), KeyValueCache(2), tokens - 2
-    read = forward(Rows(ids[:, :known], positions[:, :known], known), cache, place[known - 1 : known])
-    plain = forward(Rows(ids[:, known:-1], positions[:, known:-1], tokens - 1), cache, place[:1])
-    chain = torch.ones(2, 2, 2, dtype=torch.bool, device=ids.device).tril()
-    last = positions[:, known:]
-    drafted = forward(Rows(ids[:, known:], last, tokens, slots=last, ancestry=chain), cache, place[:2])
-    found = torch.cat((read, plain, drafted), 1).float()  # [2, 4, vocabulary]
-    gaps = found - expected[:, [0, 1, 1, 2]]
-    return float(gaps.abs().max() / expected.std().clamp_min(1e-6))
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:  # noqa: ARG002 - as above
+        return self._before + query_length, 0

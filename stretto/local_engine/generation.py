@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from stretto.errors import StrettoError
+from stretto.errors import InvalidRequestError, StrettoError
 
 __all__ = ["Figures", "Finished", "Generation", "Piece", "Reason", "TokenLogprob"]
 
@@ -15,20 +15,23 @@ Reason = Literal["stop", "length", "cancelled", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One request to the engine.
+    """One request to the engine. Raises `InvalidRequestError` for a number that cannot be used.
 
     Attributes:
         prompt: token ids, at least one.
         max_new_tokens: after so many tokens it ends with the reason ``length``.
         end_ids: token ids that end it; they are counted, and are no part of the text.
         stop: texts that end it; neither they nor what follows them is part of the text.
-        temperature: 0 takes the most probable token each time; then the next four are not used.
+        temperature: 0 takes the most probable token each time; then the next four are not used. At most 100.
         top_p: sample among the most probable tokens whose probabilities add up to this.
         top_k: sample among this many most probable tokens; 0 for all.
         min_p: sample among tokens at least this fraction as probable as the most probable one.
         seed: of this request's own random numbers; ``None`` draws one.
         repetition_penalty: above 1, tokens of the prompt and the answer so far become less likely; 1 for none.
         logit_bias: numbers added to the logits of some tokens, after the penalty.
+        no_repeat_ngram_size: no run of so many tokens comes twice in prompt and answer; 0 for no such limit.
+        suppress_tokens: token ids that the answer does not contain.
+        begin_suppress_tokens: token ids that the answer does not begin with.
         decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.
         response_format: a JSON schema, or a regular expression, that the answer is held to; it needs ``end_ids``. An
             answer that ends with the reason ``length`` is the beginning of one that matches.
@@ -47,9 +50,42 @@ class Generation:
     seed: int | None = None
     repetition_penalty: float = 1.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    no_repeat_ngram_size: int = 0
+    suppress_tokens: tuple[int, ...] = ()
+    begin_suppress_tokens: tuple[int, ...] = ()
     decoding: str = "autoregressive"
     response_format: Mapping[str, Any] | str | None = None
     logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        _whole("max_new_tokens", self.max_new_tokens, 1, None)
+        _number("temperature", self.temperature, 0, 100)
+        _number("top_p", self.top_p, 0, 1)
+        _whole("top_k", self.top_k, 0, None)
+        _number("min_p", self.min_p, 0, 1)
+        _number("repetition_penalty", self.repetition_penalty, 1e-3, 1e3)
+        _whole("no_repeat_ngram_size", self.no_repeat_ngram_size, 0, None)
+        for token, bias in self.logit_bias.items():
+            _number(f"logit_bias[{token}]", bias, -1e9, 1e9)
+        if self.seed is not None:
+            _whole("seed", self.seed, None, None)
+        if self.logprobs is not None:
+            _whole("logprobs", self.logprobs, 0, 1000)
+
+
+def _number(name: str, value: object, least: float, most: float) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:  # type: ignore[operator]  # it is a number there; NaN is in no range
+        raise InvalidRequestError(f"{name}={value!r} cannot be used: it is a number from {least:g} to {most:g}.")
+
+
+def _whole(name: str, value: object, least: int | None, most: int | None) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    low = whole and least is not None and value < least  # type: ignore[operator]  # it is a number there
+    high = whole and most is not None and value > most  # type: ignore[operator]  # as above
+    if not whole or low or high:
+        limits = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
+        raise InvalidRequestError(f"{name}={value!r} cannot be used: it is a whole number{limits}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ __all__ = ["LlamaForward", "is_llama_like"]
 _FAMILY = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 _IN_PANELS = (torch.float32, torch.bfloat16, torch.float16)
 _SMALL = 2**26  # weights up to which a step on a CPU is spent between its products
+_PRODUCTS = ("_proj", "lm_head")
 _FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
 
 
@@ -47,6 +48,20 @@ def is_llama_like(model: Any) -> bool:
         and not getattr(config, "mlp_bias", False)
         and getattr(model.model.rotary_emb, "rope_type", None) in _FIXED_ROTATIONS
         and set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}
+        and _is_dense(model)
+    )
+
+
+def _is_dense(model: Any) -> bool:
+    """Whether all products are of plain weights: no quantised ones, no adapters around them."""
+    products = [module for name, module in model.named_modules() if name.endswith(_PRODUCTS)]
+    return bool(products) and all(
+        type(module) is torch.nn.Linear
+        and type(module.weight) is torch.nn.Parameter
+        and type(module.weight.data) is Tensor
+        and module.weight.is_floating_point()
+        and module.weight.dtype == model.dtype
+        for module in products
     )
 
 

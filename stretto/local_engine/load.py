@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
-from stretto.errors import BackendError, ModelNotFoundError, SettingsError
+from stretto.errors import SettingsError
+from stretto.local_engine import recommended
+from stretto.local_engine.acceptance import choose_forward, tolerance
+from stretto.local_engine.chat_template import ChatTemplate
 from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.dtype import chosen_dtype
-from stretto.local_engine.forward import Forward, TransformersForward, disagreement
+from stretto.local_engine.forward import Forward
 from stretto.local_engine.graphs import GraphedForward, cuda_recorder
-from stretto.local_engine.llama import LlamaForward, is_llama_like
+from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.source import Source
+from stretto.local_engine.vocabulary import token_bytes
+from stretto.local_engine.weights import read_model
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
 
 _log = logging.getLogger(__name__)
 
-_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are computed in float32 everywhere
 _LONGEST_WINDOW = 2**20
 _WEIGHTS_PER_THREAD = 2**23
 _GRAPHS_SHARE = 4  # recorded steps may hold one slot in so many of those that fit into memory
@@ -41,6 +44,7 @@ class LoadedModel:
         forward: runs it.
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens.
+        token_bytes: the bytes of a token; see `stretto.local_engine.vocabulary`. ``None`` where they cannot be read.
         device: where the weights are.
         dtype: of its weights.
         context_window: tokens that prompt and answer may fill together.
@@ -48,6 +52,7 @@ class LoadedModel:
         end_ids: tokens that end an answer.
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
         sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
+        penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
         threads: of torch that its size is worth; ``None`` on a GPU.
         folder: it was loaded from; ``None`` for a hub name.
     """
@@ -63,9 +68,21 @@ class LoadedModel:
     vocabulary: int = 2**62
     cache_tokens: int = 2**62
     sampling: dict[str, float] = field(default_factory=dict)
+    penalties: dict[str, Any] = field(default_factory=dict)
     threads: int | None = None
     folder: Path | None = None
+    token_bytes: Callable[[int], bytes] | None = None
     _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def chat(self) -> ChatTemplate:
+        """Makes its prompts of messages."""
+        return ChatTemplate(self.name, self.tokenizer)
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether requests take turns within each step and drafts are cut to chains: see `docs/models.md`."""
+        return bool(getattr(self.forward, "alone", False))
 
     @property
     def is_exact(self) -> bool:
@@ -104,21 +121,11 @@ def load_model(
         cuda_graphs: on a GPU, record the steps of single sequences; see `stretto.local_engine.graphs`. Not run on a GPU
             yet.
 
-    Raises `ModelNotFoundError`, `BackendError` and `SettingsError`.
+    Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
     place = _device(device)
     number = chosen_dtype(dtype, place)
-    options = {"trust_remote_code": trust_remote_code}
-    try:
-        with _quietly():
-            # First, because it says best what is wrong with a folder, and a hub is waited for in vain only once.
-            transformers.AutoConfig.from_pretrained(source.where, **options)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
-            model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-                source.where, dtype=number, use_safetensors=True, **options
-            )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise _not_loaded(source, error) from error
+    model, tokenizer = read_model(source, number, trust_remote_code=trust_remote_code)
     ready = prepare(source.name, model.to(place), tokenizer, packed=packed, cuda_graphs=cuda_graphs)
     return replace(ready, folder=source.folder)
 
@@ -134,7 +141,8 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         )
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
-    forward = _forward(name, model, packed=packed)
+    penalties = recommended.penalties(name, model, config.vocab_size)
+    forward = choose_forward(name, model, packed=packed)
     if packed:  # what is compiled is so here rather than in the first request
         rehearse()
         if model.device.type == "cpu":
@@ -144,7 +152,7 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
     if cuda_graphs and isinstance(forward, LlamaForward):
         held = cache_tokens // _GRAPHS_SHARE
         cache_tokens -= held
-        limit = _TOLERANCE.get(model.dtype, 0.5)
+        limit = tolerance(model.dtype)
         forward = GraphedForward(forward, cuda_recorder(), most_slots=held, tolerance=limit)
     return LoadedModel(
         name=name,
@@ -153,57 +161,15 @@ def prepare(name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_
         decode=_decoder(tokenizer),
         device=model.device,
         dtype=model.dtype,
-        context_window=_context_window(config),
+        context_window=min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW),
         vocabulary=config.vocab_size,
-        end_ids=_end_ids(model, tokenizer),
+        end_ids=recommended.end_ids(model, tokenizer),
         cache_tokens=cache_tokens,
-        sampling=_sampling(model),
+        sampling=recommended.sampling(model),
+        penalties=penalties,
         threads=_threads(model),
+        token_bytes=token_bytes(tokenizer),
     )
-
-
-def _forward(name: str, model: Any, *, packed: bool) -> Forward:
-    """Choose the fastest forward that agrees with the model."""
-    limit = _TOLERANCE.get(model.dtype, 0.5)
-    lean = _lean(model, limit, packed=packed) if is_llama_like(model) else None
-    if lean is not None:
-        return lean
-    with torch.inference_mode():
-        try:
-            general = TransformersForward(model)
-            gap = disagreement(model, general)
-        except (ValueError, TypeError, AttributeError, RuntimeError, IndexError) as error:
-            raise BackendError(f"{name} cannot be run by the local engine: {error}.", backend=name) from error
-    if gap < limit:
-        return general
-    raise BackendError(
-        f"{name} cannot be run by the local engine: with a cache and a mask {type(model).__name__} gives other "
-        f"logits than without (off by {gap:.2g} standard deviations). Choose a model of plain attention layers.",
-        backend=name,
-    )
-
-
-def _lean(model: Any, limit: float, *, packed: bool) -> Forward | None:
-    """The lean forward, if it agrees with the model to the ``limit``; packed, if it does so then.
-
-    It is checked because a model may look like the family and differ in something that its configuration hides, and,
-    where steps are compiled, because no processor is like the other. It is made outside inference mode: what is made
-    there cannot be used where something is trained on top of the model.
-    """
-    lean = LlamaForward(model)
-    if packed:
-        try:
-            lean.pack()
-            with torch.inference_mode():
-                gap = disagreement(model, lean)
-            if gap < limit:
-                return lean
-            _log.warning("packed weights are not used: logits are off by %.2g standard deviations", gap)
-        except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep the model from running
-            _log.warning("packed weights are not used: %s", error)
-        lean = LlamaForward(model)
-    with torch.inference_mode():
-        return lean if disagreement(model, lean) < limit else None
 
 
 def _device(name: str | None) -> torch.device:
@@ -214,38 +180,6 @@ def _device(name: str | None) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SettingsError(f"device={name!r} cannot be used: torch sees no CUDA device. Use cpu.")
     return device
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without progress bars, and without a line for each attempt to reach the hub: the error says it once."""
-    shown = transformers.utils.logging.is_progress_bar_enabled()
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
-    hub = logging.getLogger("huggingface_hub")
-    level = hub.level
-    hub.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        hub.setLevel(level)
-        if shown:
-            transformers.utils.logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
-
-
-def _not_loaded(source: Source, error: Exception) -> BackendError:
-    said = str(error).strip() or type(error).__name__
-    if source.folder is not None:
-        cause = " ".join(said.partition("\n\n")[0].split())
-        return ModelNotFoundError(
-            f"The folder {str(source.folder)!r} could not be loaded as a causal language model with safetensors "
-            f"weights and a tokenizer: {cause} Give one that save_pretrained wrote, of the model and of its tokenizer.",
-            backend=source.name,
-        )
-    return ModelNotFoundError(
-        f"{source.hub_name!r} could not be loaded from the hub: {said.splitlines()[0]} "
-        "Check the name and the connection, or give a folder: local:./folder.",
-        backend=source.name,
-    )
 
 
 def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
@@ -259,25 +193,10 @@ def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
 
 
 def _context_window(config: Any) -> int:
-    for key in ("max_position_embeddings", "n_positions", "n_ctx"):
+    for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
         if isinstance(window := getattr(config, key, None), int):
             return window
     return _LONGEST_WINDOW
-
-
-def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    found: set[int] = set()
-    for ids in (model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id):
-        found.update(ids if isinstance(ids, list | tuple) else () if ids is None else (ids,))
-    return frozenset(found)
-
-
-def _sampling(model: Any) -> dict[str, float]:
-    own = model.generation_config
-    if not own.do_sample:
-        return {}
-    given = {key: getattr(own, key, None) for key in ("temperature", "top_p", "top_k", "min_p")}
-    return {"temperature": 1.0} | {key: value for key, value in given.items() if value is not None}
 
 
 def _threads(model: Any) -> int | None:

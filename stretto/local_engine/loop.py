@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stretto.local_engine.cache import KeyValueCache, Source
+from stretto.local_engine.cache import KeyValueCache, Rows, Source
 from stretto.local_engine.constraint import Constraint
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
@@ -30,6 +30,7 @@ from stretto.local_engine.verify import Verdict, verify
 __all__ = ["Batch"]
 
 _NOTHING = DraftTree()
+_READ_AT_ONCE = 512
 
 
 @dataclass(slots=True)
@@ -69,6 +70,8 @@ class Batch:
         self._cost = cost
         self._forward = forward
         self._packed = bool(getattr(forward, "packs", False))
+        self._chains = bool(getattr(forward, "alone", False))
+        self._switch: int | None = getattr(forward, "switch", None)
         self._device = device
         self._draft_rows = draft_rows
         self._members: list[_Member] = []
@@ -96,7 +99,7 @@ class Batch:
 
     def known(self, prompt: NDArray[np.int64]) -> Source | None:
         """Where most of the tokens that a prompt begins with are known."""
-        return best_source(prompt, self._cache, [member.context.tokens for member in self._members])
+        return best_source(prompt, self._cache, [member.context.tokens for member in self._members], self._switch)
 
     def remember(self, row: int, prefixes: PrefixCache) -> None:
         """Keep what is known of one sequence for later prompts. Its last token was never read."""
@@ -107,6 +110,9 @@ class Batch:
         members, cost, began = self._members, self._cost, time.perf_counter()
         if cost is not None:
             cost.begin(len(members))
+        for number, member in enumerate(members):
+            if len(member.context.tokens) - 1 == self._switch:
+                self._read_anew(number, member.context.tokens[:-1])
         self._draft(members)
         rows = flatten(
             [member.context.tokens for member in members], [member.draft for member in members], self._device
@@ -144,7 +150,7 @@ class Batch:
 
     def _draft(self, members: Indices[_Member]) -> None:
         share = self._draft_rows // len(members)
-        proposed = [_proposed(member, share) for member in members]
+        proposed = [_proposed(member, share, chains=self._chains) for member in members]
         drafts = [draft for draft, _ in proposed]
         counts = [0] * len(members)
         if any(drafts):
@@ -152,9 +158,23 @@ class Batch:
         for member, (draft, legal), count in zip(members, proposed, counts, strict=True):
             request = member.sequence.request
             # The deepest node that can be accepted leaves room for the token after it.
-            depth = request.max_new_tokens - (len(member.context.tokens) - len(request.prompt)) - 1
+            known = len(member.context.tokens)
+            depth = request.max_new_tokens - (known - len(request.prompt)) - 1
+            if self._switch is not None and known <= self._switch:
+                depth = min(depth, self._switch - known)  # no draft reaches over the switch
             member.draft, places = draft.prune(count, depth)
             member.places = places if legal is None else [places[node] if node >= 0 else -1 for node in legal]
+
+    def _read_anew(self, number: int, tokens: Indices[int]) -> None:
+        """Read a sequence's tokens again with the rotary factors of longer texts; see `stretto.local_engine.rotary`."""
+        cache, length = KeyValueCache(1), len(tokens)
+        for start in range(0, length, _READ_AT_ONCE):
+            stop = min(start + _READ_AT_ONCE, length)
+            ids = torch.tensor([tokens[start:stop]], device=self._device)
+            positions = torch.arange(start, stop, device=self._device)[None]
+            rows = Rows(ids, positions, stop, lengths=(length + 1,))
+            self._forward(rows, cache, torch.tensor([stop - start - 1], device=self._device))
+        self._cache.put(number, cache, length)
 
     def _commit(self, members: Indices[_Member], logits: Tensor, *, step: bool) -> list[list[int]]:
         """Verify the drafts by the logits # [batch, rows, vocabulary], and keep what is accepted."""
@@ -207,13 +227,22 @@ def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Nu
     return Outcome(rows, tokens, probabilities, verdict.tokens, accepted)
 
 
-def _proposed(member: _Member, rows: int) -> tuple[DraftTree, Indices[int] | None]:
-    """Ask for a draft that can be evaluated; where each node of the proposal is in it, if some were left out."""
+def _proposed(member: _Member, rows: int, *, chains: bool) -> tuple[DraftTree, Indices[int] | None]:
+    """Ask for a draft that can be evaluated; where each node of the proposal is in it, if some were left out.
+
+    ``chains``: only its most likely path can.
+    """
     constraint = member.sequence.constraint
     try:
         tree = member.drafter.propose(member.context, rows)
         _check(tree, member.context.vocabulary)
-        return (tree, None) if constraint is None or not len(tree) else _legal(tree, constraint)
+        places: Indices[int] | None = None
+        if chains:
+            tree, places = tree.chain()
+        if constraint is None or not len(tree):
+            return tree, places
+        tree, legal = _legal(tree, constraint)
+        return tree, legal if places is None else [legal[node] if node >= 0 else -1 for node in places]
     except Exception as error:  # noqa: BLE001 - the answer needs no draft, and the other requests not this one's
         _give_up_drafting(member, error)
         return _NOTHING, None

@@ -110,11 +110,13 @@ class Prefill:
             real += range(row * most + padding, (row + 1) * most)
             lines.append(slice(padding, most))
         padded = len(real) < most * len(counts)
+        switches = getattr(self._forward, "switch", None) is not None
         rows = Rows(
             torch.tensor(ids, device=device),
             torch.tensor(positions, device=device),
             1 + max(map(max, positions)),
             real=torch.tensor(real, device=device) if padded else None,
             segments=parts(lines, stops) if len(counts) > 1 or device.type == "cpu" else None,
+            lengths=tuple(map(len, prompts)) if switches else None,
         )
         return rows, self.cache, torch.tensor([most - 1], device=device)

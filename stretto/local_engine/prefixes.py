@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stretto.local_engine.cache import KeyValueCache, Source, blocks
+from stretto.local_engine.rotary import is_beyond
 
 __all__ = ["PrefixCache", "best_source", "common_length"]
 
@@ -34,11 +35,13 @@ class PrefixCache:
     Args:
         limit_bytes: of keys and values; 0 keeps nothing.
         limit_tokens: of all sequences kept.
+        switch: of the forward; keys and values of a text on one side of it are of no use on the other.
     """
 
-    def __init__(self, limit_bytes: int, limit_tokens: int = 2**62) -> None:
+    def __init__(self, limit_bytes: int, limit_tokens: int = 2**62, switch: int | None = None) -> None:
         self._limit_bytes = limit_bytes
         self._limit_tokens = limit_tokens
+        self._switch = switch
         self._kept: list[_Kept] = []  # the least recently used one first
         self.bytes = 0
         self.tokens = 0
@@ -54,7 +57,7 @@ class PrefixCache:
         ids = np.array(tokens, dtype=np.int64)
         for kept in [*self._kept]:
             same = common_length(kept.tokens, ids)
-            if same == len(ids):  # known already
+            if same == len(ids) and self._alike(kept, len(ids)):  # known already
                 self._touch(kept)
                 return
             if same == len(kept.tokens):  # an earlier turn of the same chat
@@ -68,7 +71,9 @@ class PrefixCache:
 
     def find(self, prompt: _Tokens) -> Source | None:
         """Where the most tokens that ``prompt`` begins with are known; its last token is left to be read."""
-        lengths = [common_length(kept.tokens, prompt[:-1]) for kept in self._kept]
+        lengths = [
+            common_length(kept.tokens, prompt[:-1]) if self._alike(kept, len(prompt)) else 0 for kept in self._kept
+        ]
         most = max(lengths, default=0)
         if most < _WORTH_COPYING:
             return None
@@ -80,6 +85,9 @@ class PrefixCache:
         """Drop everything."""
         self._kept, self.bytes, self.tokens = [], 0, 0
 
+    def _alike(self, kept: _Kept, length: int) -> bool:
+        return is_beyond(len(kept.tokens), self._switch) == is_beyond(length, self._switch)
+
     def _touch(self, kept: _Kept) -> None:
         self._kept.remove(kept)
         self._kept.append(kept)
@@ -90,13 +98,18 @@ class PrefixCache:
         self.tokens -= len(kept.tokens)
 
 
-def best_source(prompt: _Tokens, cache: KeyValueCache, texts: Sequence[Sequence[int]]) -> Source | None:
-    """Where a running batch, with one text for each sequence of its cache, knows most of a prompt's beginning."""
+def best_source(
+    prompt: _Tokens, cache: KeyValueCache, texts: Sequence[Sequence[int]], switch: int | None = None
+) -> Source | None:
+    """Where a running batch, with one text for each sequence of its cache, knows most of a prompt's beginning.
+
+    ``switch``: of the forward; texts on its other side are left out.
+    """
     beginning, first = prompt[:-1], prompt[:_WORTH_COPYING].tolist()  # the last one is left to be read
     lengths = [
         # The last token of a running text is not in the cache yet.
         common_length(beginning, np.array(text[: min(len(text) - 1, len(beginning))], dtype=np.int64))
-        if text[:_WORTH_COPYING] == first
+        if text[:_WORTH_COPYING] == first and is_beyond(len(text) - 1, switch) == is_beyond(len(prompt), switch)
         else 0
         for text in texts
     ]

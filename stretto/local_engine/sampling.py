@@ -17,11 +17,13 @@ from stretto.local_engine.compiled.trial import can_choose
 from stretto.local_engine.constraint import Constraint
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.noise import exponential, token_numbers
+from stretto.local_engine.penalties import Penalties
 
 __all__ = ["Sampler", "best_tokens", "choose", "distribution", "first_rows", "most_probable", "scores", "widen"]
 
 _CANDIDATES = 256
 _UNLIMITED = (1.0, 0.0, 0.0)  # top_p, top_k, min_p
+_COLDEST = 1e-30  # float32 has a number for it, and at it only the most probable token is drawn
 
 
 def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, min_p: Tensor) -> Tensor:
@@ -85,18 +87,14 @@ class Sampler:
     """
 
     def __init__(self, request: Generation, device: torch.device, constraint: Constraint | None = None) -> None:
-        self.settings = (request.temperature, request.top_p, float(request.top_k), request.min_p)
+        coldest = max(request.temperature, _COLDEST)
+        self.settings = (coldest, request.top_p, float(request.top_k), request.min_p)
         self.sampled = request.temperature > 0
-        self.adjusts = request.repetition_penalty != 1.0 or bool(request.logit_bias) or constraint is not None
+        self._penalties = Penalties(request, device)
+        self.adjusts = self._penalties.active or constraint is not None
         self.failure: Exception | None = None
         self._constraint = constraint
-        self._penalty = request.repetition_penalty
         self._device = device
-        self._seen = torch.empty(0, dtype=torch.long, device=device)
-        if self._penalty != 1.0:
-            self._seen = torch.tensor(sorted(set(request.prompt)), device=device)
-        self._biased = torch.tensor(list(request.logit_bias), dtype=torch.long, device=device)
-        self._bias = torch.tensor(list(request.logit_bias.values()), device=device)
         self._generator = random.Random(secrets.randbits(63) if request.seed is None else request.seed % 2**63)  # noqa: S311 - chance, not secrets
         self._keys: list[tuple[int, int]] = []
         self._committed = 0
@@ -138,27 +136,32 @@ class Sampler:
     def adjust(self, logits: Tensor, path: Sequence[int]) -> None:
         """Change a row's logits in place # [vocabulary].
 
-        The repetition penalty (Keskar et al., arXiv:1909.05858) depends on the tokens before the row, so on its
-        ``path``: the drafted tokens between the last committed token and what the row predicts. So does what a
-        constraint allows; the other tokens' logits become minus infinity.
+        Penalties depend on the tokens before the row, so on its ``path``: the drafted tokens between the last committed
+        token and what the row predicts. So does what a constraint allows; the other tokens' logits become minus
+        infinity. Where penalties suppress all that a constraint allows, the constraint goes before them.
         """
-        if self._penalty != 1.0:
-            seen = torch.cat((self._seen, torch.tensor(path, device=self._device))) if path else self._seen
-            scores = logits[seen]
-            logits[seen] = torch.where(scores > 0, scores / self._penalty, scores * self._penalty)
-        if len(self._biased):
-            logits[self._biased] += self._bias.to(logits.dtype)
-        if self._constraint is not None and self.failure is None:
-            try:
-                self._constraint.restrict(logits, path)
-            except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
-                self.failure = error
+        self._penalties.weigh(logits, path)
+        held = self._constraint is not None and self.failure is None
+        if self._penalties.suppresses:
+            kept = logits.clone() if held else logits
+            self._penalties.suppress(logits, path)
+        if held:
+            self._restrict(logits, path)
+            if self._penalties.suppresses and bool(logits.isneginf().all()):
+                logits.copy_(kept)
+                self._restrict(logits, path)
+
+    def _restrict(self, logits: Tensor, path: Sequence[int]) -> None:
+        assert self._constraint is not None  # noqa: S101 - told to the type checker
+        try:
+            self._constraint.restrict(logits, path)
+        except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
+            self.failure = error
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of tokens that now belong to the answer."""
         self._committed += len(tokens)
-        if self._penalty != 1.0:
-            self._seen = torch.unique(torch.cat((self._seen, torch.tensor(tokens, device=self._device))))
+        self._penalties.commit(tokens)
         if self._constraint is not None and self.failure is None:
             try:
                 self._constraint.commit(tokens)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
 from stretto.local_engine.constraint import Constraint
-from stretto.local_engine.detokenize import StopTexts, TextStream
+from stretto.local_engine.detokenize import TextStream
 from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
+from stretto.stop_texts import StopTexts
 
 __all__ = ["Account", "Sequence"]
 
@@ -58,7 +59,11 @@ class Sequence:
     """
 
     def __init__(
-        self, request: Generation, decode: Callable[[Tokens[int]], str], constraint: Constraint | None = None
+        self,
+        request: Generation,
+        decode: Callable[[Tokens[int]], str],
+        constraint: Constraint | None = None,
+        token_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self.request = request
         self.constraint = constraint
@@ -67,7 +72,7 @@ class Sequence:
         self.generated: list[int] = []
         self.cached = 0
         self.account = Account(request.decoding)
-        self._text = TextStream(decode)
+        self._text = TextStream(decode, token_bytes)
         self._stops = StopTexts(request.stop)
         self._silent: list[int] = []  # tokens generated since the last piece
         self._silent_scores: list[TokenLogprob] = []

@@ -13,6 +13,7 @@ from stretto.local_engine.pocket import MODEL_FOLDER
 
 __all__ = ["Source", "find_source"]
 
+_WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -45,7 +46,12 @@ class Source:
             return None
         config = config.get("text_config") or config
         window = next(
-            (config[key] for key in ("max_position_embeddings", "n_positions", "n_ctx") if key in config), None
+            (
+                config[key]
+                for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+                if key in config
+            ),
+            None,
         )
         return window if isinstance(window, int) else None
 

@@ -1,4 +1,4 @@
-"""The tokens of a model as llguidance takes them: the bytes of each, and how text becomes tokens.
+"""The tokens of a model as bytes, and as llguidance takes them, with how text becomes tokens.
 
 llguidance's own way is to copy the tokenizer, write it out as JSON and make one of its own from that, and the better
 part of it holds the interpreter's lock: with a large vocabulary no other thread gets on for more than a second. Where
@@ -9,13 +9,17 @@ instead, and text is made into tokens by the tokenizer at hand. `benchmarks/form
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
-__all__ = ["vocabulary"]
+__all__ = ["token_bytes", "vocabulary"]
+
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
 def vocabulary(tokenizer: Any, ends: Iterable[int]) -> LLTokenizer:
@@ -39,6 +43,32 @@ def vocabulary(tokenizer: Any, ends: Iterable[int]) -> LLTokenizer:
         source = fast.to_str()
     known = LLTokenizer(source, eos_token=ends, slices=[])
     return known.with_slices(LLTokenizer.general_slices())  # in a step of its own: other threads get on in between
+
+
+def token_bytes(tokenizer: Any) -> Callable[[int], bytes] | None:
+    """Make what gives the bytes of a token in a text, none for special tokens; ``None`` for a tokenizer that is slow.
+
+    Where a token's spaces are written in another way, they are left so: who asks wants to know where characters end.
+    """
+    fast = getattr(tokenizer, "backend_tokenizer", None)
+    if fast is None or not hasattr(fast, "id_to_token"):
+        return None
+    added = fast.get_added_tokens_decoder()
+    byte_of = _alphabet() if "ByteLevel" in _decoders(fast) else None
+    falls_back = "ByteFallback" in _decoders(fast)
+
+    def find(token: int) -> bytes:
+        if token in added:
+            return b"" if added[token].special else bytes(added[token].content, "utf-8")
+        text = fast.id_to_token(token) or ""
+        if falls_back and (found := _BYTE.fullmatch(text)):
+            return bytes.fromhex(found[1])
+        with suppress(UnicodeEncodeError):  # a token that is not written in bytes
+            if byte_of is not None:
+                return text.translate(byte_of).encode("latin-1")
+        return text.encode()
+
+    return find
 
 
 class _Tokens:
@@ -69,7 +99,15 @@ def _is_tag(text: str) -> bool:
 
 
 def _is_byte_level(fast: Any) -> bool:
-    return bool(fast.decoder) and json.loads(fast.decoder.__getstate__())["type"] == "ByteLevel"
+    return _decoders(fast) == ["ByteLevel"]
+
+
+def _decoders(fast: Any) -> list[str]:
+    """What makes text of tokens, step by step."""
+    if not fast.decoder:
+        return []
+    state = json.loads(fast.decoder.__getstate__())
+    return [step["type"] for step in state.get("decoders", [state])]
 
 
 def _alphabet() -> dict[int, int]:

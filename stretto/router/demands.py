@@ -1,9 +1,11 @@
-"""What a request demands outright: brevity, a format, a length, a number of items. Patterns, not a model."""
+"""What a request demands outright: a short answer, a format, a length, a number of items. Patterns, not a model."""
 
 from __future__ import annotations
 
 import re
 
+from stretto.language.counting import numbers_in
+from stretto.language.folding import fold
 from stretto.router.reading import excerpt
 
 _BRIEF = re.compile(
@@ -23,17 +25,27 @@ _BRIEF = re.compile(
     r"|in una (?:sola )?(?:frase|parola)|in breve|sì o no|em uma (?:só )?(?:frase|palavra)|sim ou não"
     r"|in (?:één|een) (?:zin|woord)|kort antwoord|ja of nee"
     r"|одним (?:словом|предложением)|в двух словах|кратко|да или нет"
-    r")|一句话|一言で|简短|簡潔に|简要|用一个词|한 문장"
+    r"|tek (?:cümle|kelime)|bir cümle(?:de|yle)|kısaca|evet mi"
+    r")|一句话|一言で|简短|簡潔に|简要|用一个词|한 문장|一句話|簡短|只回答|是或否|手短に|一文で|はいかいいえ"
+    r"|بايجاز|باختصار|في جمله واحده|بجمله واحده|بكلمه واحده|نعم او لا"
+    r"|एक वाक्य|एक शब्द में|संक्षेप में|हां या नहीं"
 )
 _BRIEFLY = re.compile(r"briefly(?<!\wbriefly)\b")  # a search for letters is faster than one for \b
-_PER_PART = re.compile(r"\b(?:each|every|apiece|per|for all|chaque|cada|jede[nrs]?|ogni|elke?)\b")
+_PER_PART = re.compile(
+    r"\b(?:each|every|apiece|per|for all|chaque|cada|jede[nrs]?|ogni|elke?|her bir\w*"
+    r"|кажд(?:ый|ую|ое|ого|ой))\b|[每各]|それぞれ|لكل|كل |हर "
+)
 # These begin with a digit, not with \b, so that the search leaps from digit to digit.
 _LIMIT = re.compile(
-    r"(\d(?<!\w\d)\d{0,4})[- ](words?|wörtern?|worten?|mots|palabras|parole|palavras|woorden|слов"
-    r"|sentences?|sätzen?|phrases|frases|lines?|zeilen)\b"
+    r"(\d(?<!\w\d)\d{0,4})[- ](words?|wörtern?|worten?|mots|palabras|parole|palavras|woorden|слов(?:ах|а)?"
+    r"|kelime\w*|كلمه|sentences?|sätzen?|phrases|frases|lines?|zeilen)\b"
 )
-_WORDS_OF_LENGTH = re.compile(r"(\d(?<!\w\d)\d{1,4})[- ](?:word|wörter|worte|mots|palabras|parole|palavras|woorden)")
-_WORDS = ("wor", "wör", "mot", "pal", "par", "woo", "сло")
+_SIGNS = re.compile(r"(\d{1,4})\s?(?:字|文字)(?:以内|以下|左右|程度|で)|(\d{1,4}) शब्द")
+_WORDS_OF_LENGTH = re.compile(
+    r"(\d(?<!\w\d)\d{1,4})[- ]"
+    r"(?:word|wörter|worte|mots|palabras|parole|palavras|woorden|слов|kelime|كلمه|शब्द)"
+)
+_WORDS = ("wor", "wör", "mot", "pal", "par", "woo", "сло", "kel", "كلم")
 _FORMAT = re.compile(
     r"\b(?:only|just|nothing but|valid|strictly|exclusively|single|must be(?: in)?|nur)\b[^.\n]{0,40}"
     r"\b(?:json|xml|yaml|csv|html|code|toml|sql)\b"
@@ -41,65 +53,28 @@ _FORMAT = re.compile(
     r"|\b(?:as|in|return|output|(?:respond|reply|answer) (?:with|in)) (?:a |an |valid |raw )?"
     r"(?:json|xml|yaml|csv|toml)\b"
 )
-_BRIEF_HINTS = (
-    "word", "sentence", "line", "brief", "short", "concise", "terse", "yes", "true", "tl;", "tld", "nutshell",
-    "explanation",
-    "just", "only", "quick", "paragraph", "satz", "sätz", "wort", "wört", "kurz", "oder nein", "phrase", "mot", "bref",
-    "court", "oui ou", "frase", "oración", "palabra", "breve", "sí o", "sì o", "sim ou", "parola", "parole", "palavra",
-    "zin", "woord", "kort", "of nee", "слов", "предложени", "кратко", "да или", "话", "言", "简", "簡", "词", "문장",
-)  # fmt: skip
-_LENGTH_HINTS = ("word", "wort", "wört", "mots", "palabras", "parole", "palavras", "woorden")
-_FORMAT_HINTS = ("json", "xml", "yaml", "csv", "html", "toml", "sql", "code")
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\(?\d{1,3}[.):]|\(?[a-zA-Z][.)])[ \t]*\S", re.MULTILINE)
 _BULLET_BELOW = re.compile(rf"\n{_BULLET.pattern[1:]}")  # the search leaps from line to line
 _INLINE_NUMBERS = re.compile(r"(?:^|\s)\(?(\d{1,2}|[a-h])[.)]\s*\S")
-_NUMBERS = {
-    word: value
-    for value, words in {
-        2: "two", 3: "three drei trois tres tre", 4: "four vier quatre cuatro quattro",
-        5: "five fünf cinq cinco cinque", 6: "six sechs", 7: "seven sieben sept siete", 8: "eight acht huit ocho",
-        9: "nine", 10: "ten zehn dix diez dieci", 11: "eleven", 12: "twelve dozen", 15: "fifteen", 20: "twenty",
-        30: "thirty",
-    }.items()
-    for word in words.split()
-}  # fmt: skip
-_COUNT = re.compile(rf"\b(\d{{1,3}}|{'|'.join(_NUMBERS)})\b")
-_POINT_WORDS = (
-    "point", "tips", "ways", "reasons", "ideas", "things", "facts", "causes", "benefits", "advantages",
-    "disadvantages", "suggestions", "steps", "habits", "mistakes", "rules", "methods", "techniques", "strategies",
-    "examples", "arguments", "lessons", "risks", "signs", "punkte", "tipps", "gründe", "ideen", "vorteile",
-    "nachteile", "puntos", "consejos", "razones", "conseils", "raisons", "idées",
-)  # fmt: skip
-_POINTS = re.compile(
-    rf"\b(?:(?P<number>\d{{1,3}}|{'|'.join(_NUMBERS)}) (?:of (?:the|your) )?(?:[^\W\d]+ ){{0,2}}?"
-    rf"(?:{'|'.join(_POINT_WORDS)})s?\b|top[- ](?P<top>\d{{1,3}})\b)"
-)
 LONGEST_LINE = 80  # characters; a longer line without a mark is text, not an item
 SHORT_LINE = 4  # words; lines as short as this are items even where nothing sets them apart from the first
 FEWEST_LINES = 3
 BRIEF_WORDS = 100
 BRIEF_SENTENCES = 3
+BRIEF_SIGNS = 200  # Chinese or Japanese
 _MANY_ITEMS = 100
 
 
 def _ends(text: str) -> str:
-    return excerpt(text).lower()
-
-
-def _hinted(text: str, hints: tuple[str, ...]) -> bool:
-    for hint in hints:  # noqa: SIM110 - any() takes twice as long, and this is asked of every prompt
-        if hint in text:
-            return True
-    return False
+    return fold(excerpt(text))
 
 
 def wants_brevity(text: str) -> str | None:
     """Return the words by which a text asks for a short answer as a whole; "50 words each" asks for no such thing."""
     text = _ends(text)
-    if not _hinted(text, _BRIEF_HINTS):
-        return None
     found = _BRIEF.search(text)
-    if found and not (found[0].startswith("in ") and _per_part(text, found)):  # "describe each in one sentence"
+    may_be_per_part = found and (found[0].startswith("in ") or not found[0].isascii())
+    if found and not (may_be_per_part and _per_part(text, found)):  # "describe each in one sentence"
         return found[0].strip()
     for found in _BRIEFLY.finditer(text):
         if not _per_part(text, found):
@@ -107,6 +82,10 @@ def wants_brevity(text: str) -> str | None:
     for found in _LIMIT.finditer(text):
         most = BRIEF_WORDS if found[2].startswith(_WORDS) else BRIEF_SENTENCES
         if int(found[1]) <= most and not _per_part(text, found):
+            return found[0]
+    for found in _SIGNS.finditer(text):
+        most = BRIEF_SIGNS if found[1] else BRIEF_WORDS
+        if int(found[1] or found[2]) <= most and not _per_part(text, found):
             return found[0]
     return None
 
@@ -119,8 +98,6 @@ def _per_part(text: str, found: re.Match[str]) -> bool:
 def wants_format(text: str) -> str | None:
     """Return the words by which a text demands a machine-readable answer, or None."""
     text = _ends(text)
-    if not _hinted(text, _FORMAT_HINTS):
-        return None
     found = _FORMAT.search(text)
     return found[0].strip() if found else None
 
@@ -128,8 +105,6 @@ def wants_format(text: str) -> str | None:
 def words_wanted(text: str) -> int | None:
     """Return the length in words that a text asks for, if it names one."""
     text = _ends(text)
-    if not _hinted(text, _LENGTH_HINTS):
-        return None
     found = _WORDS_OF_LENGTH.search(text)
     return int(found[1]) if found else None
 
@@ -148,8 +123,7 @@ def items_wanted(text: str) -> int:
         listed = _lines_below(text)
     if listed >= 2:
         return min(listed, _MANY_ITEMS)
-    counts = [_NUMBERS.get(found) or int(found) for found in _COUNT.findall(text)]
-    return next((count for count in counts if 2 <= count <= _MANY_ITEMS), 0)
+    return next((count for count in numbers_in(text) if 2 <= count <= _MANY_ITEMS), 0)
 
 
 def _lines_below(text: str) -> int:
@@ -171,15 +145,3 @@ def may_be_list(text: str) -> bool:
         return False
     apart = text[len(first) :].startswith("\n\n") or first.rstrip().endswith((":", "："))
     return apart or max(len(line.split()) for line in lines) <= SHORT_LINE
-
-
-def points_wanted(text: str) -> int:
-    """Return how many points an answer is asked to have ("15 tips", "the top 20"); 0 if no number is named."""
-    text = _ends(text)
-    if "top" not in text and not _hinted(text, _POINT_WORDS):
-        return 0
-    found = _POINTS.search(text)
-    if found is None:
-        return 0
-    number = found["number"] or found["top"]
-    return _NUMBERS.get(number) or int(number)

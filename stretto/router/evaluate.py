@@ -2,7 +2,8 @@
 
 Every row that was labelled before any error was looked at is judged once, by a model that has not seen it; the rows
 written later are trained on in every fold and never measured on. Calibration and threshold are chosen inside each
-training fold. "collected" are the rows from public sets alone, whose shares are nearer to real traffic.
+training fold. "collected" are the rows from public sets alone, whose shares are nearer to real traffic. The rows held
+out are judged by the committed model, with what stands against an outline.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from stretto.router import baselines
 from stretto.router.features import cues
-from stretto.router.rows import CLASSES, SHAPES, Row, load
+from stretto.router.obstacles import to_skeleton
+from stretto.router.rows import CLASSES, HELD_OUT, SHAPES, Row, load, read
 from stretto.router.shape import ShapeModel
 from stretto.router.train import TARGET, calibrate, fit, out_of_fold, skeleton_logits, thresholds, weight
 
@@ -133,6 +135,7 @@ def report(rows: Sequence[Row], write: Callable[[str], Any], *, forms: bool = Fa
     write(f"\nShapes: {right.mean():.3f} right, {right[collected].mean():.3f} on collected rows\n")
     _confusion(labels, shapes, write)
     _cost([row.prompt for row in measured], write)
+    _held_out(list(read(HELD_OUT)), write)
 
 
 def _shapes(scores: NDArray[Any]) -> NDArray[Any]:
@@ -171,6 +174,29 @@ def _cost(prompts: Sequence[str], write: Callable[[str], Any]) -> None:
     size = TARGET.stat().st_size / 1024
     middle, tail = np.median(times), np.quantile(times, 0.99)
     write(f"\nModel: {size:.0f} kB; judging a prompt p50 {middle:.3f} ms, p99 {tail:.3f} ms\n")
+
+
+def _held_out(rows: Sequence[Row], write: Callable[[str], Any]) -> None:
+    """By family: how many rows that a skeleton serves get one, and how many others."""
+    if not TARGET.is_file():
+        return
+    model = ShapeModel.committed()
+    write(f"\nHeld out, {len(rows)} rows{'':<9}{'rows':>6}{'shapes':>8}{'served':>9}{'falsely':>9}\n")
+    for family in dict.fromkeys(row.source for row in rows):
+        chosen = [row for row in rows if row.source == family]
+        judged = [model.judge(row.prompt) for row in chosen]
+        yes = [
+            not judgement.unsure
+            and judgement.skeleton >= model.thresholds["balanced"]
+            and to_skeleton(row.prompt) is None
+            for row, judgement in zip(chosen, judged, strict=True)
+        ]
+        right = np.mean([judgement.shape == row.shape for row, judgement in zip(chosen, judged, strict=True)])
+        served = [said for said, row in zip(yes, chosen, strict=True) if row.skeleton]
+        others = [said for said, row in zip(yes, chosen, strict=True) if not row.skeleton]
+        name = family.rpartition(": ")[2]
+        found, false = f"{sum(served)}/{len(served)}", f"{sum(others)}/{len(others)}"
+        write(f"{name:<26}{len(chosen):>6}{right:>8.2f}{found:>9}{false:>9}\n")
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """Cues of a prompt: words, word pairs, concepts and structure, as names that a person can read.
 
 All cues share one bag. ``w`` a word, ``w v`` a pair, ``|w`` a word that begins a clause, ``$w`` a word of the last
-clause, ``~stem`` the first letters of a word, ``@c`` a concept of the lexicon, ``@c>@d`` two concepts in succession,
-``=name`` a fact about the structure. The lexicon names the same concept in several languages, so that what is learned
-on English reaches them.
+clause, ``~stem`` the first letters of a word, ``^xy`` two characters in succession of a script without blanks between
+words, ``@c`` a concept of the lexicon, ``@c>@d`` two concepts in succession, ``=name`` a fact about the structure. The
+lexicon names the same concept in several languages, so that what is learned on English reaches them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 import string
 from bisect import bisect_left
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 
+from stretto.language.folding import UNSPACED, fold
 from stretto.router.reading import excerpt
 
 STEM = 5  # letters
@@ -26,9 +28,11 @@ _KEPT = string.ascii_letters + string.digits + "+#-"
 _CLEAN = bytes(
     code if code > 127 or chr(code) in _KEPT else ord(BREAK if chr(code) in ".!?:;\n" else " ") for code in range(256)
 )
-_BEYOND_ASCII = dict.fromkeys("’‘“”„«»「」『』（）、，…–—¿¡", " ") | dict.fromkeys("。！？：；", BREAK)
+_BEYOND_ASCII = dict.fromkeys("’‘“”„«»「」『』（）、，،…–—¿¡《》·", " ") | dict.fromkeys("。！？：；؛।", BREAK)
 _MARKS_BEYOND_ASCII = re.compile(f"[{''.join(_BEYOND_ASCII)}]")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_UNSPACED = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")
+_RUN = re.compile(rf"[{UNSPACED}]+")
+_ARABIC_CLITICS = re.compile("(?:[وف]?(?:ال|بال|كال|لل)|[وفبل])(?=...)")
 _BULLET = re.compile(r"\n[ \t]*(?:[-*•]|\d{1,2}[.)]|\(?[a-z]\))[ \t]")  # begins with the end of the line before
 _QUOTED = re.compile(r"[\"“„«「][^\"”»」]{40,}[\"”»」]")
 _SYMBOLS = b"{}<>$\\=^|"  # and () and **
@@ -38,62 +42,99 @@ _QUOTES = '"“„«「'
 _LENGTH_STEPS = (25, 50, 80, 120, 200, 350, 700, 1500, 4000)
 
 
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Concepts by word, by the letters a word begins with, and by what stands in a script without blanks."""
+
+    words: dict[str, tuple[str, ...]]
+    beginnings: dict[str, tuple[str, ...]]
+    unspaced: dict[str, tuple[str, ...]]
+    pattern: re.Pattern[str]  # finds what is in ``unspaced``, the longest first
+
+    def of(self, word: str) -> tuple[str, ...]:
+        """The concepts of a word, also of one that inflection made longer."""
+        if found := self.words.get(word):
+            return found
+        if word.isascii():
+            return self._beginning(word)
+        if (bare := _bare(word)) != word and (found := self.words.get(bare)):
+            return found
+        return self._beginning(word)
+
+    def _beginning(self, word: str) -> tuple[str, ...]:
+        for length in range(min(len(word), 9), 2, -1):
+            if found := self.beginnings.get(word[:length]):
+                return found
+        return ()
+
+
 @cache
-def lexicon() -> tuple[dict[str, tuple[str, ...]], re.Pattern[str], dict[str, tuple[str, ...]]]:
-    """Concepts by word, and a pattern with its concepts for scripts that put no blanks between words."""
+def lexicon() -> Lexicon:
+    """The lexicon that comes with the library."""
     words: dict[str, list[str]] = {}
     unspaced: dict[str, list[str]] = {}
     concept = ""
     for line in files("stretto.router").joinpath("lexicon.txt").read_text("utf-8").splitlines():
         if line.startswith("@"):
             concept = line.strip()
-        elif line.startswith("~"):
-            _add(unspaced, line[1:].split(), concept)
         elif line and not line.startswith("#"):
-            _add(words, line.split(), concept)
+            table = unspaced if line.startswith("~") else words
+            for word in fold(line.removeprefix("~")).split():
+                if concept not in table.setdefault(word, []):
+                    table[word].append(concept)
     pattern = re.compile("|".join(sorted(map(re.escape, unspaced), key=len, reverse=True)))
-    frozen, frozen_unspaced = ({word: tuple(found) for word, found in each.items()} for each in (words, unspaced))
-    return frozen, pattern, frozen_unspaced
+    return Lexicon(
+        {word: tuple(found) for word, found in words.items() if not word.endswith("*")},
+        {word[:-1]: tuple(found) for word, found in words.items() if word.endswith("*")},
+        {word: tuple(found) for word, found in unspaced.items()},
+        pattern,
+    )
 
 
-def _add(words: dict[str, list[str]], named: list[str], concept: str) -> None:
-    for word in named:
-        if concept not in words.setdefault(word, []):
-            words[word].append(concept)
+def _bare(word: str) -> str:
+    """An Arabic word without the article, conjunction or preposition in front of it; any other word as it is."""
+    found = _ARABIC_CLITICS.match(word)
+    return word[found.end() :] if found else word
 
 
 def cues(prompt: str) -> list[str]:
     """Return the cues of a prompt by name, each once, in no order that matters. Any text is accepted."""
     text = excerpt(prompt)
-    return list(dict.fromkeys([*_in_words(text.lower()), *structure(prompt, text)]))
+    folded = fold(text)
+    found = structure(prompt, text if text.isascii() else folded)
+    words = words_and_breaks(folded)
+    plain = folded.isascii()
+    if not plain and _RUN.search(folded):
+        words = _without_runs(words, found)
+    before = _of_words(words, found, plain=plain)
+    if not plain and _UNSPACED.search(folded):
+        _of_characters(folded, before, found)
+    return list(dict.fromkeys(found))
 
 
-def _in_words(text: str) -> Iterator[str]:
-    concepts_of, _, _ = lexicon()
+def _of_words(words: list[str], found: list[str], *, plain: bool) -> str:
+    """Add the cues of words and breaks; return the last concept."""
+    known = lexicon()
     before = "@start"
-    last = ""
-    clause: list[str] = []
-    for word in words_and_breaks(text):
-        if word == BREAK:
-            last, clause = "", []
-            continue
-        concepts = concepts_of.get(word, ())
-        yield word
-        yield from concepts
-        if len(word) >= STEM:
-            yield "~" + word[:STEM]
-        yield f"{last} {word}" if last else "|" + word
-        if concepts:
-            yield f"{before}>{concepts[0]}"
+    concepts_of = known.words.get if plain else known.of
+    for word in words:
+        if concepts := concepts_of(word):
+            found += concepts
+            found.append(f"{before}>{concepts[0]}")
             before = concepts[0]
-        clause.append(word)
-        last = word
-    yield from ("$" + word for word in clause)
-    yield from unspaced_concepts(text, before)
+    found += [word for word in words if word != BREAK]
+    found += [
+        f"{first} {second}" if first != BREAK else "|" + second for first, second in pairwise(words) if second != BREAK
+    ]
+    stems = words if plain else map(_bare, words)
+    found += ["~" + word[:STEM] for word in stems if len(word) >= STEM]
+    if words:
+        found += ["$" + word for word in words[len(words) - words[::-1].index(BREAK) :]]
+    return before
 
 
 def words_and_breaks(text: str) -> list[str]:
-    """The words of a text in lower case, with a `BREAK` before every clause; ends with a word.
+    """The words of a folded text, with a `BREAK` before every clause; ends with a word.
 
     A text of more than ``MAX_WORDS`` ends with the clause that passes them.
     """
@@ -118,15 +159,39 @@ def _cut(words: list[str]) -> list[str]:
     return words
 
 
-def unspaced_concepts(text: str, before: str) -> Iterator[str]:
-    """Concepts and their successions in a script without blanks between words; ``before`` is the concept before."""
-    if text.isascii() or not _UNSPACED.search(text):
-        return
-    _, pattern, meaning = lexicon()
-    for match in pattern.findall(text):
-        concepts = meaning[match]
-        yield from concepts
-        yield f"{before}>{concepts[0]}"
+def _without_runs(words: list[str], found: list[str]) -> list[str]:
+    """Take the runs of a script without blanks out of words, and add the cues of their characters.
+
+    A run is known by its pairs of characters, by its first two where a clause begins, and by its last three where the
+    text ends.
+    """
+    others: list[str] = []
+    last = BREAK
+    for word in words:
+        runs = _RUN.findall(word)
+        for run in runs:
+            found += ["^" + first + second for first, second in pairwise(run)]
+        if not runs:
+            others.append(word)
+        else:
+            if last == BREAK:
+                found.append("|" + runs[0][:2])
+            others += _RUN.sub(" ", word).split()
+        last = word
+    if words and (ending := _RUN.search(words[-1][::-1])):
+        found.append("$" + ending[0][:3][::-1])
+    while others and others[-1] == BREAK:
+        others.pop()
+    return others
+
+
+def _of_characters(text: str, before: str, found: list[str]) -> None:
+    """Add the concepts, and their successions, in a script without blanks; ``before`` is the concept before."""
+    known = lexicon()
+    for match in known.pattern.findall(text):
+        concepts = known.unspaced[match]
+        found += concepts
+        found.append(f"{before}>{concepts[0]}")
         before = concepts[0]
 
 

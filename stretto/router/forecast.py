@@ -1,15 +1,13 @@
-"""What each way of answering is expected to cost: a simple model with its assumptions written down.
+"""What a call is expected to cost: a simple model with its assumptions written down.
 
-Seconds of one call are the time to the first token plus tokens through the rate. A skeleton is an outline and then
-waves of points, as many at once as the backend has slots; its end is that of the slowest point (Skeleton-of-Thought,
-arXiv 2307.15337). The figures are assumptions, good for ranking the candidates, not promises. Only the rate of a local
-backend is measured, once its model is loaded and has answered: what a step of the engine costs, and how many tokens
-the decoding method got out of one.
+Seconds of one call are the time to the first token plus tokens divided by the rate. What a strategy makes of calls is
+part of its offer, beside the strategy. The figures are assumptions, good for ranking the candidates, not promises. Only
+the rate of a local backend is measured, once its model is loaded and has answered: what a step of the engine costs,
+and how many tokens the decoding method got out of one.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities, Measured
@@ -20,12 +18,8 @@ TOKENS_BY_SHAPE: dict[Shape, int] = {
     "short": 40, "points": 550, "steps": 400, "prose": 450, "items": 350, "code": 400, "transform": 250,
 }  # fmt: skip
 TOKENS_PER_WORD = 1.35
-POINTS = 6
-OUTLINE_TOKENS = 70
-INSTRUCTION_TOKENS = 220
-SKELETON_LENGTH = 1.2  # answers by points are longer than straight ones
-SLOWEST_POINT = 1.5  # over the mean point
-ITEMS_TOGETHER = 12  # items that share a call where there are more items than slots
+INSTRUCTION_TOKENS = 220  # what a call for a part of an answer reads beside the question
+SLOWEST_PART = 1.5  # over the mean part
 
 
 class Speed(NamedTuple):
@@ -84,49 +78,20 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
     )
 
 
-def forecast(
-    shape: Shape,
-    speed: Speed,
-    *,
-    prompt_tokens: int,
-    items: int = 0,
-    words: int | None = None,
-    max_tokens: int | None = None,
-) -> dict[str, Forecast]:
-    """Expected cost of "direct", "skeleton" and, from two items on, "items".
+def answer_tokens(shape: Shape, *, words: int | None = None, max_tokens: int | None = None) -> int:
+    """Tokens that an answer is expected to have.
 
     ``words`` is a length that the prompt asked for, ``max_tokens`` the caller's bound on the answer.
-    ``Forecast.tokens`` counts what is read and generated.
     """
-    answer = round(words * TOKENS_PER_WORD) if words else TOKENS_BY_SHAPE[shape]
-    if max_tokens is not None:
-        answer = min(answer, max_tokens)
-    answer = max(answer, 1)
-    prospects = {
-        "direct": Forecast(seconds=_seconds(speed, answer), tokens=prompt_tokens + answer, calls=1),
-        "skeleton": _skeleton(speed, prompt_tokens, answer),
-    }
-    if items > 1:
-        prospects["items"] = _items(speed, prompt_tokens, answer, items)
-    return prospects
+    tokens = round(words * TOKENS_PER_WORD) if words else TOKENS_BY_SHAPE[shape]
+    return max(1, tokens if max_tokens is None else min(tokens, max_tokens))
 
 
-def _seconds(speed: Speed, tokens: float) -> float:
+def straight(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
+    """Expected cost of one generation of ``answer`` tokens. ``Forecast.tokens`` counts what is read and generated."""
+    return Forecast(seconds=seconds(speed, answer), tokens=prompt_tokens + answer, calls=1)
+
+
+def seconds(speed: Speed, tokens: float) -> float:
+    """Expected seconds of one call that writes so many tokens."""
     return round(speed.first_token_s + tokens / speed.tokens_per_s, 2)
-
-
-def _skeleton(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
-    written = answer * SKELETON_LENGTH
-    point = written / POINTS * SLOWEST_POINT
-    waves = math.ceil(POINTS / speed.slots)
-    seconds = _seconds(speed, OUTLINE_TOKENS) + waves * _seconds(speed, point)
-    read = (POINTS + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + POINTS * OUTLINE_TOKENS
-    return Forecast(seconds=round(seconds, 2), tokens=round(read + OUTLINE_TOKENS + written), calls=POINTS + 1)
-
-
-def _items(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:
-    together = min(math.ceil(items / speed.slots), ITEMS_TOGETHER)
-    calls = math.ceil(items / together)
-    seconds = math.ceil(calls / speed.slots) * _seconds(speed, answer / calls * SLOWEST_POINT)
-    read = prompt_tokens + calls * INSTRUCTION_TOKENS
-    return Forecast(seconds=round(seconds, 2), tokens=round(read + answer), calls=calls)

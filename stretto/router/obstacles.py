@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stretto.backends.base import Backend
+from stretto.language.counting import points_wanted
 from stretto.request import Request
 from stretto.route import Forecast
-from stretto.router.demands import points_wanted, wants_brevity, wants_format
+from stretto.router.demands import wants_brevity, wants_format
+from stretto.router.reading import excerpt
+from stretto.router.tails import wants_finished_list
 
 MINIMUM_ANSWER_TOKENS = 120
 MINIMUM_SLOTS = 3
@@ -31,8 +34,14 @@ def to_parallel(request: Request, backend: Backend, direct: Forecast, parallel: 
 
 def to_skeleton(text: str) -> str | None:
     """What makes the question unsuitable for an outline."""
-    wanted = points_wanted(text)
-    return f"{wanted} points are asked for, and an outline has at most {MOST_POINTS}" if wanted > MOST_POINTS else None
+    if (wanted := points_wanted(excerpt(text))) > MOST_POINTS:
+        return f"{wanted} points are asked for, and an outline has at most {MOST_POINTS}"
+    return _needs_finished_list(text)
+
+
+def _needs_finished_list(text: str) -> str | None:
+    found = wants_finished_list(text)
+    return found and f'part of the answer needs the finished list ("{_shown(found)}")'
 
 
 def _in_request(request: Request, text: str) -> Iterator[str]:
@@ -54,6 +63,8 @@ def _in_request(request: Request, text: str) -> Iterator[str]:
         yield f'a format is asked for ("{_shown(found)}")'
     if found := wants_brevity(text):
         yield f'a short answer is asked for ("{_shown(found)}")'
+    if "\n" not in text and (needed := _needs_finished_list(text)):  # lines may be a list supplied, whatever they say
+        yield needed
 
 
 def _in_means(request: Request, backend: Backend, direct: Forecast, parallel: Forecast) -> Iterator[str]:

@@ -1,107 +1,47 @@
-"""Which strategy on which backend: shape, what the backend can do, preference and budget become a `Route`."""
+"""Which strategy on which backend: the router weighs what the strategies offer, and a `Route` comes of it."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import TYPE_CHECKING
 
 from stretto.backends.base import Backend
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
-from stretto.route import DecodingForecast, Forecast, Route
-from stretto.router import obstacles
-from stretto.router.decoding import Choice, choose_decoding
-from stretto.router.demands import items_wanted, may_be_list, words_wanted
-from stretto.router.forecast import decoding_forecast, forecast, speed_of
+from stretto.route import Route
+from stretto.router.case import Case
+from stretto.router.offer import Offer
 from stretto.router.reading import question_in_context
 from stretto.router.second_opinion import SecondOpinion
-from stretto.router.shape import Judgement, ShapeModel
+from stretto.router.shape import ShapeModel
 
-ITEMS_THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
-ITEMS_WORTH_COUNTING = 0.1
-ITEMS_WORTH_SPLITTING = 0.03
-LISTED_CONFIDENCE = 0.95  # all 15 labelled prompts that code takes apart by their lines are labelled as items
-LISTED_MARKS = frozenset({"bulleted", "numbered", "lettered", "labelled", "lines"})
-PHRASES = {
-    "short": "fits in a line or two",
-    "points": "is a list of points",
-    "steps": "is a chain of steps that build on each other",
-    "prose": "is one continuous text",
-    "items": "is a set of separate items",
-    "code": "is mainly code",
-    "transform": "is mostly text from the prompt",
-}
+if TYPE_CHECKING:
+    from stretto.strategies.base import Strategy
+
+STRAIGHT = "direct"  # the strategy that serves every request
+
+_log = logging.getLogger(__name__)
 
 
-@dataclass
-class Case:
-    """Everything one decision looks at; not frozen, because freezing takes longer than all else about it."""
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """A case, what the strategies offer for it, and the strategy that was chosen with its confidence and cause."""
 
-    request: Request
-    backend: Backend
-    role: str
-    text: str
-    judgement: Judgement
-    threshold: float
-
-    @cached_property
-    def items(self) -> int:
-        """Items that the prompt supplies or asks for."""
-        return items_wanted(self.text)
-
-    @cached_property
-    def _form(self) -> tuple[int, str | None]:
-        """How many lines of a list code can take apart, and as half a sentence why it must not; 0 and None: no list."""
-        question, judged = self.request.question, self.judgement.shapes["items"]
-        if self.request.strategy != "auto" or judged < ITEMS_WORTH_SPLITTING or not may_be_list(question):
-            return 0, None
-        from stretto.strategies.items.splitting import Split, split  # noqa: PLC0415 - its patterns are slow to compile
-
-        taken = split(question)
-        if isinstance(taken, Split):
-            return len(taken.items) if taken.marks in LISTED_MARKS else 0, None
-        return 0, taken.cause if taken.final else None
+    case: Case
+    offers: Mapping[str, Offer]
+    strategy: str
+    confidence: float
+    cause: str
 
     @property
-    def listed(self) -> int:
-        """Items of a list by lines under a task that holds for each; 0 where the form shows none."""
-        return self._form[0]
-
-    @property
-    def together(self) -> str | None:
-        """Why the lines of a list must not be taken apart; ``None`` where nothing says so."""
-        return self._form[1]
-
-    @property
-    def _may_be_items(self) -> bool:
-        judged = self.judgement.shapes["items"] >= ITEMS_WORTH_COUNTING
-        return judged or self.request.strategy == "items" or self.listed > 0
-
-    @cached_property
-    def decoding(self) -> Choice:
-        """How the backend is to decode, if it is a local one."""
-        backend = self.backend
-        return choose_decoding(self.request, backend.name, backend.capabilities, self.judgement.shape, self.text)
-
-    @cached_property
-    def decoding_forecast(self) -> DecodingForecast | None:
-        """What that is expected to do."""
-        method = self.decoding.method
-        return None if method is None else decoding_forecast(method, self.backend.capabilities.measured)
-
-    @cached_property
-    def forecast(self) -> dict[str, Forecast]:
-        """The expected cost of each candidate."""
-        return forecast(
-            self.judgement.shape,
-            speed_of(self.backend.name, self.backend.capabilities, self.role, self.decoding_forecast),
-            prompt_tokens=_tokens(self.request),
-            items=self.items if self._may_be_items else 0,
-            words=words_wanted(self.text),
-            max_tokens=self.request.options.max_tokens,
-        )
+    def seconds(self) -> float:
+        """How long the answer is expected to take; a strategy without a forecast counts as a straight answer."""
+        chosen = self.offers.get(self.strategy)
+        forecast = chosen.forecast if chosen is not None else None
+        return (forecast or self.case.straight).seconds
 
 
 class Router:
@@ -121,28 +61,42 @@ class Router:
             self._model = ShapeModel.committed()
         return self._model
 
-    def decide(self, request: Request, backends: Mapping[str, Backend]) -> Route:
+    def decide(
+        self,
+        request: Request,
+        backends: Mapping[str, Backend],
+        strategies: Mapping[str, Strategy] | None = None,
+    ) -> Route:
         """Choose by what can be known without a call. Of the backends only name and capabilities are read.
 
-        Raises `InvalidRequestError` where no backend has the role "main".
+        ``strategies`` are those to choose from, by name, "direct" among them; without any, those of the library. Raises
+        `InvalidRequestError` where no backend has the role "main".
         """
         started = time.perf_counter()
-        return _route(_quickest(self._case(request, backends), backends), started)
+        chosen_from = _strategies(request, strategies)
+        return _route(_quickest(self._case(request, backends), backends, chosen_from), started)
 
-    async def route(self, request: Request, backends: Mapping[str, Backend]) -> Route:
+    async def route(
+        self,
+        request: Request,
+        backends: Mapping[str, Backend],
+        strategies: Mapping[str, Strategy] | None = None,
+    ) -> Route:
         """Choose as `decide` does, and in the grey zone ask for a second opinion, if this router has one."""
         started = time.perf_counter()
-        case = _quickest(self._case(request, backends), backends)
-        first = _route(case, started)
+        chosen_from = _strategies(request, strategies)
+        decision = _quickest(self._case(request, backends), backends, chosen_from)
+        first = _route(decision, started)
         asked = self.second_opinion
-        if asked is None or "small" not in backends or not self._grey(case, asked):
+        if asked is None or "small" not in backends or not _grey(decision, asked):
             return first
+        case = decision.case
         opinion = await asked.ask(case.text, backends["small"])
         if opinion is None:
             cause = f"{first.cause} A second opinion was asked for and did not come in time."
             return first.model_copy(update={"cause": cause, "elapsed_ms": _since(started)})
         judgement = replace(case.judgement, skeleton=asked.update(case.judgement.skeleton, opinion))
-        route = _route(replace(case, judgement=judgement), started)
+        route = _route(_weigh(replace(case, judgement=judgement), chosen_from), started)
         said = "for" if opinion else "against"
         return route.model_copy(
             update={"cause": f"{route.cause} A second opinion was asked and spoke {said} a skeleton."}
@@ -163,108 +117,89 @@ class Router:
             threshold=self.model.thresholds[request.preference],
         )
 
-    @staticmethod
-    def _grey(case: Case, asked: SecondOpinion) -> bool:
-        """Whether an answer could change the route: in doubt, and nothing else stands against a skeleton."""
-        return (
-            case.request.strategy == "auto"
-            and abs(case.judgement.skeleton - case.threshold) <= asked.zone
-            and _obstacle(case, "skeleton") is None
-        )
+
+def _strategies(request: Request, given: Mapping[str, Strategy] | None) -> Mapping[str, Strategy]:
+    """Those to choose from; a strategy that came with the request is one of them."""
+    if given is None:
+        from stretto.strategies import STRATEGIES  # noqa: PLC0415 - strategies import the router's offers
+
+        given = STRATEGIES
+    return given if request.own_strategy is None else {**given, request.strategy: request.own_strategy}
 
 
-def _quickest(case: Case, backends: Mapping[str, Backend]) -> Case:
-    """The case on the backend that is forecast to end first, where speed is what the caller wants most.
+def _grey(decision: _Decision, asked: SecondOpinion) -> bool:
+    """Whether an opinion could change the route: in doubt, and nothing else stands against a skeleton."""
+    case, skeleton = decision.case, decision.offers.get("skeleton")
+    return (
+        case.request.strategy == "auto"
+        and skeleton is not None
+        and abs(case.judgement.skeleton - case.threshold) <= asked.zone
+        and skeleton.obstacle() is None
+    )
+
+
+def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[str, Strategy]) -> _Decision:
+    """The decision on the backend that is forecast to end first, where speed is what the caller wants most.
 
     Otherwise the main one answers: only the caller knows what quality the others have.
     """
     if case.request.preference != "fastest":
-        return case
+        return _weigh(case, strategies)
     others = [role for role in ("small", "local") if role in backends]
     cases = [case, *(replace(case, role=role, backend=backends[role]) for role in others)]
-    return min(cases, key=lambda each: each.forecast.get(_choose(each)[0], each.forecast["direct"]).seconds)
+    return min((_weigh(each, strategies) for each in cases), key=lambda decision: decision.seconds)
 
 
-def _route(case: Case, started: float) -> Route:
-    strategy, confidence, cause = _choose(case)
+def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
+    """Ask every strategy, and choose: the one asked for, else the best that suits and that nothing stands against."""
+    offers = {name: offer for name, strategy in strategies.items() if (offer := _offer(strategy, case)) is not None}
+    named = case.request.strategy
+    if named != "auto":
+        confidence = offers[named].confidence if named in offers else 1.0
+        return _Decision(case, offers, named, confidence, "Asked for by the caller.")
+    suited = [name for name, offer in offers.items() if offer.suits]
+    best = max(suited, key=lambda name: (offers[name].priority, offers[name].confidence), default=STRAIGHT)
+    offer = offers[best]
+    if best != STRAIGHT:
+        if against := offer.obstacle():
+            cause = f"Written straight through although {offer.although}: {against}."
+            return _Decision(case, offers, STRAIGHT, 1.0, cause)
+        return _Decision(case, offers, best, offer.confidence, offer.cause)
+    doubt = "" if case.judgement.unsure else next((each.doubt for each in offers.values() if each.doubt), "")
+    cause = f"Written straight through: {doubt}." if doubt else offer.cause
+    return _Decision(case, offers, best, offer.confidence, cause)
+
+
+def _offer(strategy: Strategy, case: Case) -> Offer | None:
+    try:
+        offer = strategy.offer(case)
+    except InvalidRequestError:
+        raise
+    except Exception:  # noqa: BLE001 - a caller's strategy failed; the others are weighed
+        _log.exception("the strategy %s could not make an offer; the others are weighed", strategy.name)
+        return None
+    return offer
+
+
+def _route(decision: _Decision, started: float) -> Route:
+    case, cause = decision.case, decision.cause
     if case.role != "main":
         cause += f" The {case.role} backend is forecast to be done first."
     judgement = case.judgement
     return Route(
-        strategy=strategy,
+        strategy=decision.strategy,
         role=case.role,
         backend=case.backend.name,
         decoding=case.decoding.method,
         decoding_cause=case.decoding.cause,
         decoding_forecast=case.decoding_forecast,
         shape=judgement.shape,
-        confidence=confidence,
+        confidence=decision.confidence,
         probabilities={**judgement.shapes, "skeleton": judgement.skeleton},
         cause=cause,
-        forecast=case.forecast,
+        forecast={name: offer.forecast for name, offer in decision.offers.items() if offer.forecast is not None},
         elapsed_ms=_since(started),
     )
-
-
-def _choose(case: Case) -> tuple[str, float, str]:
-    """Strategy, confidence and cause."""
-    request, judgement = case.request, case.judgement
-    skeleton, items = judgement.skeleton, judgement.shapes["items"]
-    if request.strategy != "auto":
-        serves = {"skeleton": skeleton, "items": items}.get(request.strategy, 1.0)
-        return request.strategy, serves, "Asked for by the caller."
-    if judgement.unsure:
-        cause = "Written straight through: nothing in the request tells what shape the answer has."
-        return "direct", 1 - skeleton, cause
-    sure_enough = judgement.shape == "items" and items >= ITEMS_THRESHOLD[request.preference]
-    if sure_enough and case.items > 1 and case.together is None:
-        sure = f"the answer {PHRASES['items']}"
-        return _unless_hindered(
-            case, "items", items, f"Written item by item in parallel: {sure} ({items:.0%} sure).", sure
-        )
-    if case.listed:
-        cause = f"Written item by item in parallel: the request is a list of {case.listed}, with one task for each."
-        return _unless_hindered(case, "items", LISTED_CONFIDENCE, cause, "the request is a list with one task for each")
-    if skeleton >= case.threshold:
-        cause = f"Outline first, then its points in parallel: they stand on their own ({skeleton:.0%} sure)."
-        return _unless_hindered(case, "skeleton", skeleton, cause, "points in parallel would serve")
-    shape = judgement.shape
-    reason = f"the answer most likely {PHRASES[shape]} ({judgement.shapes[shape]:.0%} sure)"
-    if shape == "items":
-        needed = ITEMS_THRESHOLD[request.preference]
-        against = case.together or "the request shows no items to count"
-        reason = (
-            f"that the answer {PHRASES['items']} is not sure enough ({items:.0%} sure, {needed:.0%} needed)"
-            if items < needed
-            else f"the answer most likely {PHRASES['items']}, but {against}"
-        )
-    if shape == "points":
-        reason = f"an outline first would probably not serve ({skeleton:.0%} sure, {case.threshold:.0%} needed)"
-    return "direct", 1 - skeleton, f"Written straight through: {reason}."
-
-
-def _unless_hindered(case: Case, strategy: str, confidence: float, cause: str, although: str) -> tuple[str, float, str]:
-    """Take a parallel strategy, or the direct one where something stands against it."""
-    if against := _obstacle(case, strategy):
-        return "direct", 1.0, f"Written straight through although {although}: {against}."
-    return strategy, confidence, cause
-
-
-def _obstacle(case: Case, strategy: str) -> str | None:
-    """Say what stands against a parallel strategy: first in the request, then in backend, budget and forecast."""
-    return (
-        obstacles.to_any(case.request, case.text)
-        or (obstacles.to_skeleton(case.text) if strategy == "skeleton" else None)
-        or obstacles.to_parallel(case.request, case.backend, case.forecast["direct"], case.forecast[strategy])
-    )
-
-
-def _tokens(request: Request) -> int:
-    """Roughly how many tokens the messages have: four characters each, fewer beyond ASCII."""
-    total = 0.0
-    for message in request.messages:
-        total += len(message.content) / (4 if message.content.isascii() else 2.5)
-    return round(total) + sum(len(document.text) for document in request.documents) // 4
 
 
 def _since(started: float) -> float:

@@ -15,6 +15,8 @@ CLASSES: tuple[tuple[Shape, bool], ...] = (*((shape, False) for shape in SHAPES)
 """What the model tells apart: a shape, and for lists whether a skeleton serves them."""
 LABELLED = "labelled.jsonl"
 AUTHORED = "authored.jsonl"
+HELD_OUT = "held_out.jsonl"
+"""Rows of the families written last, chosen by a hash of the prompt before training; never trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Row:
         origin: "collected" from public sets, nearer to real traffic, or "authored" for this project.
         certainty: 1 (a coin toss between two shapes) to 3 (plain).
         late: written after errors on the other rows were seen; trained on, never measured on.
+        source: where the row comes from, or why it was written.
     """
 
     prompt: str
@@ -33,6 +36,7 @@ class Row:
     origin: str
     certainty: int = 3
     late: bool = False
+    source: str = ""
 
     @property
     def label(self) -> int:
@@ -51,7 +55,8 @@ def read(name: str, *, late: bool = False) -> Iterator[Row]:
     with files("stretto.router").joinpath("data", name).open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
-            yield Row(row["prompt"], row["shape"], row["skeleton"], row["origin"], row["certainty"], late)
+            prompt, shape, origin = row["prompt"], row["shape"], row["origin"]
+            yield Row(prompt, shape, row["skeleton"], origin, row["certainty"], late=late, source=row["source"])
 
 
 def load() -> list[Row]:

@@ -3,34 +3,62 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
+from stretto.arguments import shown
 from stretto.backends.base import Backend
-from stretto.errors import InvalidRequestError, UnknownStrategyError
+from stretto.errors import IncompleteAnswerError, InvalidRequestError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
+from stretto.hooks import Watchers
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
-from stretto.strategies import STRATEGIES
+from stretto.strategies import STRATEGIES, Strategy
 from stretto.strategies.branch import Running
 from stretto.strategies.fan_out import Emit, FanOut, fan_out
+from stretto.strategies.shortfall import shortfall
 
 
-def check_strategy(name: str) -> None:
-    """Raise `UnknownStrategyError` for a name that is neither "auto" nor a strategy."""
-    if name != "auto" and name not in STRATEGIES:
-        known = ", ".join(("auto", *STRATEGIES))
-        raise UnknownStrategyError(f"There is no strategy {name!r}. Choose one of: {known}.")
+def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
+    """Raise `UnknownStrategyError` for a name that is neither "auto" nor that of a strategy."""
+    if name != "auto" and name not in strategies:
+        known = ", ".join(("auto", *strategies))
+        raise UnknownStrategyError(f"There is no strategy {shown(name)}. Choose one of: {known}.")
 
 
 async def answer(
-    request: Request, route: Route, backend: Backend, emit: Emit, *, prompts: Catalogue, began: float
+    request: Request,
+    route: Route,
+    backend: Backend,
+    emit: Emit,
+    *,
+    prompts: Catalogue,
+    began: float,
+    strategies: Mapping[str, Strategy] = STRATEGIES,
+    watchers: Watchers | None = None,
 ) -> Answer:
     """Generate as the route says, telling every event on the way; the last one carries the answer.
 
-    ``began``: `time.perf_counter` at the arrival of the request. Raises `StrettoError` where not a
-    word of an answer came about.
+    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name. Raises
+    `StrettoError` where not a word of an answer came about, or where parts are missing and the request has
+    ``on_missing="raise"``.
     """
+    strategy: Strategy = request.own_strategy or strategies[route.strategy]
+    with (watchers or Watchers()).watching():
+        return await _answer(request, route, backend, emit, strategy, prompts=prompts, began=began)
+
+
+async def _answer(
+    request: Request,
+    route: Route,
+    backend: Backend,
+    emit: Emit,
+    strategy: Strategy,
+    *,
+    prompts: Catalogue,
+    began: float,
+) -> Answer:
     await emit(RouteChosen(route=route))
     if request.options.logprobs is not None and not backend.capabilities.logprobs:
         raise InvalidRequestError(
@@ -47,12 +75,16 @@ async def answer(
     ) as runner:
         if unused is not None:
             runner.warn(f"decoding={unused!r} was left out: {backend.name} has no decoding methods to choose from.")
+        if not backend.capabilities.names and any(message.name for message in request.messages):
+            runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
+        for note in request.unread:
+            runner.warn(note)
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
-        await STRATEGIES[route.strategy].run(request, route, runner)
+        await strategy.run(request, route, runner)
         for running in runner.branches:
             await running.ended()
-        result = _assemble(route, runner, time.perf_counter() - began, logprobs=request.options.logprobs)
+        result = _assemble(request, route, runner, time.perf_counter() - began)
     await emit(AnswerFinished(answer=result))
     return result
 
@@ -63,12 +95,15 @@ def _alone(request: Request) -> tuple[Message, ...]:
     return (*system, Message(role="user", content=request.question))
 
 
-def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | None) -> Answer:
+def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
     if failures and not any(running.in_answer for running in runner.branches):
         raise failures[0]  # all failed, as a rule for one reason
+    for running in visible:
+        if not running.told and (said := shortfall(running, request)) is not None:
+            runner.warn_once(said)
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     usage = Usage()
     decoding: Decoding | None = None
@@ -77,16 +112,18 @@ def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | N
         if branch.decoding is not None:
             decoding = branch.decoding if decoding is None else decoding + branch.decoding
     told = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
-    if logprobs is not None and not told:
-        runner.warn(f"logprobs={logprobs} was asked for, and {runner.model} told none.")
+    if request.options.logprobs is not None and not told:
+        runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} told none.")
     ends = [
         span.needed_s + span.ended_s - span.started_s
         for span in (branch.span for branch in branches)
         if span.started_s is not None and span.ended_s is not None
     ]
-    return Answer(
+    result = Answer(
         text=text,
         route=route,
+        strategy=runner.strategy or route.strategy,
+        parsed=runner.parsed,
         branches=branches,
         usage=usage,
         decoding=decoding,
@@ -101,9 +138,16 @@ def _assemble(route: Route, runner: FanOut, total_s: float, *, logprobs: int | N
         passages=runner.passages,
         finish_reason=_finish_reason(visible),
     )
+    missing = sum(running.exception is not None or running.partial for running in visible)
+    if missing and request.on_missing == "raise":
+        raise IncompleteAnswerError(
+            f"The answer lacks {missing} of {len(visible)} parts. {' '.join(result.warnings)}", answer=result
+        )
+    return result
 
 
 def _finish_reason(visible: list[Running]) -> FinishReason:
+    """How the worst part of the answer ended."""
     reasons = {running.finish_reason for running in visible}
-    ranked: tuple[FinishReason, ...] = ("deadline", "budget", "error", "refusal", "length")
-    return next((reason for reason in ranked if reason in reasons), "stop")
+    worst_first: tuple[FinishReason, ...] = ("error", "refusal", "deadline", "budget", "length")
+    return next((reason for reason in worst_first if reason in reasons), "stop")

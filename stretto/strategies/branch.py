@@ -12,6 +12,7 @@ from stretto.answer import Branch, BranchKind, Decoding, FinishReason, Span, Tok
 from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
+from stretto.surrogates import mend
 
 NOT_TEXT: frozenset[BranchKind] = frozenset({"outline", "plan", "passage", "collapse"})
 """Kinds of branches whose text is not part of the answer."""
@@ -29,6 +30,7 @@ class BranchSpec:
             ``None`` gives up.
         joint: tells who reads the pieces that the unfinished line before it is void and comes again whole; put
             between what was received and what comes in that other way. Neither is part of the text.
+        called: what warnings call it, as the subject of a sentence; without it, its title in quotes.
         on_end: called when the branch has ended, however it ended.
         until_s: seconds after the request at which the branch ends as failed, where that is before the deadline.
         accepts_refusal: a refusal is this branch's result, not its failure.
@@ -39,6 +41,7 @@ class BranchSpec:
     prompt: Callable[[], Prompt]
     options: GenerationOptions
     title: str = ""
+    called: str = ""
     after: Sequence[Running] = ()
     another_way: Callable[[str], Prompt | None] = lambda _: None
     joint: str = ""
@@ -52,6 +55,8 @@ class Running:
     """A branch from its start to its end. One reader; any number may wait for the end.
 
     ``replaced``: other branches did its work; how it ended does not count for the answer.
+    ``partial``: it wrote no text of the answer, and yet the answer lacks what it was cut short of: an outline.
+    ``told``: a warning has said how it ended.
     ``dropped``: nothing of what it wrote is in the answer; its tokens count as discarded.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
@@ -68,6 +73,8 @@ class Running:
     branch: Branch | None = None
     unreported: int = 0
     replaced: bool = False
+    partial: bool = False
+    told: bool = False
     dropped: bool = False
     _pieces: list[str] = field(default_factory=list)
     _read: int = 0
@@ -92,7 +99,9 @@ class Running:
     @property
     def counts(self) -> bool:
         """Whether how it ended is how a part of the answer ended."""
-        return not (self.discarded or self.replaced or self.spec.kind in NOT_TEXT)
+        if self.discarded or self.replaced:
+            return False
+        return self.partial or self.spec.kind not in NOT_TEXT
 
     @property
     def in_answer(self) -> bool:
@@ -148,7 +157,7 @@ class Running:
             text=self.text,
             status="failed" if failed else "finished",
             finish_reason=self.finish_reason,
-            error=str(self.exception) if failed else None,
+            error=mend(str(self.exception)) if failed else None,
             span=Span(needed_s=self.needed_s, started_s=self.started_s, first_s=self.first_s, ended_s=now_s),
             usage=self.usage,
             decoding=self.decoding,

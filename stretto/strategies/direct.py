@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stretto.backends.base import Prompt
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
 from stretto.route import Route
-from stretto.strategies.branch import BranchSpec
+from stretto.router.case import Case
+from stretto.router.offer import Offer
+from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.fitting import Fit, fit
 
 
 class Direct:
@@ -16,11 +21,68 @@ class Direct:
 
     name = "direct"
 
+    def offer(self, case: Case) -> Offer:
+        """Offer one straight answer, which every request can have."""
+        judgement = case.judgement
+        reason = "nothing in the request tells what shape the answer has" if judgement.unsure else case.expected
+        return Offer(
+            confidence=1.0 if case.request.strategy == self.name else 1 - judgement.skeleton,
+            cause=f"Written straight through: {reason}.",
+            forecast=case.straight,
+            priority=0,
+        )
+
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:  # noqa: ARG002 - every strategy is given its route
-        """Stream one branch."""
+        """Stream one branch; with a ``response_format``, show it once it fits, or was asked for once more."""
+        runner.strategy = self.name
         straight = runner.start(straight_spec(request, runner))
-        runner.merge.add_branch(straight)
+        if request.options.response_format is None:
+            runner.merge.add_branch(straight)
+        elif runner.capabilities.regex:  # it draws tokens that fit and no others: nothing would change in a second try
+            runner.merge.add_branch(straight)
+            await straight.ended()
+            _report(runner, straight, fit(straight.text, request.options))
+        else:
+            runner.merge.add(await _in_form(request, runner, straight))
         await runner.merge.finish()
+
+
+async def _in_form(request: Request, runner: FanOut, straight: Running) -> str:
+    """The text of an answer that fits its format, if the first or a second try gives one."""
+    await _ended(straight)
+    found = fit(straight.text, request.options)
+    if found.wrong and straight.exception is None and straight.finish_reason == "stop":
+        prompt = replace(
+            _held_to_format(request, runner),
+            messages=asked(request, runner, "again_in_form", received=straight.text, wrong=found.wrong),
+        )
+        again = runner.start(replace(straight_spec(request, runner), id="direct-again", prompt=lambda: prompt))
+        await _ended(again)
+        second = fit(again.text, request.options)
+        if again.exception is None and not (second.wrong and again.finish_reason != "stop"):
+            straight.drop("it did not fit response_format")
+            straight, found = again, second
+        else:
+            again.drop("the first answer is no worse")
+    _report(runner, straight, found)
+    return straight.text
+
+
+async def _ended(running: Running) -> None:
+    """Wait for the end of a branch that is not shown yet; reading it keeps its buffer from running full."""
+    while await running.read():
+        pass
+
+
+def _report(runner: FanOut, running: Running, found: Fit) -> None:
+    """Hand out the value of the answer; a warning says where there is none."""
+    if running.exception is not None or running.finish_reason == "refusal":
+        return  # a warning says that already
+    runner.parsed = found.value
+    if found.wrong:
+        runner.warn(f"The answer does not fit response_format: {found.wrong}.")
+    if found.unchecked:
+        runner.warn(f"The answer was not checked against its schema: {found.unchecked}.")
 
 
 def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
@@ -36,6 +98,7 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     return BranchSpec(
         id="direct",
         kind="direct",
+        called="The answer",
         prompt=lambda: prompt,
         options=request.options,
         another_way=another_way,

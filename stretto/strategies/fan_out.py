@@ -6,18 +6,21 @@ business), then reported as failed; a failed branch never takes the others with 
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from stretto.answer import Decoding, FinishReason, Usage
-from stretto.backends.allowance import allowed
-from stretto.backends.base import Backend, Capabilities, CountsText, Prompt
+from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.backends.allowance import Caller, allowed
+from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt
+from stretto.backends.chunk_check import what_is_wrong
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
     AuthenticationError,
@@ -26,25 +29,31 @@ from stretto.errors import (
     BudgetExceededError,
     DeadlineExceededError,
     ModelNotFoundError,
+    StreamBrokenError,
     StrettoError,
 )
 from stretto.events import BranchDelta, BranchFailed, BranchFinished, BranchStarted, Event, TextDelta
 from stretto.prompts import Catalogue, Template
 from stretto.request import Budget
 from stretto.strategies.branch import NOT_TEXT, BranchSpec, Running, all_discarded
+from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
+from stretto.surrogates import Mending, mend
 
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
 
 Emit = Callable[[Event], Awaitable[None]]
+
+_numbers = itertools.count(1)  # of answers
 
 
 class FanOut:
     """What a strategy works with: it starts branches, adds them to the merge, warns.
 
     Opened by `fan_out`. Attributes: ``merge`` the merged text; ``branches`` all started so far;
-    ``warnings``; ``ledger`` what it has cost.
+    ``warnings``; ``ledger`` what it has cost; ``strategy`` the one that wrote the answer in the end; ``parsed`` the
+    value of an answer that is held to a format.
     """
 
     def __init__(
@@ -57,12 +66,15 @@ class FanOut:
         budget: Budget,
         began: float,
         until: float,
+        deadline_s: float,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
         self._prompts = prompts
         self._began = began
+        self._number = next(_numbers)
         self._until = until
+        self._deadline_s = deadline_s
         self._limiter = anyio.CapacityLimiter(max(1, backend.capabilities.parallel_slots))
         self.announce = emit
         self.ledger = Ledger(budget)
@@ -70,6 +82,8 @@ class FanOut:
         self.warnings: list[str] = []
         self.citations: tuple[Citation, ...] = ()
         self.passages: tuple[PassageRecord, ...] = ()
+        self.strategy = ""
+        self.parsed: Any = None
         self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s)
         tasks.start_soon(self.merge.run)
 
@@ -98,11 +112,11 @@ class FanOut:
 
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""
-        self.warnings.append(text)
+        self.warnings.append(mend(text))
 
     def warn_once(self, text: str) -> None:
         """Say it, unless another branch has said the same."""
-        if text not in self.warnings:
+        if mend(text) not in self.warnings:
             self.warn(text)
 
     def start(self, spec: BranchSpec) -> Running:
@@ -135,7 +149,7 @@ class FanOut:
                     self._limiter.release()
             if scope.cancelled_caught and running.exception is None:
                 running.exception = DeadlineExceededError(
-                    f"The deadline passed after {self.now_s():.1f} s. Allow more with deadline_s."
+                    f"The deadline passed after {self._deadline_s:g} s. Allow more with deadline_s."
                 )
                 running.finish_reason = "deadline"
         finally:
@@ -159,7 +173,7 @@ class FanOut:
                     return
                 if again and running.text and spec.joint:
                     running.write(spec.joint, self.now_s())
-                running.finish_reason = await self._call(running, prompt)
+                running.finish_reason = await self._call(running, prompt, attempt=2 if again else 1)
             except BudgetExceededError as error:
                 # What stopped the first call says more than that there was no second one.
                 running.exception, running.finish_reason = first or error, "error" if first else "budget"
@@ -189,7 +203,7 @@ class FanOut:
             first = running.exception
             self._estimate(running)
 
-    async def _call(self, running: Running, prompt: Prompt) -> FinishReason:
+    async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
@@ -197,29 +211,63 @@ class FanOut:
         options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
-        reason: FinishReason = "stop"
         running.unreported = tokens or estimate(prompt)
+        failure: Exception | None = None
         try:
-            with allowed(reservation):
+            with (
+                allowed(reservation, Caller(self._number, running.spec.id)),
+                recorded(self._backend.name, running.spec, attempt) as record,
+            ):
                 async with self._backend.stream(prompt, options) as chunks:
-                    async for chunk in chunks:
-                        if chunk.usage:
-                            self._count(running, chunk.usage, reservation)
-                        if chunk.decoding:
-                            running.decoding = (running.decoding or Decoding()) + chunk.decoding
-                        running.logprobs += chunk.logprobs
-                        for warning in chunk.warnings:
-                            self.warn_once(warning)
-                        if chunk.text:
-                            fits = running.write(chunk.text, self.now_s())
-                            await self.announce(BranchDelta(branch_id=running.spec.id, text=chunk.text))
-                            if not fits:
-                                return "length"
-                            await checkpoint()  # who reads this branch goes before the next chunk, if there is one
-                        reason = chunk.finish_reason or reason
+                    try:
+                        record.finish_reason = await self._read(running, chunks, reservation, record)
+                    except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
+                        failure = error
+                if failure is not None:
+                    raise failure
+                if record.finish_reason is None:
+                    raise StreamBrokenError(
+                        f"{self._backend.name} ended its answer without a finish reason: it was cut off on the way. "
+                        "Ask again; a complete stream ends with a Chunk that carries finish_reason.",
+                        backend=self._backend.name,
+                    )
         finally:
             self.ledger.settle(reservation)
+        if record.finish_reason == "length" and most is not None and most != running.spec.options.max_tokens:
+            return "budget"  # the budget left less room than the call would have had
+        return record.finish_reason
+
+    async def _read(
+        self, running: Running, chunks: AsyncIterator[Chunk], reservation: Reservation, record: CallRecord
+    ) -> FinishReason | None:
+        """Read a stream into its branch; the reason for its end, ``None`` where it broke off."""
+        reason: FinishReason | None = None
+        mending = Mending()
+        async for chunk in chunks:
+            if wrong := what_is_wrong(chunk):
+                raise BackendError(f"{self.model} yielded a chunk whose {wrong}.", backend=self.model)
+            record.heard(chunk)
+            if chunk.usage:
+                self._count(running, chunk.usage, reservation)
+            if chunk.decoding:
+                running.decoding = (running.decoding or Decoding()) + chunk.decoding
+            running.logprobs += map(_mended, chunk.logprobs)
+            for warning in chunk.warnings:
+                self.warn_once(warning)
+            if text := mending.feed(chunk.text):
+                if not await self._take(running, text):
+                    return "length"
+                await checkpoint()  # who reads this branch goes before the next chunk, if there is one
+            reason = chunk.finish_reason or reason
+        if text := mending.finish():
+            await self._take(running, text)
         return reason
+
+    async def _take(self, running: Running, text: str) -> bool:
+        """Take new text of a branch; False once its buffer is full."""
+        fits = running.write(text, self.now_s())
+        await self.announce(BranchDelta(branch_id=running.spec.id, text=text))
+        return fits
 
     def _count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
         if usage.calls:
@@ -238,6 +286,11 @@ class FanOut:
         self._estimate(running)
         if running.discarded:
             running.usage = all_discarded(running.usage)
+
+
+def _mended(score: TokenLogprob) -> TokenLogprob:
+    top = tuple((mend(token), logprob) for token, logprob in score.top)
+    return TokenLogprob(token=mend(score.token), logprob=score.logprob, top=top)
 
 
 def estimate(prompt: Prompt) -> int:
@@ -260,10 +313,13 @@ async def fan_out(
     ``began``: `time.perf_counter` at the arrival of the request. Raises what its body raises, never
     an exception group around it.
     """
-    until = math.inf if deadline_s is None else anyio.current_time() + began + deadline_s - time.perf_counter()
+    deadline_s = math.inf if deadline_s is None else deadline_s
+    until = anyio.current_time() + began + deadline_s - time.perf_counter()
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        runner = FanOut(tasks, backend, emit, prompts=prompts, budget=budget, began=began, until=until)
+        runner = FanOut(
+            tasks, backend, emit, prompts=prompts, budget=budget, began=began, until=until, deadline_s=deadline_s
+        )
         try:
             yield runner
         except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it

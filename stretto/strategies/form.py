@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import unicodedata
+from dataclasses import dataclass, field
 from typing import Literal
 
 from stretto.answer import Branch
 from stretto.request import Preference, Request
+from stretto.strategies.flow import Flow
+from stretto.strategies.notes import Notes, notes_for
 from stretto.strategies.outline import Point
 
 FormName = Literal["numbered", "bulleted", "sections", "paragraphs"]
@@ -34,45 +37,6 @@ _DEEP = re.compile(
 )
 _BRIEF = re.compile(r"\b(?:brief(?:ly)?|short|concise|quick|kurz|breve|bref)\b", re.IGNORECASE)
 
-_NUMBERS = {
-    word: value
-    for value, words in {
-        3: "three drei trois tres tre drie", 4: "four vier quatre cuatro quattro",
-        5: "five fünf cinq cinco cinque vijf",
-        6: "six sechs seis sei zes", 7: "seven sieben sept siete sette zeven", 8: "eight acht huit ocho otto",
-        9: "nine neun neuf nueve nove negen", 10: "ten zehn dix diez dieci tien",
-    }.items()
-    for word in words.split()
-}  # fmt: skip
-_NUMBER = rf"(?P<number>10|[3-9]|{'|'.join(_NUMBERS)})"
-_THINGS = (
-    r"(?:(?!(?:to|or|and|bis|oder|und|à|ou|et|o|y|e|of|out)\b)[^\W\d][\w'’-]* ){0,3}?"
-    r"(?:(?:bullet[- ])?points?|tips|ways|reasons|ideas|things|facts|causes|effects|benefits|advantages|disadvantages"
-    r"|drawbacks|suggestions|habits|mistakes|rules|methods|techniques|strategies|examples|arguments|lessons|risks|signs"
-    r"|(?:stich)?punkten?|tipps|gründe|ideen|vorteile|nachteile|argumente|beispiele|puntos|consejos|razones|ventajas"
-    r"|desventajas|conseils|raisons|idées|avantages|inconvénients|exemples|punti|consigli|motivi|vantaggi|punten"
-    r"|redenen)\b"
-)
-_EXACTLY = r"(?:(?:exactly|precisely|just|only|genau|exactement|exactamente|esattamente|precies) )"
-_ASKED = re.compile(
-    rf"(?:{_EXACTLY}"
-    r"|(?:^|[.!?:;\n][ \t]*)(?:the |my |your )?(?:top )?"
-    r"|\b(?:give|list|name|tell|write|share|suggest|provide|offer|show|need|want|like|with|in|into|as|using|what are"
-    r"|what were|nenne?|gib|geben sie|nennen sie|donnez?|cite|liste|dame|dime|enumera|dammi|elenca"
-    r"|geef|noem|mit|en|con)"
-    r"(?:[ -](?:me|us|mir|uns|moi|nous|mij))? (?:the |your |some |any )?(?:top )?)"
-    rf"{_NUMBER} {_THINGS}",
-    re.IGNORECASE,
-)
-_COUNTED = re.compile(
-    rf"(?<![\w.-])(?:\d{{1,3}}|two|zwei|deux|dos|due|twee|{'|'.join(_NUMBERS)}) {_THINGS}", re.IGNORECASE
-)
-_FOR_EACH = re.compile(
-    r"(?: (?:for|on|about|of|from|in|to|against))? (?:each|every|both|per|apiece|für jede[nrs]?|pour chaque|para cada"
-    r"|per ogni|voor elke?)\b(?! (?:with|in|one|about|having|explained|under)\b)",
-    re.IGNORECASE,
-)
-
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
 _ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
 _BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
@@ -80,6 +44,7 @@ _DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
 
 WORDS: dict[Preference, int] = {"fastest": 40, "balanced": 60, "careful": 90}  # a point, where nothing is asked
 EXPECTED_POINTS = 6  # before the outline is complete; the paper's mean is 6.8
+LABEL_MARKUP = 60  # characters a repeated label may have besides its title
 TOKENS_PER_WORD = 2.0  # room for other languages and code words
 
 
@@ -88,6 +53,7 @@ class Form:
     """How points are put together: what stands before, between and in a failed one."""
 
     name: FormName
+    notes: Notes = field(default_factory=Notes)
 
     def label(self, point: Point) -> str:
         """What the reader sees before the text of a point; also what separates it from the one before."""
@@ -114,18 +80,15 @@ class Form:
 
     def ending(self, branch: Branch) -> str:
         """What stands behind a point that could not be written, or not to its end."""
-        if branch.status == "finished":
-            return ""
-        name = f"{branch.title}: " if self.name == "paragraphs" else ""
-        return f" […broken off: {branch.error}]" if branch.text else f"[{name}could not be written: {branch.error}]"
+        return self.notes.ending(branch, branch.title if self.name == "paragraphs" else "")
 
 
 def form_of(request: Request) -> Form:
     """The form a question asks for."""
     for name, asks in _ASKS.items():
         if asks.search(request.question):
-            return Form(name)
-    return Form("numbered")
+            return Form(name, notes_for(request))
+    return Form("numbered", notes_for(request))
 
 
 def words_for(request: Request, points: int | None) -> int:
@@ -143,17 +106,6 @@ def words_for(request: Request, points: int | None) -> int:
     return max(15, words)
 
 
-def points_asked(question: str) -> int | None:
-    """The number of points, 3 to 10, that a question plainly asks the answer to have; ``None`` where it names none.
-
-    Ranges, lower bounds, numbers for each of several things and two numbers side by side are left to the outline.
-    """
-    found = _ASKED.search(question)
-    if found is None or _FOR_EACH.match(question, found.end()) or len(_COUNTED.findall(question)) > 1:
-        return None
-    return _NUMBERS.get(found["number"].lower()) or int(found["number"])
-
-
 class PointText:
     """Takes a repeated label off the head of a point and keeps its lines inside the list item.
 
@@ -164,30 +116,29 @@ class PointText:
 
     def __init__(self, point: Point, indent: str) -> None:
         self._title = _plain(point.title)
-        self._indent = indent
+        self._room = 2 * len(point.title) + LABEL_MARKUP
+        self._flow = Flow(indent)
         self._head: str | None = ""
-        self._space = ""
 
     def feed(self, text: str) -> str:
         """Take new text, give back what can be shown already."""
         if self._head is not None:
-            self._head += text
-            body = self._without_label(self._head)
-            if body is None:
+            head = self._head = (self._head + text).lstrip()
+            body = self._without_label(head[: self._room])
+            if body is None and len(head) <= self._room:
                 return ""
-            self._head, text = None, body
-        return self._flow(text)
+            self._head, text = None, (head[: self._room] if body is None else body) + head[self._room :]
+        return self._flow.feed(text)
 
     def finish(self) -> str:
         """Give back what was held; white space at the end is dropped."""
         if self._head is None:
             return ""
         head, self._head = self._head, None
-        return self._flow(head.lstrip())
+        return self._flow.feed(head)
 
-    def _without_label(self, head: str) -> str | None:
+    def _without_label(self, body: str) -> str | None:
         """The text behind a label, the whole text if it has none, ``None`` while that is open."""
-        body = head.lstrip()
         if _ONLY_LEAD.match(body):
             return None
         lead = _LEAD.match(body)
@@ -200,16 +151,12 @@ class PointText:
                 return None
             seen += _plain(body[at])
             at += 1
+        while at < len(body) and unicodedata.category(body[at]).startswith("M"):
+            at += 1  # vowel signs and marks belong to the letter before; `_plain` leaves them out
         behind = _BEHIND.match(body, at)
         if behind is None or behind.end() == len(body):
             return None  # what follows the title decides
         return body[behind.end() :] if _DIVIDER.search(behind[0]) else body
-
-    def _flow(self, text: str) -> str:
-        text = self._space + text
-        shown = text.rstrip()
-        self._space = text[len(shown) :]
-        return re.sub(r"\n(?=[^\n])", "\n" + self._indent, shown)
 
 
 def _plain(text: str) -> str:

@@ -65,11 +65,11 @@ class Merge:
         """What has been handed to the reader so far."""
         return "".join(self._text)
 
-    def add(self, text: str) -> None:
-        """Add a fixed piece: a label, a space between points."""
+    def add(self, text: str | Callable[[], str]) -> None:
+        """Add a fixed piece: a label, a space between points; or one that is made when its turn comes."""
 
         async def segment() -> None:
-            await self._write(text)
+            await self._write(text if isinstance(text, str) else text())
 
         self._queue(segment)
 
@@ -84,16 +84,35 @@ class Merge:
             await self._write(text)
             await checkpoint()
 
-    def add_branch(self, source: Source, *, filter_: Filter | None = None, ending: Ending | None = None) -> None:
-        """Add a branch. ``ending`` gives the text to put behind it, once it is known how it ended."""
+    def add_branch(
+        self,
+        source: Source,
+        *,
+        lead: Callable[[], str] | None = None,
+        filter_: Filter | None = None,
+        ending: Ending | None = None,
+    ) -> None:
+        """Add a branch.
+
+        ``lead`` gives the text to put before its first text; where there is none, it is not called. ``ending`` gives
+        the text to put behind it, once it is known how it ended.
+        """
 
         async def segment() -> None:
+            nonlocal lead
+
+            async def write(text: str) -> None:
+                nonlocal lead
+                if text and lead is not None:
+                    text, lead = lead() + text, None
+                await self._write(text)
+
             while text := await source.read():
-                await self._write(filter_.feed(text) if filter_ else text)
+                await write(filter_.feed(text) if filter_ else text)
             if filter_:
-                await self._write(filter_.finish())
+                await write(filter_.finish())
             if ending:
-                await self._write(ending(await source.ended()))
+                await write(ending(await source.ended()))
 
         self._queue(segment)
 

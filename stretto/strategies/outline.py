@@ -7,20 +7,21 @@ notes to a point, not points. Unmarked, bold or headed lines count only if nothi
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jiter
+from stretto.strategies.outline_json import Entry, JsonOutline
 
 MOST_POINTS = 10
 MOST_CHARACTERS = 20_000  # an outline longer than this is not one
+LONGEST_LINE = 1_000  # characters of a line that are read; patterns look at these more than once
 LONGEST_TITLE = 100  # characters
+MOST_WORDS = 999  # of a point
+MOST_REREADS = 3  # of a JSON outline; its stream is continued once
 CANCEL_LINE = "\x18\n"  # ends a line that was cut off; it is dropped, since it comes again whole
-_FRAME_KEYS = ("opening", "closing")
 
 _ENCLOSED = {chr(0x2460 + i): i + 1 for i in range(20)} | {chr(0x2776 + i): i + 1 for i in range(10)}
 _HAN = {c: i for i, c in enumerate("一二三四五六七八九十", start=1)}
@@ -31,13 +32,14 @@ _NUMBER = re.compile(
     r"(?P<stop>[.)\]:、．。）：\-–]{0,2})(?P<gap>[*_]{0,3}\s*)(?P<title>\S.*)$"
 )
 _BULLET = re.compile(r"^(?P<indent>\s*)(?P<mark>[-*+•‣◦·–—▪●])\s+(?:\[[ xX]\]\s+)?(?P<title>\S.*)$")
-_BOLD = re.compile(r"^\s*(?P<mark>\*\*|__|#{1,6}\s)(?P<title>[^*_#].*?)(?:\*\*|__)?:?\s*$")
+_BOLD = re.compile(r"^\s*(?P<mark>\*\*|__|#{1,6}\s)(?P<title>[^*_#].*)$")
 _FRAME = re.compile(r"^\W*(?P<place>opening|closing)\W*[:：]\W*\s*(?P<text>\S.*)$", re.IGNORECASE)
-_NEEDS = re.compile(r"\(\s*(?:needs|after|depends on)\s+(?P<list>[\d\s,;&and]+)\)", re.IGNORECASE)
+_NEEDS = re.compile(r"\(\s*(?:needs|after|depends on)\s(?P<list>[\d\s,;&and]+)\)", re.IGNORECASE)
 _WORDS = re.compile(r"\(\s*(?:about\s+|~\s*)?(?P<words>\d{1,3})\s+words?\s*\)", re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```\w*\s*$")
+_JSON_FENCE = re.compile(r"```(?:json)?[ \t\r]*\n\s*")
+_BEGUN = re.compile(r"\s*(?:`{0,2}|```[^\n]{0,12}|(?:```(?:json)?[ \t\r]*\n\s*)?(?:\[[ xX]?)?)")  # JSON or not, so far
 _CHECKBOX = re.compile(r"\[(?:[ xX]\]|\d)")
-_JSON_END = re.compile(r'["}\],]')
 _DIVIDER = re.compile(r"\s*(?:[:：]\s+|：|\s[-–—]\s)")
 
 
@@ -55,8 +57,9 @@ class Point:
 class OutlineParser:
     """Feed text as it comes; each call gives the points that became complete by it.
 
-    The result does not depend on how the text was cut. ``opening`` and ``closing`` are the
-    sentences around the points, if the outline has them; ``cut`` says that there were more than ``most`` points.
+    The result does not depend on how the text was cut, and the time is linear in its length. ``opening`` and
+    ``closing`` are the sentences around the points, if the outline has them; ``cut`` says that there were more than
+    ``most`` points.
     """
 
     most: int = MOST_POINTS
@@ -64,43 +67,96 @@ class OutlineParser:
     closing: str = ""
     cut: bool = False
     points: list[Point] = field(default_factory=list)
-    _text: str = ""
-    _at: int = 0
+    _left: int = MOST_CHARACTERS
+    _begin: str | None = ""  # what came so far, until it is known whether it is JSON
+    _json: JsonOutline | None = None
+    _seen: list[str] = field(default_factory=list)  # of a JSON outline, to read it again where a line becomes void
+    _entries: int = 0
+    _known_twice: int = 0
+    _rereads: int = 0
+    _open_line: list[str] = field(default_factory=list)
     _style: tuple[str, int] | None = None
     _last: int = 0
-    _entries_read: int = 0
     _weak: list[tuple[str, str]] = field(default_factory=list)
 
     def feed(self, text: str) -> list[Point]:
         """Take new text; return the points completed by it."""
-        self._text = (self._text + text.replace("\r\n", "\n"))[:MOST_CHARACTERS]
         before = len(self.points)
-        if self._is_json():
-            # Only these characters complete anything; parsing at each makes the result independent of the cutting.
-            while found := _JSON_END.search(self._text, self._at):
-                self._at = found.end()
-                self._read_json(self._text[: self._at], final=False)
-            return self.points[before:]
-        while (end := self._text.find("\n", self._at)) >= 0:
-            line, self._at = self._text[self._at : end], end + 1
-            self._line(line)
+        text = text[: self._left]
+        self._left -= len(text)
+        if self._begin is not None:
+            self._begin += text
+            if (is_json := _is_json(self._begin)) is None:
+                return []
+            text = self._choose(is_json)
+        self._read(text)
         return self.points[before:]
 
     def finish(self) -> list[Point]:
         """The outline has ended: return the points that only its end completes."""
         before = len(self.points)
-        if self._is_json():
-            self._read_json(self._text, final=True)
+        if self._begin is not None:
+            self._read(self._choose(bool(_is_json(self._begin, final=True))))
+        if self._json is not None:
+            self._know(self._json.finish())
+            self.closing = self._json.members.get("closing", "")
             return self.points[before:]
-        self._line(self._text[self._at :])
-        self._at = len(self._text)
+        if self._left:  # else the last line was cut
+            self._line("".join(self._open_line))
+        self._open_line.clear()
         if not self.points:
             self._settle_for_weak()
         return self.points[before:]
 
+    def _choose(self, is_json: bool) -> str:
+        """It is known what the outline is written in: returns what there is to read of it."""
+        text, self._begin = self._begin or "", None
+        if is_json:
+            self._json = JsonOutline()
+            return _unfenced(text)
+        return text
+
+    def _read(self, text: str) -> None:
+        if self._json is not None:
+            self._read_json(text)
+            return
+        first, *others = text.split("\n")
+        self._open_line.append(first)
+        for line in others:
+            self._line("".join(self._open_line))
+            self._open_line = [line]
+
+    def _read_json(self, text: str) -> None:
+        """Read on. Where the line so far becomes void, what is left valid is read again, a few times at most."""
+        valid, void, rest = text.partition(CANCEL_LINE[0])
+        self._know(self._json.feed(valid) if self._json else [])
+        self._seen.append(valid)
+        if void:
+            seen = "".join(self._seen)
+            self._seen = [seen[: seen.rfind("\n") + 1]]
+            self._json = JsonOutline()
+            self._known_twice = self._entries - len(self._json.feed(self._seen[0]))
+            self._rereads += 1
+            if self._rereads <= MOST_REREADS:
+                self._read_json(rest)
+            else:
+                self._left = 0
+
+    def _know(self, entries: Sequence[Entry]) -> None:
+        """Take entries as points, but for those that were known before their line became void and came again."""
+        if self._json is not None and not self._entries:
+            self.opening = self._json.opening
+        again = min(self._known_twice, len(entries))
+        self._known_twice -= again
+        for entry in entries[again:]:
+            self._entries += 1
+            self._add(*_title_of(entry))
+
     def _line(self, line: str) -> None:
-        line = unicodedata.normalize("NFC", line.rstrip())
-        if not line.strip() or _FENCE.match(line) or line.endswith(CANCEL_LINE[0]):
+        if line.endswith(CANCEL_LINE[0]):
+            return
+        line = unicodedata.normalize("NFC", line[:LONGEST_LINE].rstrip())
+        if not line or _FENCE.match(line):
             return
         if found := _FRAME.match(line):
             sentence = found["text"].strip("*_ ")
@@ -116,7 +172,8 @@ class OutlineParser:
         elif bullet := _BULLET.match(line):
             self._marked("bullet " + bullet["mark"], len(bullet["indent"].expandtabs(4)), bullet["title"], None)
         elif bold := _BOLD.match(line):
-            self._weak.append(("bold " + bold["mark"].strip(), bold["title"]))
+            title = bold["title"].removesuffix(":")
+            self._weak.append(("bold " + bold["mark"].strip(), title.removesuffix("**").removesuffix("__") or title))
         else:
             self._weak.append(("plain", line))
 
@@ -136,6 +193,7 @@ class OutlineParser:
         if len(self.points) >= self.most:
             self.cut = True
             return
+        raw = raw[:LONGEST_LINE]
         if found := _NEEDS.search(raw):
             needs = [int(number) for number in re.findall(r"\d+", found["list"])]
         if length := _WORDS.search(raw):
@@ -157,32 +215,6 @@ class OutlineParser:
                 for title in short if style == "plain" else lines:
                     self._add(title)
                 return
-
-    def _is_json(self) -> bool:
-        body = _unfenced(self._text)
-        return body.startswith("{") or (body.startswith("[") and not _CHECKBOX.match(body))
-
-    def _read_json(self, text: str, *, final: bool) -> None:
-        body = _unfenced(text)
-        try:
-            value = jiter.from_json(body.encode("utf-8", "replace"), partial_mode=True)
-        except ValueError:
-            try:  # text behind the JSON
-                value, _ = json.JSONDecoder().raw_decode(body)
-            except ValueError:
-                return
-            final = True
-        if isinstance(value, dict) and isinstance(value.get("opening"), str) and not self.points:
-            self.opening = value["opening"]
-        entries = list(_entries(value, final))
-        # An object may still get fields, so the last one waits; a string is complete once it is closed.
-        if entries and not final and isinstance(entries[-1], dict) and not _balanced(body):
-            entries.pop()
-        for entry in entries[self._entries_read :]:
-            self._add(*_title_of(entry))
-        self._entries_read = max(self._entries_read, len(entries))
-        if isinstance(value, dict) and final:
-            self.closing = str(value.get("closing") or "")
 
 
 def clean_title(raw: str) -> str:
@@ -215,24 +247,20 @@ def _read_number(line: str) -> tuple[int, int, str] | None:
     return len(found["indent"].expandtabs(4)), value, title
 
 
-def _unfenced(text: str) -> str:
+def _is_json(text: str, *, final: bool = False) -> bool | None:
+    """Whether an outline that begins like this is JSON; ``None`` while more of it is needed to tell."""
+    if not final and len(text) <= LONGEST_LINE and _BEGUN.fullmatch(text):
+        return None
     body = text.lstrip()
-    if body.startswith("```"):
-        fence, _, rest = body.partition("\n")
-        body = rest.lstrip() if fence.strip() in ("```", "```json") else body
-    return body.rstrip().removesuffix("```")
+    if fence := _JSON_FENCE.match(body):
+        body = body[fence.end() :]
+    return body.startswith("{") or (body.startswith("[") and not _CHECKBOX.match(body))
 
 
-def _entries(value: Any, final: bool) -> Iterator[Any]:
-    """The list of points in whatever a model wraps it."""
-    if isinstance(value, list):
-        yield from (entry for entry in value if isinstance(entry, (str, dict)))
-    elif isinstance(value, dict):
-        inner = next((entry for entry in value.values() if isinstance(entry, list)), None)
-        if inner is not None:
-            yield from _entries(inner, final)
-        elif final:  # until then, a list may still come
-            yield from (title for key, title in value.items() if isinstance(title, str) and key not in _FRAME_KEYS)
+def _unfenced(text: str) -> str:
+    """The JSON behind the line of its fence, if it has one."""
+    body = text.lstrip()
+    return body.partition("\n")[2] if body.startswith("```") else body
 
 
 def _title_of(entry: str | dict[str, Any]) -> tuple[str, list[int], int | None]:
@@ -244,10 +272,5 @@ def _title_of(entry: str | dict[str, Any]) -> tuple[str, list[int], int | None]:
     return (
         title,
         [n for n in needs if isinstance(n, int)] if isinstance(needs, list) else [],
-        words if isinstance(words, int) and words > 0 else None,
+        min(words, MOST_WORDS) if isinstance(words, int) and words > 0 else None,
     )
-
-
-def _balanced(body: str) -> bool:
-    """Whether the last object of a partial JSON text is closed."""
-    return body.rstrip().rstrip(",").endswith(("}", "]"))

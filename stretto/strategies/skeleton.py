@@ -14,13 +14,17 @@ from typing import Literal
 
 from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
+from stretto.language.counting import points_asked
 from stretto.request import Message, Request
 from stretto.route import Route
+from stretto.router.case import Case
+from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import Direct, asked, shared_by_all, straight_spec
 from stretto.strategies.fan_out import FanOut
-from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, points_asked, words_for
+from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
+from stretto.strategies.skeleton_offer import offer_skeleton
 
 FEWEST_POINTS = 2
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
@@ -32,6 +36,10 @@ class Skeleton:
     """Outline, then points in parallel; turns into `Direct` where there is nothing to write in parallel."""
 
     name = "skeleton"
+
+    def offer(self, case: Case) -> Offer:
+        """Offer an outline where its points would stand on their own."""
+        return offer_skeleton(case)
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
         """Write the outline, start points as they become known, merge them in order."""
@@ -46,6 +54,7 @@ class _Skeleton:
         self.route = route
         self.runner = runner
         self.form: Form = form_of(request)
+        self.omits = request.on_missing == "omit"  # a label waits for the first text of its point
         self.careful = request.preference == "careful"
         # Points wait for the whole outline when all are to know all, or when the backend runs them as one batch.
         self.waits = self.careful or not runner.capabilities.joins_running_batch
@@ -90,21 +99,30 @@ class _Skeleton:
         if self.parser.closing:
             self.runner.merge.add("\n\n" + self.parser.closing)
         await self.runner.merge.finish()
-        for point in self.points:
-            if (failure := self.written[point.index].exception) is not None:
-                self.runner.warn(f"Point {point.index}, {point.title!r}, is incomplete: {failure}")
 
     def _warn_of_missing(self, outline: Running) -> None:
-        """Points that the outline owes: it broke off, or has fewer than are asked for."""
-        broken = outline.branch is not None and outline.exception is not None and not self.parser.cut
-        if broken:
-            self.runner.warn(f"The outline broke off after {len(self.points)} points: {outline.exception}")
-        elif self.wanted and len(self.points) < self.wanted:
-            self.runner.warn(f"{self.wanted} points are asked for, and the outline had {len(self.points)}.")
+        """Points that the outline owes: it broke off, was cut, or has fewer than are asked for."""
+        count = len(self.points)
+        owes = not self.parser.cut and not (self.wanted and count >= self.wanted)
+        outline.told = True
+        if outline.branch is not None and outline.exception is not None and not self.parser.cut:
+            outline.partial = owes
+            self.runner.warn(f"The outline broke off after {count} points: {outline.exception}")
+        elif self._cut_short(outline) and owes:
+            outline.partial = True
+            self.runner.warn(
+                f"The outline was cut after {count} points, so points may be missing. "
+                "Ask for fewer points, allow more tokens, or ask with strategy='direct'."
+            )
+        elif self.wanted and count < self.wanted:
+            self.runner.warn(f"{self.wanted} points are asked for, and the outline had {count}.")
+
+    def _cut_short(self, outline: Running) -> bool:
+        return outline.finish_reason in ("length", "budget")
 
     def _last_points(self, outline: Running) -> list[Point]:
-        """What the end of the outline completes; where it broke off, half a title is none."""
-        if outline.exception is not None:
+        """What the end of the outline completes; where it broke off or was cut, half a title is none."""
+        if outline.exception is not None or self._cut_short(outline):
             self.parser.feed(CANCEL_LINE)
         return self.parser.finish()
 
@@ -146,6 +164,7 @@ class _Skeleton:
         if straight is None or (straight.branch is not None and straight.exception is not None):
             await Direct().run(self.request, self.route, self.runner)
             return
+        self.runner.strategy = Direct.name
         self.runner.merge.add_branch(straight)
         await self.runner.merge.finish()
 
@@ -153,11 +172,14 @@ class _Skeleton:
         """Give a point its place in the answer and start it; its title does not wait for its call to be made ready."""
         if not self.written and self.parser.opening:
             await self.runner.merge.add_at_once(self.parser.opening + "\n\n")
-        await self.runner.merge.add_at_once(self.form.label(point))
+        label = self.form.label(point)
+        if not self.omits:
+            await self.runner.merge.add_at_once(label)
         running = self.runner.start(self._point_spec(point))
         self.written[point.index] = running
         self.runner.merge.add_branch(
             running,
+            lead=(lambda: label) if self.omits else None,
             filter_=PointText(point, self.form.indent),
             ending=lambda branch: "" if running.discarded else self.form.ending(branch),
         )
@@ -210,6 +232,7 @@ class _Skeleton:
             id=f"point-{point.index}",
             kind="point",
             title=point.title,
+            called=f"Point {point.index}, {point.title!r},",
             prompt=prompt,
             options=self.request.options.model_copy(update={"max_tokens": room + self.thinking, "stop": ()}),
             after=parents,

@@ -1,5 +1,6 @@
-"""For the tests of applications that use Stretto, and for its own: backends and servers that follow a script."""
+"""For the tests of applications that use Stretto: scripted backends and servers, and a backend's contract."""
 
 from stretto.testing.backend import Reply, ScriptedBackend
+from stretto.testing.contract import BrokenContractError, check_backend
 
-__all__ = ["Reply", "ScriptedBackend"]
+__all__ = ["BrokenContractError", "Reply", "ScriptedBackend", "check_backend"]

@@ -60,6 +60,25 @@ class HttpReply:
 
 
 @dataclass(frozen=True, slots=True)
+class RawReply:
+    """Bytes as they are, for what no well-behaved server sends.
+
+    Attributes:
+        pieces: the body, sent piece by piece.
+        then: what follows: the body ends, the connection is reset, or nothing until the client leaves.
+        endless: the last piece is sent again and again until the client leaves.
+        status: HTTP status.
+        headers: response headers, the content type among them.
+    """
+
+    pieces: Sequence[bytes]
+    then: Literal["end", "reset", "stall"] = "end"
+    endless: bool = False
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "text/event-stream"})
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A reply made ready for one request: its tokens and its numbers."""
 

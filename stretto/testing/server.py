@@ -25,10 +25,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from stretto.testing.protocols import AnthropicDialect, Dialect, Fault, HttpReply, OpenAIDialect, Turn, turn_of
+from stretto.testing.protocols import (
+    AnthropicDialect,
+    Dialect,
+    Fault,
+    HttpReply,
+    OpenAIDialect,
+    RawReply,
+    Turn,
+    turn_of,
+)
 from stretto.testing.wire import ClientLeft, Connection, ReceivedRequest
 
-__all__ = ["Fault", "HttpReply", "ReceivedRequest", "Rule", "ScriptedServer"]
+__all__ = ["Fault", "HttpReply", "RawReply", "ReceivedRequest", "Rule", "ScriptedServer"]
 
 _LAST_WAIT_S = 0.005
 _DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": OpenAIDialect(), "/v1/messages": AnthropicDialect()}
@@ -39,17 +48,17 @@ class Rule:
     """A reply for the prompts in which the pattern (a regular expression) is found."""
 
     pattern: str
-    reply: HttpReply | str
+    reply: HttpReply | RawReply | str
 
 
-Answering = str | HttpReply | Sequence[Rule] | Callable[[ReceivedRequest], "HttpReply | str"]
+Answering = str | HttpReply | RawReply | Sequence[Rule] | Callable[[ReceivedRequest], "HttpReply | RawReply | str"]
 
 
 class ScriptedServer:
     """Answers ``/v1/chat/completions``, ``/v1/messages``, ``/v1/models`` and ``/health`` as scripted.
 
     Args:
-        replies: one text, an `HttpReply`, rules tried in order (the last resort is ``OK.``), or a
+        replies: one text, an `HttpReply`, a `RawReply`, rules tried in order (the last resort is ``OK.``), or a
             callable that is given the `ReceivedRequest`.
         time_to_first_token_s: seconds between a request and its first token.
         tokens_per_second: of each stream; ``None``: at once. Due times are absolute, so they do not drift.
@@ -196,6 +205,9 @@ class ScriptedServer:
 
     async def _generate(self, connection: Connection, received: ReceivedRequest, dialect: Dialect) -> None:
         reply = self._reply(received)
+        if isinstance(reply, RawReply):
+            await self._send_raw(connection, received, reply)
+            return
         fault = (self._faults.popleft() if self._faults else None) or reply.fault
         if fault is not None and fault.early:
             await self._fail(connection, received, dialect, fault)
@@ -224,6 +236,26 @@ class ScriptedServer:
         else:
             await connection.send_events(dialect.closing(turn))
         await connection.end_events()
+
+    async def _send_raw(self, connection: Connection, received: ReceivedRequest, reply: RawReply) -> None:
+        self.active_streams += 1
+        try:
+            await connection.start(reply.status, reply.headers)
+            for piece in reply.pieces:
+                await connection.send_events(piece)
+            while reply.endless:
+                await connection.send_events(reply.pieces[-1])
+                await asyncio.sleep(0)  # a buffer that has room does not wait
+            received.outcome = "finished" if reply.then == "end" else reply.then
+            await self._notify()
+            if reply.then == "reset":
+                connection.reset()
+                raise ClientLeft
+            if reply.then == "stall":
+                await connection.pause(None)
+            await connection.end_events()
+        finally:
+            self.active_streams -= 1
 
     async def _fail(self, connection: Connection, received: ReceivedRequest, dialect: Dialect, fault: Fault) -> None:
         received.outcome = fault.kind
@@ -256,14 +288,14 @@ class ScriptedServer:
         if received.first_token_s is None:
             received.first_token_s = received.tokens_s[0]
 
-    def _reply(self, received: ReceivedRequest) -> HttpReply:
+    def _reply(self, received: ReceivedRequest) -> HttpReply | RawReply:
         if callable(self._replies):
             try:
                 found = self._replies(received)
             except Exception as error:  # noqa: BLE001 - the mistake is in the script: the client shall read it
                 fault = Fault("status", message=f"The script failed: {error!r}")
                 return HttpReply("", fault=fault)
-        elif isinstance(self._replies, (str, HttpReply)):
+        elif isinstance(self._replies, (str, HttpReply, RawReply)):
             found = self._replies
         else:
             prompt = received.prompt

@@ -76,7 +76,11 @@ class Connection:
 
     async def start_events(self) -> None:
         """Send the headers of an event stream."""
-        await self._send(self._head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
+        await self.start(200, {"content-type": "text/event-stream"})
+
+    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+        """Send the headers of a body that comes in pieces."""
+        await self._send(self._head(status, {**headers, "transfer-encoding": "chunked"}))
 
     async def send_events(self, data: bytes) -> None:
         """Send a piece of an event stream at once."""

@@ -21,7 +21,7 @@ def save(folder, *, template=None, window=512, end=0, **generation):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=None if end is None else "<end>")
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
-    torch.manual_seed(2)
+    torch.manual_seed(5)
     config = LlamaConfig(
         vocab_size=257, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=window, initializer_range=0.3, eos_token_id=end,

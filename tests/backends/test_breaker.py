@@ -5,14 +5,16 @@ import pytest
 from talking import KEY, asking, hear
 
 from stretto import AsyncStretto
+from stretto.backends.allowance import Caller, allowed
 from stretto.backends.breaker import Breaker, Circuit
 from stretto.backends.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilient import Endpoints, Resilience
-from stretto.errors import BackendError, BreakerOpenError, StreamBrokenError
-from stretto.request import GenerationOptions
+from stretto.errors import BackendError, BreakerOpenError, ServerFailedError, StreamBrokenError
+from stretto.request import Budget, GenerationOptions
 from stretto.settings import Settings
-from stretto.testing.server import Fault, ScriptedServer
+from stretto.strategies.ledger import Ledger, Reservation
+from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -77,19 +79,113 @@ async def test_one_call_tries_and_its_failure_opens_it_at_once():
         assert len(server.requests) == 3
 
 
-async def test_only_one_call_tries_at_a_time_and_a_cancelled_one_makes_room():
+async def test_while_one_call_tries_the_others_wait_and_go_on_when_the_endpoint_answers():
     clock = Clock()
     async with talk(clock) as (backend, server):
         await fail(backend, server, Fault("reset"), Fault("reset"))
         clock.now = 11
+        heard = []
+
+        async def listen():
+            heard.append((await hear(backend)).text)
+
+        server.script(Fault("stall", after=0))  # the trial hangs until it is cancelled
+        async with anyio.create_task_group() as callers, anyio.create_task_group() as trying:
+            trying.start_soon(hear, backend)
+            await server.wait_until(lambda server: server.requests[-1].outcome == "stall")
+            for _ in range(19):
+                callers.start_soon(listen)
+            await anyio.wait_all_tasks_blocked()
+            assert len(server.requests) == 3
+            trying.cancel_scope.cancel()
+        assert heard == ["one two three"] * 19
+
+
+async def test_a_trial_that_fails_refuses_those_that_waited_for_it():
+    clock = Clock()
+    async with talk(clock) as (backend, server):
+        await fail(backend, server, Fault("reset"), Fault("reset"))
+        clock.now = 11
+        refused = []
+
+        async def listen():
+            with pytest.raises(BackendError) as caught:
+                await hear(backend)
+            refused.append(type(caught.value))
+
+        server.script(Fault("status", status=500), *[Fault("reset")] * 9)
+        async with anyio.create_task_group() as callers:
+            for _ in range(10):
+                callers.start_soon(listen)
+        assert sorted(refused, key=str) == sorted([ServerFailedError, *[BreakerOpenError] * 9], key=str)
+        assert len(server.requests) == 3
+
+
+async def test_the_wait_for_a_trial_is_bounded():
+    clock = Clock()
+    async with ScriptedServer("one two three") as server:
+        inner = OpenAIBackend("some-model", base_url=server.openai_url, api_key=KEY)
+        backend = Breaker(inner, Circuit(faults=1, over_s=0, rest_s=0.05, clock=clock))
+        await fail(backend, server, Fault("reset"))
+        clock.now = 1
         server.script(Fault("stall"))
         async with anyio.create_task_group() as callers:
             callers.start_soon(hear, backend)
             await server.wait_until(lambda server: server.requests[-1].outcome == "stall")
-            with pytest.raises(BreakerOpenError, match="tries it now"):
+            with anyio.fail_after(60), pytest.raises(BreakerOpenError, match="tries it now"):
                 await hear(backend)
             callers.cancel_scope.cancel()
-        assert (await hear(backend)).text == "one two three"
+        await backend.aclose()
+
+
+async def test_a_refusal_names_the_last_fault():
+    async with talk() as (backend, server):
+        await fail(backend, server, Fault("reset"), Fault("status", status=500, message="disk full"))
+        with pytest.raises(BreakerOpenError, match=r"failed 2 times in a row, the last with HTTP 500: disk full\."):
+            await hear(backend)
+
+
+async def test_a_refusal_names_the_last_fault_that_has_no_status():
+    async with talk() as (backend, server):
+        await fail(backend, server, Fault("reset"), Fault("reset"))
+        with pytest.raises(BreakerOpenError, match=r"the last with openai:some-model cannot be reached"):
+            await hear(backend)
+
+
+async def ask_as(answer, part, backend):
+    with allowed(Reservation(Ledger(Budget())), Caller(answer, part)):
+        return await hear(backend)
+
+
+async def test_the_faults_of_one_part_of_an_answer_leave_another_part_of_it_one_call():
+    async with talk() as (backend, server):
+        server.script(*[Fault("status", status=500)] * 3)
+        for _ in range(2):
+            with pytest.raises(ServerFailedError):
+                await ask_as(1, "outline", backend)
+        with pytest.raises(BreakerOpenError):
+            await ask_as(1, "outline", backend)
+        with pytest.raises(BreakerOpenError):
+            await ask_as(2, "outline", backend)
+        with pytest.raises(ServerFailedError):
+            await ask_as(1, "direct", backend)
+        with pytest.raises(BreakerOpenError):
+            await ask_as(1, "direct", backend)
+
+
+async def test_an_outline_that_fails_for_good_does_not_cost_the_straight_answer():
+    def reply(received):
+        if "Write only the outline" in received.prompt:
+            return HttpReply("", fault=Fault("status", status=500, message="no outlines here"))
+        return "A straight answer."
+
+    policy = Resilience(attempts=4, first_wait_s=0.001, longest_wait_s=0.001, breaker_faults=3, breaker_over_s=0)
+    async with ScriptedServer(reply) as server:
+        backend = open_backend("openai:m", base_url=server.openai_url, api_key=KEY, resilience=policy)
+        async with AsyncStretto(backend) as stretto:
+            answer = await stretto.ask("How do I look after a bicycle?", strategy="skeleton")
+    assert answer.text == "A straight answer."
+    assert any("no outlines here" in warning for warning in answer.warnings)
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429])
@@ -127,7 +223,7 @@ async def test_two_models_of_one_client_on_one_server_share_its_breaker_and_each
             api_key=KEY,
             settings=Settings(retries=0),
             small="openai:small",
-            claude="anthropic:claude-haiku-4-5",
+            roles={"claude": "anthropic:claude-haiku-4-5"},
         ) as stretto,
     ):
         main, small, claude = (stretto.backends[role] for role in ("main", "small", "claude"))

@@ -2,13 +2,16 @@
 
 import logging
 import pickle
+import subprocess
+import sys
 
 import pytest
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 from talking import KEY, hear
 
-from stretto.backends.failures import redact
 from stretto.backends.langchain import LangChainBackend
+from stretto.backends.redaction import redact, shown
 from stretto.backends.registry import open_backend
 from stretto.backends.resilient import Resilience
 from stretto.errors import BackendError
@@ -20,6 +23,8 @@ pytestmark = pytest.mark.anyio
 def everything_shown(thing, depth=6):
     """The repr of a thing and of all it is made of, through the wrappers."""
     shown = repr(thing) + str(thing)
+    if isinstance(thing, SecretStr):  # it shows no one what it holds
+        return shown
     if depth and hasattr(thing, "__dict__"):
         shown += repr(vars(thing))
         shown += "".join(everything_shown(value, depth - 1) for value in vars(thing).values() if value is not thing)
@@ -76,3 +81,29 @@ def test_a_known_key_is_taken_out_whatever_it_looks_like():
 def test_ordinary_words_stay():
     text = "risk-averse task-oriented: key-value stores, sk-learn, desk-bound bearer of news"
     assert redact(text) == text
+
+
+BOUNDED = """
+import resource
+from stretto.backends.redaction import redact, shown
+resource.setrlimit(resource.RLIMIT_CPU, (int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + 20,) * 2)
+for piece in ("sk-", "sk-a", "sk-*", "a-", "Bearer ", "bearer a", "://", "://a@", "key_", "-", "*", "a", "api-key-"):
+    for tail in ("", "!", "9", "@"):
+        text = piece * (2_000_000 // len(piece)) + tail
+        redact(text, "secret")
+        shown(text, "secret")
+"""
+
+
+def test_taking_keys_out_takes_time_in_proportion_to_the_text():
+    """Two megabytes of each; to look at the rest of the text from every place would take hours of processor time."""
+    done = subprocess.run([sys.executable, "-c", BOUNDED], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr or "out of processor time"
+
+
+def test_a_key_is_taken_out_also_where_the_words_are_cut():
+    for length in range(480, 520):
+        text = shown("x" * length + " sk-proj-abcDEF1234567890 " + "y" * 9000)
+        assert "abc" not in text
+        assert len(text) <= 500
+        assert "hunt" not in shown("x" * length + " hunter2 " + "y" * 9000, "hunter2")

@@ -5,6 +5,7 @@ from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from talking import KEY, Heard, hear
 
+from stretto import AsyncStretto
 from stretto.backends.registry import as_backend
 from stretto.backends.resilient import Resilience
 from stretto.errors import AuthenticationError, BackendError, ServerFailedError, StreamBrokenError
@@ -89,3 +90,14 @@ async def test_an_error_of_an_unknown_kind_is_still_ours():
     model = GenericFakeChatModel(messages=iter([]))
     with pytest.raises(BackendError, match="langchain:GenericFakeChatModel"):
         await hear(as_backend(model))
+
+
+async def test_a_model_of_langchain_that_takes_no_stop_texts_is_cut_here_and_its_options_are_named():
+    class Deaf(GenericFakeChatModel):
+        model_name: str = "gpt-5-mini"
+
+    model = Deaf(messages=iter([AIMessage(content="one two END three")]))
+    async with AsyncStretto(as_backend(model)) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct", stop="END", temperature=0.5)
+    assert (answer.text, answer.finish_reason) == ("one two ", "stop")
+    assert answer.warnings == ("temperature=0.5 had no effect: langchain:gpt-5-mini does not take it.",)

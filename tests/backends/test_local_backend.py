@@ -16,6 +16,7 @@ from stretto.backends.base import Backend, Prompt
 from stretto.backends.local import LocalBackend
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError
 from stretto.local_engine import pad_file
+from stretto.local_engine.chat_template import ChatTemplate
 from stretto.local_engine.constraint import Grammars
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.suffix import Suffix
@@ -44,7 +45,7 @@ async def test_it_streams_text_and_ends_with_the_account(folder):
     assert all(chunk.finish_reason is None for chunk in chunks[:-1])
     assert chunks[-1].finish_reason == "length"
     assert chunks[-1].usage == Usage(prompt_tokens=count, completion_tokens=40, calls=1)
-    assert count == len(b"How do I oil a chain?\n\n")
+    assert count == len(b"How do I oil a chain?")
 
 
 async def test_calls_sent_together_share_their_beginning_and_get_what_each_gets_alone(folder):
@@ -78,7 +79,7 @@ async def test_the_next_turn_of_a_chat_starts_from_the_turn_before_and_says_the_
     async with opened(folder) as keeping, opened(folder, prefix_cache_bytes=0) as forgetful:
         *said, reused = await chat(keeping)
         assert [*said, 0] == list(await chat(forgetful))
-    assert reused >= len(b"How do I oil a chain?\n\n")
+    assert reused >= len(b"How do I oil a chain?")
 
 
 async def test_a_seed_repeats_a_sampled_answer(folder):
@@ -142,14 +143,32 @@ async def test_closing_leaves_no_thread_and_ends_running_calls(wide_folder):
 
 async def test_a_long_prompt_is_counted_exactly(folder):
     async with opened(folder) as backend:
-        assert await backend.count_tokens(prompt("x" * 30_000)) == 30_002
+        assert await backend.count_tokens(prompt("x" * 30_000)) == 30_000
 
 
 async def test_a_prompt_over_the_window_is_refused_and_the_next_call_works(folder):
     async with opened(folder) as backend:
-        with pytest.raises(ContextOverflowError, match=r"602 tokens.*holds 512"):
+        with pytest.raises(ContextOverflowError, match=r"600 tokens.*holds 512"):
             await collect(backend, "x" * 600)
         assert text_of(await collect(backend, max_tokens=10))
+
+
+async def test_a_prompt_of_megabytes_is_refused_and_the_event_loop_goes_on_meanwhile(folder, monkeypatch):
+    threads = in_threads(monkeypatch, ChatTemplate, "encode")
+    async with opened(folder) as backend:
+        with pytest.raises(ContextOverflowError, match=r"more than 512 tokens.*holds 512"):
+            await collect(backend, "How do I oil a chain? " * 250_000)
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+async def test_control_tokens_in_a_message_are_text_unless_the_caller_says_otherwise(tmp_path):
+    folder = save(tmp_path, template=TEMPLATE)  # its <end> is one token, and every other character is one
+    frame = len("<user>\n<assistant>")
+    async with opened(folder) as backend, opened(folder, special_tokens_in_text=True) as trusting:
+        assert await backend.count_tokens(prompt("Why?<end>")) == frame + len("Why?<end>")
+        assert await trusting.count_tokens(prompt("Why?<end>")) == frame + len("Why?") + 1
+        assert text_of(await collect(backend, "Why?<end>", max_tokens=9))
 
 
 def test_a_prompt_over_the_window_is_said_once():
@@ -307,7 +326,7 @@ async def test_while_a_schema_is_compiled_the_event_loop_and_other_requests_go_o
     begun, others_ended, announced = threading.Event(), threading.Event(), []
 
     def before():
-        announced.append(engine._coming)
+        announced.append(engine._serving._coming)
         begun.set()
         assert others_ended.wait(60), "another request did not get through while a schema was compiled"
 

@@ -6,9 +6,12 @@ import anyio
 import pytest
 from talking import KEY, hear
 
+from stretto.backends.base import Chunk
+from stretto.backends.headers import LONGEST_S, seconds_until
 from stretto.backends.openai import OpenAIBackend
-from stretto.backends.pace import Pace, RateLimits, seconds_until
-from stretto.errors import RateLimitedError
+from stretto.backends.pace import Pace, RateLimits
+from stretto.backends.rate_limits import BELIEVED_S, Call
+from stretto.errors import ConnectionFailedError, RateLimitedError
 from stretto.testing.server import Fault, ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -20,11 +23,27 @@ HOUR = {
 }
 
 
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class ShiftedClock:
+    """Goes on by itself, and can be put forward."""
+
+    shift = 0.0
+
+    def __call__(self):
+        return time.monotonic() + self.shift
+
+
 @asynccontextmanager
-async def talk(max_in_flight=4, **settings):
+async def talk(max_in_flight=4, limits=None, **settings):
     async with ScriptedServer("one two three", **settings) as server:
         inner = OpenAIBackend("some-model", base_url=server.openai_url, api_key=KEY)
-        backend = Pace(inner, max_in_flight=max_in_flight)
+        backend = Pace(inner, max_in_flight=max_in_flight, limits=limits)
         yield backend, server
         await backend.aclose()
 
@@ -113,3 +132,108 @@ async def test_a_failed_call_gives_its_place_back():
             with pytest.raises(Exception, match="cannot be reached"):
                 await hear(backend)
         assert (await hear(backend)).text == "one two three"
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "-5", "1e999", "1e999s", "9" * 5000 + "h", "", "soon", "-1s"])
+@pytest.mark.parametrize("field", ["limit", "remaining", "reset"])
+def test_a_number_that_cannot_be_true_is_not_believed(field, value):
+    told = {"limit": "60", "remaining": "0", "reset": "1h"} | {field: value}
+    limits = RateLimits()
+    limits.read({f"x-ratelimit-{name}-requests": each for name, each in told.items()})
+    assert 0 <= limits.wait_s({"requests": 1}) <= LONGEST_S
+    limits.send({"requests": 1})
+    assert 0 <= limits.wait_s({"requests": 1}) <= LONGEST_S
+
+
+@pytest.mark.parametrize("reset", ["999999999", "9999-12-31T23:59:59Z", "100000d", "1e18"])
+@pytest.mark.parametrize("limit", [None, "1", "60", "1e308"])
+async def test_however_far_a_reset_lies_one_call_finds_out_whether_it_still_holds(reset, limit):
+    told = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": reset}
+    if limit is not None:
+        told["x-ratelimit-limit-requests"] = limit
+    clock = Clock()
+    async with talk(limits=RateLimits(clock), headers=told) as (backend, server):
+        await hear(backend)
+        clock.now = BELIEVED_S - 1
+        if limit != "1e308":  # which refills a call in a moment
+            with anyio.fail_after(60), pytest.raises(RateLimitedError):
+                await hear(backend)
+        clock.now = BELIEVED_S + 1
+        server._headers = {}
+        for _ in range(3):
+            assert (await hear(backend)).text == "one two three"
+            clock.now += 1
+
+
+@pytest.mark.parametrize("asked", ["31536000", "1e300", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_however_long_a_server_asks_to_wait_one_call_finds_out_whether_it_still_wants_that(asked):
+    clock = Clock()
+    async with talk(limits=RateLimits(clock)) as (backend, server):
+        server.script(*[Fault("status", status=429, headers={"retry-after": asked})] * 2)
+        with pytest.raises(RateLimitedError):
+            await hear(backend)
+        for later in (BELIEVED_S - 1, BELIEVED_S + 1, 2 * BELIEVED_S):  # refused, tried in vain, refused
+            clock.now = later
+            with anyio.fail_after(60), pytest.raises(RateLimitedError):
+                await hear(backend)
+        assert len(server.requests) == 2
+        clock.now = 2 * BELIEVED_S + 2
+        for _ in range(3):
+            assert (await hear(backend)).text == "one two three"
+            clock.now += 1
+
+
+async def test_while_one_call_tries_an_old_limit_the_others_wait_for_its_outcome():
+    clock = ShiftedClock()
+    async with talk(limits=RateLimits(clock)) as (backend, server):
+        server.script(Fault("status", status=429, headers={"retry-after": "31536000"}), Fault("stall"))
+        with pytest.raises(RateLimitedError):
+            await hear(backend)
+        clock.shift = BELIEVED_S + 1
+        heard = []
+
+        async def listen():
+            heard.append((await hear(backend)).text)
+
+        async with anyio.create_task_group() as callers, anyio.create_task_group() as trying:
+            trying.start_soon(hear, backend)
+            await server.wait_until(lambda server: server.requests[-1].outcome == "stall")
+            for _ in range(3):
+                callers.start_soon(listen)
+            await anyio.wait_all_tasks_blocked()
+            assert len(server.requests) == 2
+            trying.cancel_scope.cancel()
+        assert heard == ["one two three"] * 3
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["a wait", "a limit"])
+def test_after_a_pause_calls_go_out_at_the_pace_of_the_server_and_not_all_at_once(told):
+    """A server that lets 60 calls pass in a second, and 90 callers who wait."""
+    clock = Clock()
+    limits = RateLimits(clock)
+    one = {"requests": 1}
+    for number in range(90):
+        call = Call(limits, one)
+        if number < 60:
+            call.read(Chunk(headers={}))
+        else:
+            headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s"} if told else {}
+            call.fail(RateLimitedError("Slowly.", retry_after_s=None if told else 1.0, headers=headers))
+    sent = []
+    for _ in range(3000):  # milliseconds
+        while len(sent) < 90 and limits.wait_s(one) <= 0:
+            sent.append(clock.now)
+            Call(limits, one).read(Chunk(headers={}))
+        clock.now += 0.001
+    assert len(sent) == 90
+    assert sent[0] >= 1
+    busiest = max(sum(start <= at < start + 0.05 for at in sent) for start in sent)
+    assert busiest <= 10  # the pace of the server is three calls in 50 ms
+
+
+def test_a_call_that_never_reached_the_server_takes_nothing_from_the_limit():
+    limits = RateLimits(Clock())
+    limits.read({"x-ratelimit-remaining-requests": "2", "x-ratelimit-reset-requests": "60s"})
+    for _ in range(5):
+        Call(limits, {"requests": 1}).fail(ConnectionFailedError("Not there."))
+    assert limits.wait_s({"requests": 1}) == 0

@@ -15,6 +15,7 @@ def clean_environment(monkeypatch, tmp_path):
     """No keys and no settings of whoever runs the tests."""
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
+    (tmp_path / "settings.toml").touch()
     monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
 
 

@@ -18,8 +18,16 @@ from stretto.testing import Reply, ScriptedBackend
 OUTLINE = "Write only the outline|outline of"
 
 
-class Stubborn(ScriptedBackend):
-    """Does not close, like a model in the middle of being loaded."""
+class Owning(AsyncStretto):
+    """Closes its model, as a client does that was given a name."""
+
+    async def aclose(self):
+        await super().aclose()
+        await self.backends["main"].aclose()
+
+
+class Stubborn(AsyncStretto):
+    """Does not close, like one whose model is in the middle of being loaded."""
 
     async def aclose(self):
         await anyio.sleep_forever()
@@ -29,11 +37,10 @@ def opening(script, *, name="scripted:model", opened=None, **capabilities):
     """What a command takes instead of `AsyncStretto`; ``opened`` collects the backends it made."""
 
     def open_client(model=None, *, base_url=None, api_key=None):
-        kind = Stubborn if os.environ.get("STUBBORN") else ScriptedBackend
-        backend = kind(script, name=model or name, capabilities=Capabilities(**capabilities))
+        backend = ScriptedBackend(script, name=model or name, capabilities=Capabilities(**capabilities))
         if opened is not None:
             opened.append(backend)
-        return AsyncStretto(backend)
+        return (Stubborn if os.environ.get("STUBBORN") else Owning)(backend)
 
     return open_client
 

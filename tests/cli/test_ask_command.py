@@ -7,7 +7,13 @@ from typer.testing import CliRunner
 
 from stretto.answer import Answer
 from stretto.cli.app import app
-from stretto.errors import AuthenticationError, ConnectionFailedError, ContextOverflowError, ServerFailedError
+from stretto.errors import (
+    AuthenticationError,
+    ConnectionFailedError,
+    ContextOverflowError,
+    ServerFailedError,
+    StreamBrokenError,
+)
 from stretto.events import Event, TextDelta
 from stretto.testing import Reply
 
@@ -192,7 +198,9 @@ def test_the_demonstration_model_says_what_it_is(stretto):
     result = stretto("ask", "Who will win?", name="local:pocket")
     assert "demonstration model" in result.stderr
     assert "OPENAI_API_KEY" in result.stderr
-    assert "stretto[local]" in result.stderr
+    assert "may be wrong" in result.stderr
+    assert "pip install" not in result.stderr
+    assert result.stderr.count("demonstration model") == 2  # before the answer, and in the status line
 
 
 def test_other_models_need_no_such_notice(stretto):
@@ -252,7 +260,7 @@ def test_the_decoding_of_a_local_model_is_passed_on(stretto):
 def test_a_model_behind_an_api_takes_no_decoding_and_a_warning_says_so(stretto):
     result = stretto("ask", "Why?", "--decoding", "suffix")
     assert result.exit_code == 0
-    assert "warning: decoding='suffix' was left out: scripted:model has no decoding methods" in result.stderr
+    assert "warning: --decoding suffix was left out: scripted:model has no decoding methods" in result.stderr
 
 
 def test_log_probabilities_are_a_table_below_the_answer():
@@ -280,9 +288,9 @@ def test_with_json_log_probabilities_are_in_the_answer_and_nowhere_else():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--logprobs", "2"), "logprobs=2 cannot be had from scripted:model"),
-        (("--logprobs", "21"), "logprobs=21 cannot be used"),
-        (("--logprobs", "-1"), "logprobs=-1 cannot be used"),
+        (("--logprobs", "2"), "--logprobs 2 cannot be had from scripted:model"),
+        (("--logprobs", "21"), "--logprobs 21 cannot be used"),
+        (("--logprobs", "-1"), "--logprobs -1 cannot be used"),
     ],
 )
 def test_log_probabilities_that_cannot_be_had_are_one_line(stretto, options, said):
@@ -294,5 +302,140 @@ def test_log_probabilities_that_cannot_be_had_are_one_line(stretto, options, sai
 
 def test_a_model_that_tells_no_log_probabilities_after_all_draws_no_table(stretto):
     result = stretto("ask", "Why?", "--logprobs", "2", logprobs=True)
-    assert "warning: logprobs=2 was asked for, and scripted:model told none." in result.stderr
+    assert "warning: --logprobs 2 was asked for, and scripted:model told none." in result.stderr
     assert "most probable" not in result.stderr
+
+
+def test_options_for_local_models_are_refused_for_others(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    options = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--no-compiled"]
+    result = CliRunner().invoke(app, ["ask", "-m", "openai:any", *options, "Why?"], prog_name="stretto")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: --dtype, --device, --threads, --no-compiled: only for models that run in this process, local:..., "
+        "and openai:any does not.\n"
+    )
+
+
+@pytest.mark.parametrize("options", [["--device", "toaster"], ["--dtype", "int8"]])
+@pytest.mark.parametrize("command", [["ask", "-q", "-m", "local:pocket", "Why?"], ["bench", "-q", "local:pocket"]])
+def test_a_device_or_number_type_that_does_not_exist_is_one_line(command, options):
+    pytest.importorskip("torch")
+    result = CliRunner().invoke(app, [*command, *options], prog_name="stretto")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {options[0].removeprefix('--')}={options[1]!r} is no ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_local_model_is_run_as_the_options_say():
+    pytest.importorskip("torch")
+    options = [
+        "--dtype",
+        "float64",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--no-compiled",
+        "--decoding",
+        "autoregressive",
+    ]
+    command = ["ask", "-q", "-m", "local:pocket", "-s", "direct", "--max-tokens", "4", *options]
+    result = CliRunner().invoke(app, [*command, "How do I look after a bicycle?"], prog_name="stretto")
+    assert (result.exit_code, result.stderr) == (3, "")
+    assert result.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-tokens", "0"), "--max-tokens 0 cannot be used"),
+        (("--deadline", "-1"), "--deadline -1"),
+        (("--temperature", "9"), "--temperature 9"),
+    ],
+)
+def test_an_error_names_the_option_that_was_given(stretto, options, said):
+    result = stretto("ask", "Why?", *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {said}")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [("--strategy", "magic"), ("--max-tokens", "0"), ("--logprobs", "3")])
+def test_nothing_is_said_of_the_model_before_an_error(stretto, options):
+    result = stretto("ask", "Why?", *options, name="local:pocket")
+    assert result.exit_code == 2
+    assert "demonstration" not in result.stderr
+
+
+def test_a_missing_key_names_an_option_of_the_command_line(monkeypatch):
+    monkeypatch.setenv("STRETTO_RETRIES", "0")
+    result = CliRunner().invoke(app, ["ask", "Why?", "-m", "openai:some-model"])
+    assert result.exit_code == 4
+    assert "--key-variable" in result.stderr
+    assert "api_key" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "said"),
+    [
+        ("word " * 90, ("--max-tokens", "20"), "The answer was cut at --max-tokens 20. Allow more."),
+        (
+            Reply(chunks=("One ", "two."), chunk_delay_s=600),
+            ("--deadline", "1"),
+            "Allow more with --deadline.",
+        ),
+        (Reply("a b c", fault=StreamBrokenError("It broke off."), fault_after=1), (), "is incomplete: It broke off."),
+    ],
+    ids=["length", "deadline", "stream"],
+)
+def test_an_answer_that_is_cut_says_why_and_what_to_change(stretto, script, options, said):
+    result = stretto("ask", "Why?", "-s", "direct", *options, script={"": script})
+    assert result.exit_code == 3
+    (warning,) = (line for line in result.stderr.splitlines() if line.startswith("warning: "))
+    assert said in warning
+
+
+def test_the_status_line_says_how_the_answer_was_written_in_the_end(stretto):
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", script="I would rather not.")
+    assert "direct (instead of skeleton) · " in result.stderr.splitlines()[-1]
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", script="I would rather not.")
+    assert "Nothing to compare" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "code"),
+    [
+        ("note", "1. **Tea**: Some words.\n2. **Milk**: [could not be written]\n3. **Sugar**: Some words.\n", 3),
+        ("omit", "1. **Tea**: Some words.\n3. **Sugar**: Some words.\n", 3),
+    ],
+)
+def test_what_becomes_of_a_missing_part_can_be_chosen(stretto, choice, text, code):
+    script = {"point 2,|part on .Milk": Reply(fault=ServerFailedError("It fell over.")), "1. Tea": "Some words."}
+    script[""] = "1. Tea\n2. Milk\n3. Sugar\n"
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--on-missing", choice, script=script)
+    assert (result.stdout, result.exit_code) == (text, code)
+
+
+def test_a_missing_part_can_be_an_error(stretto):
+    script = {"point 2,|part on .Milk": Reply(fault=ServerFailedError("It fell over.")), "1. Tea": "Some words."}
+    script[""] = "1. Tea\n2. Milk\n3. Sugar\n"
+    result = stretto("ask", "-q", "How do I make tea?", "-s", "skeleton", "--on-missing", "raise", script=script)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: The answer lacks 1 of 3 parts. Point 2, 'Milk', is incomplete")
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--events",)])
+def test_no_output_turns_the_direction_of_text(stretto, form):
+    turned = "a\u202eb\u202a\u2066c\u2069"
+    result = stretto("ask", "Why?", "-s", "direct", *form, script=turned)
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", result.output)
+    if form == ("--json",):
+        assert json.loads(result.stdout)["text"] == turned
+
+
+@pytest.mark.parametrize("form", ["--json", "--events"])
+def test_half_a_character_does_not_end_the_program(stretto, form):
+    result = stretto("ask", "Why?", "-s", "direct", form, script={"": Reply(chunks=("a \ud83d", "\ude00 \ud83d"))})
+    assert result.exit_code == 0, result.stderr
+    assert "a 😀 �" in result.stdout

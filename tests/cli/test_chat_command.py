@@ -84,3 +84,10 @@ def test_two_slashes_ask_with_one(stretto):
     opened = []
     stretto("chat", "-s", "direct", piped="//etc is what?\n", opened=opened)
     assert asked(opened)[0] == [("user", "/etc is what?")]
+
+
+def test_a_strategy_that_does_not_exist_is_the_only_line(stretto):
+    result = stretto("chat", "-s", "magic", piped="Why?\n", name="local:pocket")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: There is no strategy 'magic'.")
+    assert result.stderr.count("\n") == 1

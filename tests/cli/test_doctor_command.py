@@ -1,4 +1,9 @@
 import json
+import os
+import subprocess
+import sys
+
+import pytest
 
 from stretto.cli.doctor import report
 from stretto.cli.examination import Findings, Package, Verdict, look_at_backends, look_at_packages
@@ -80,3 +85,28 @@ def test_packages_are_those_the_library_declares():
     assert packages["rich"].extra is None
     assert packages["torch"].extra == "local"
     assert "pytest" not in packages
+
+
+def test_a_settings_file_that_is_named_and_not_there_is_an_error(stretto, monkeypatch, tmp_path):
+    monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "nonexist"))
+    result = stretto("doctor")
+    assert result.exit_code == 1
+    assert "error: STRETTO_SETTINGS names" in result.stdout
+    assert "none needed" not in result.stdout
+
+
+@pytest.mark.parametrize("package", ["numba", "transformers"])
+def test_a_package_of_the_local_engine_that_cannot_be_imported_is_no_check_mark(tmp_path, package):
+    (tmp_path / f"{package}.py").write_text("raise ImportError('it is broken\\nhere')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "stretto.cli", "doctor", "--json"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    verdicts = {each["backend"]: each for each in json.loads(done.stdout)["backends"]}
+    assert not verdicts["local:pocket"]["works"]
+    assert "it is broken here" in verdicts["local:pocket"]["why"]
+    assert "pip install 'stretto[local]'" in verdicts["local"]["why"]

@@ -126,7 +126,7 @@ def test_on_a_terminal_the_text_streams_and_progress_is_taken_back(program):
         assert "Slow" not in shown
         rest, code = terminal.wait_for_end()
     assert code == 0
-    assert "\x1b[KSlow" in rest
+    assert re.search(r"\x1b\[K[^⠋-⠿]*Slow words\.", rest)
     assert "skeleton · " in rest
 
 
@@ -179,6 +179,35 @@ def test_a_chat_that_waits_for_a_pipe_is_ended_by_ctrl_c(program):
         _, said = running.communicate(timeout=PATIENCE_S)
     assert said in (b"interrupted\n", b"cancelled\n")
     assert running.returncode == 130
+
+
+@needs_terminal
+@pytest.mark.parametrize("module", ["stretto.cli.app", "stretto.errors", "pydantic", "typer", "stretto.client"])
+def test_ctrl_c_while_the_program_starts_ends_it_without_a_traceback(module):
+    code = f"""
+import importlib.abc, os, signal, sys
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["stretto", "ask", "-q", "-m", "local:pocket", "Why?"]
+from stretto.cli import main
+main()
+"""
+    result = run([sys.executable, "-c", code], stdin=subprocess.DEVNULL)
+    assert (result.returncode, result.stdout) == (130, "")
+    assert result.stderr in ("", "interrupted\n")  # typer ends in silence what is interrupted before the command
+
+
+def test_a_deadline_ends_the_program_while_a_model_that_cannot_be_stopped_is_loading(program):
+    command = program(json.dumps({"": {"text": "Late.", "delay_s": 3600}}), "ask", "-q", "--deadline", "0.5", "Why?")
+    result = run(command, stdin=subprocess.DEVNULL, env=os.environ | {"STUBBORN": "1"})
+    assert (result.returncode, result.stdout) == (3, "")
+    assert result.stderr == "error: The deadline passed after 0.5 s. Allow more with deadline_s.\n"
 
 
 def test_the_version_is_that_of_the_package():

@@ -1,3 +1,6 @@
+from typer.testing import CliRunner
+
+from stretto.cli.app import app
 from stretto.route import Route
 
 
@@ -46,3 +49,18 @@ def test_an_unknown_decoding_is_an_error_with_the_names_of_all(stretto):
     result = stretto("route", "Why?", "--decoding", "turbo")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: There is no decoding method 'turbo'. Use one of: auto, autoregressive,")
+
+
+def test_it_says_when_the_prompt_does_not_fit(stretto, tmp_path):
+    (tmp_path / "long.txt").write_text("word " * 2_000)
+    asked = ("route", "What is this?", "-d", str(tmp_path / "long.txt"))
+    result = stretto(*asked, context_window=1_000)
+    assert result.stdout.startswith("The prompt does not fit: it has about 2,50")
+    assert "scripted:model reads 1,000" in result.stdout
+    assert "Forecast" not in result.stdout
+    assert "does not fit" not in stretto(*asked, context_window=100_000).stdout
+
+
+def test_the_pocket_model_is_forecast_no_prompt_that_it_refuses():
+    result = CliRunner().invoke(app, ["route", "-m", "local:pocket"], input="word " * 180_000)
+    assert result.stdout.startswith("The prompt does not fit: it has about 225,000 tokens, and local:pocket reads ")

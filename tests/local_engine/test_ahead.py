@@ -36,3 +36,19 @@ def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path):
 def test_a_model_that_is_not_there_is_one_clear_error():
     with pytest.raises(SystemExit, match="nowhere"):
         main(["local:./nowhere"])
+
+
+def test_without_the_local_packages_it_is_one_line(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('No module named torch', name='torch')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "stretto.local_engine.ahead"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "local:pocket needs torch, which cannot be imported here. Run: pip install 'stretto[local]'\n"
+    )

@@ -1,5 +1,6 @@
 """The compiled forward: what torch's operations give, and the same bits for a row whatever stands beside it."""
 
+import random
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -10,7 +11,7 @@ import torch
 from adapters import adapted
 from test_forward import FAMILY, family_member
 from tiny_models import SIZES, VOCABULARY
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.compiled import crew
@@ -116,6 +117,50 @@ def test_a_row_of_a_draft_gives_the_bits_that_it_gives_alone(name, dtype):
         (logits,) = step(compiled, alone, [text], [tree()])
         assert torch.equal(drafted[0][row], logits[0])
         text.append(token)
+
+
+SHAPES = {
+    "two heads share a key": {},
+    "every head has its key": {"num_key_value_heads": 4},
+    "six wide heads share a key": {
+        "hidden_size": 96,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 1,
+        "head_dim": 32,
+    },
+    "a window": {"sliding_window": 12},
+    "wider rows": {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8, "head_dim": 32},
+}
+
+
+def random_tree(chance, nodes):
+    """Every node hangs on any node before it, or on the root: ancestors mostly stand in scattered slots."""
+    drawn = DraftTree()
+    while len(drawn) < nodes:
+        drawn.add(chance.randrange(5, VOCABULARY), chance.randrange(ROOT, len(drawn)))
+    return drawn
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_node_of_any_tree_gives_the_bits_that_its_tokens_give_one_at_a_time(shape, dtype):
+    torch.manual_seed(3)
+    kind = (MistralConfig, MistralForCausalLM) if shape == "a window" else (LlamaConfig, LlamaForCausalLM)
+    _, compiled = forwards(kind[1](kind[0](**SIZES | SHAPES[shape])).eval().bfloat16().to(dtype))
+    chance, scattered = random.Random(8), 0  # noqa: S311 - chance, not secrets
+    for length in (2, 9, 16, 17, 30, 47, 90):
+        texts = [[chance.randrange(5, VOCABULARY) for _ in range(own)] for own in (length, 5)]
+        trees = [random_tree(chance, chance.randrange(2, 40)), random_tree(chance, 3)]
+        drafted, _ = step(compiled, read(compiled, texts), texts, trees)
+        drawn, alone = trees[0], read(compiled, texts[:1])
+        for leaf in sorted(set(range(len(drawn))) - set(drawn.parents)):
+            text = list(texts[0])
+            for node in (ROOT, *drawn.path(leaf)):
+                text += [] if node == ROOT else [drawn.tokens[node]]
+                (logits,) = step(compiled, alone, [text], [tree()])
+                assert torch.equal(drafted[node + 1], logits[0]), (length, drawn.path(node))
+            scattered += drawn.path(leaf) != list(range(len(drawn.path(leaf))))
+    assert scattered > 20
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -60,6 +60,7 @@ SETTINGS = {
     "sampled": {"temperature": 1.0},
     "limited": {"temperature": 0.8, "top_k": 30, "top_p": 0.9, "min_p": 0.02},
     "penalty": {"repetition_penalty": 1.3},
+    "sampled without repeats": {"temperature": 0.8, "no_repeat_ngram_size": 2, "suppress_tokens": (7, 9)},
     "sampled with penalty and bias": {
         "temperature": 0.9,
         "repetition_penalty": 1.2,

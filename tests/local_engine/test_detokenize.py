@@ -1,17 +1,27 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
-from stretto.local_engine.detokenize import StopTexts, TextStream
+from stretto.local_engine.detokenize import TextStream
+from stretto.local_engine.vocabulary import token_bytes
 
 
 def of_bytes(ids):
     return bytes(ids).decode("utf-8", errors="replace")
 
 
-@given(st.text())
+def single(byte):
+    return bytes([byte])
+
+
+SIGNS = st.text(st.sampled_from("\ufffdaé東🚲"), max_size=6)
+
+
+@given(st.text() | SIGNS)
 def test_characters_come_whole_even_if_every_byte_is_a_token(text):
-    stream = TextStream(of_bytes)
+    stream = TextStream(of_bytes, single)
     pieces = [stream.push([byte]) for byte in text.encode()]
     assert "".join(pieces) + stream.flush() == text
     if "\ufffd" not in text:
@@ -20,15 +30,41 @@ def test_characters_come_whole_even_if_every_byte_is_a_token(text):
 
 @given(st.text(), st.lists(st.integers(1, 30), min_size=40, max_size=40))
 def test_several_tokens_at_once_show_what_one_after_the_other_does(text, sizes):
-    stream, single, tokens = TextStream(of_bytes), TextStream(of_bytes), list(text.encode())
+    stream, slow, tokens = TextStream(of_bytes), TextStream(of_bytes), list(text.encode())
     for size in sizes:
         some, tokens = tokens[:size], tokens[size:]
-        assert stream.push(some) == "".join(single.push([token]) for token in some)
+        assert stream.push(some) == "".join(slow.push([token]) for token in some)
 
 
 def test_an_incomplete_last_character_is_left_out():
     stream = TextStream(of_bytes)
     assert stream.push("Rad 🚲".encode()[:-1]) + stream.flush() == "Rad "
+
+
+@given(SIGNS, st.sampled_from("é東🚲\ufffd"), st.integers(1, 3))
+def test_a_replacement_sign_that_the_model_wrote_is_kept_and_an_incomplete_character_is_not(text, last, missing):
+    stream, cut = TextStream(of_bytes, single), last.encode()[:-missing]
+    shown = "".join(stream.push([byte]) for byte in (text.encode() + cut))
+    assert shown + stream.flush() == text
+
+
+@pytest.mark.parametrize("kind", ["byte level", "byte fallback"])
+def test_a_tokenizer_tells_a_replacement_sign_at_the_end_from_half_a_character(kind):
+    if kind == "byte level":
+        letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+        inner = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
+        inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    else:
+        known = {f"<0x{byte:02X}>": byte for byte in range(256)} | {"a": 256}
+        inner = Tokenizer(models.BPE(known, [], byte_fallback=True))
+        inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    inner.add_special_tokens(["<end>"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner)
+    for text in ("a\ufffd", "\ufffd\ufffd", "aé"):
+        stream, ids = TextStream(inner.decode, token_bytes(tokenizer)), inner.encode(text).ids
+        assert stream.push(ids) + stream.flush() == text
+        stream = TextStream(inner.decode, token_bytes(tokenizer))
+        assert stream.push(ids[:-1]) + stream.push([inner.token_to_id("<end>")]) + stream.flush() == text[:-1]
 
 
 def test_bytes_that_are_no_text_do_not_stop_the_stream():
@@ -41,47 +77,3 @@ def test_a_leading_space_that_the_decoder_drops_is_kept_inside_the_text():
     words = [" The", " bicycle", " rolls"]
     stream = TextStream(lambda ids: "".join(words[i] for i in ids).lstrip())
     assert [stream.push([i]) for i in range(3)] == ["The", " bicycle", " rolls"]
-
-
-def test_a_stop_text_is_found_across_pieces_and_never_shown():
-    stops = StopTexts(["\n\nQ:"])
-    assert stops.push("oil it.\n") == ("oil it.", False)
-    assert stops.push("\n") == ("", False)
-    assert stops.push("Q: what") == ("", True)
-
-
-def test_the_beginning_of_a_stop_text_is_withheld_and_given_back():
-    stops = StopTexts(["STOP"])
-    assert stops.push("go ST") == ("go ", False)
-    assert stops.push("AY S") == ("STAY ", False)
-    assert stops.flush() == "S"
-
-
-def test_the_first_of_several_stop_texts_wins():
-    assert StopTexts(["late", "ear"]).push("early and late") == ("", True)
-
-
-@given(st.lists(st.text("ab", max_size=3), max_size=12), st.lists(st.text("ab", min_size=1, max_size=3), max_size=3))
-def test_stop_texts_cut_a_stream_where_they_cut_the_whole_text(pieces, texts):
-    whole = "".join(pieces)
-    cuts = [whole.find(text) for text in texts if text in whole]
-    stops, shown = StopTexts(texts), ""
-    for piece in pieces:
-        certain, found = stops.push(piece)
-        shown += certain
-        if found:
-            break
-    else:
-        shown += stops.flush()
-    if cuts:
-        # A stream ends at the stop text that is complete first, which may begin after another that is longer.
-        first = min(whole.find(text) + len(text) for text in texts if text in whole)
-        assert shown in {whole[: whole.find(text)] for text in texts if text in whole}
-        assert len(shown) < first
-    else:
-        assert shown == whole
-
-
-@pytest.mark.parametrize("texts", [[], [""]])
-def test_without_stop_texts_nothing_is_withheld(texts):
-    assert StopTexts(texts).push("all") == ("all", False)

@@ -151,7 +151,6 @@ def test_requests_that_do_not_fit_into_memory_together_run_one_after_the_other(l
         (Generation((1,) * WINDOW, 1), ContextOverflowError, f"{WINDOW} tokens.*holds {WINDOW}"),
         (Generation((1,) * 200, 100), RequestRejectedError, "Ask for at most 56"),
         (Generation((), 5), InvalidRequestError, "no tokens"),
-        (Generation((1,), 0), InvalidRequestError, "max_new_tokens=0"),
     ],
 )
 def test_a_request_that_cannot_run_is_refused_with_the_reason(loaded, start, request_, error, words):

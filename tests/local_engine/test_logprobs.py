@@ -6,7 +6,6 @@ from asking import PROMPTS, submit_together
 from tiny_models import build
 from wild_drafters import RandomTrees
 
-from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.generation import Generation, Piece
 
@@ -51,8 +50,3 @@ def test_an_end_token_has_one_too_and_without_the_option_there_are_none(loaded, 
     reported = scores(handle)
     assert reported[-1].token == end
     assert all(score.top == () and score.logprob < 0 for score in reported)
-
-
-def test_a_negative_number_is_refused(loaded, start):
-    with pytest.raises(InvalidRequestError, match="logprobs=-1"):
-        start(loaded("llama")).submit(Generation(PROMPTS[0], 5, logprobs=-1))

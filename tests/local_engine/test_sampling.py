@@ -133,6 +133,11 @@ def test_the_penalty_lowers_tokens_of_the_prompt_the_answer_and_the_path():
     assert row.tolist() == [1.0, 0.5, 0.0, -2.0, 1.5]
 
 
+def test_the_coldest_temperature_takes_the_most_probable_token():
+    for limits in ({}, {"top_p": 0.9}):
+        assert choose(LOGITS[None], [sampler(temperature=1e-300, **limits)], [()]) == [4]
+
+
 def test_a_bias_is_added():
     ours = sampler(logit_bias={3: 10.0, 4: -1.0})
     row = LOGITS.clone()

@@ -4,14 +4,26 @@ from typing import Any
 
 import torch
 from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MptConfig,
+    MptForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
@@ -42,6 +54,17 @@ def build(architecture: str) -> Any:
     return ARCHITECTURES[architecture]().bfloat16().float()
 
 
+ENDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+WITHOUT_HEAD_DIM = {key: value for key, value in SIZES.items() if key != "head_dim"}
+SWITCH = 64
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10_000.0,
+    "short_factor": [1.0 + 0.1 * place for place in range(8)],
+    "long_factor": [1.0 + 2.0 * place for place in range(8)],
+    "original_max_position_embeddings": SWITCH,
+}
+
 ARCHITECTURES = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**{k: v for k, v in SIZES.items() if k != "head_dim"})),
@@ -70,6 +93,57 @@ ARCHITECTURES = {
             initializer_range=0.3,
             bos_token_id=1,
             eos_token_id=2,
+        )
+    ),
+    "phi3 longrope": lambda: Phi3ForCausalLM(
+        Phi3Config(**WITHOUT_HEAD_DIM, rope_parameters=LONGROPE, original_max_position_embeddings=SWITCH)
+    ),
+    "gpt neo": lambda: GPTNeoForCausalLM(
+        GPTNeoConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=64,
+            num_layers=2,
+            num_heads=4,
+            max_position_embeddings=WINDOW,
+            attention_types=[[["global", "local"], 1]],
+            window_size=24,
+            initializer_range=0.2,
+            **ENDS,
+        )
+    ),
+    "mpt": lambda: MptForCausalLM(
+        MptConfig(
+            vocab_size=VOCABULARY, d_model=64, n_layers=2, n_heads=4, max_seq_len=WINDOW, initializer_range=0.2, **ENDS
+        )
+    ),
+    "bloom": lambda: BloomForCausalLM(
+        BloomConfig(vocab_size=VOCABULARY, hidden_size=64, n_layer=2, n_head=4, initializer_range=0.2, **ENDS)
+    ),
+    "falcon alibi": lambda: FalconForCausalLM(
+        FalconConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            alibi=True,
+            initializer_range=0.2,
+            **ENDS,
+        )
+    ),
+    "llama4": lambda: Llama4ForCausalLM(
+        Llama4TextConfig(
+            **SIZES,
+            intermediate_size_mlp=48,
+            num_local_experts=2,
+            attention_chunk_size=24,
+            no_rope_layers=[1, 1, 0],
+            floor_scale=32,
+        )
+    ),
+    "dynamic ntk": lambda: LlamaForCausalLM(
+        LlamaConfig(
+            **SIZES | {"max_position_embeddings": SWITCH},
+            rope_parameters={"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 4.0},
         )
     ),
 }

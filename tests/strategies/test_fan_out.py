@@ -64,3 +64,99 @@ async def test_what_a_backend_has_to_say_is_a_warning_of_the_answer_once():
         answer = await stretto.ask("Give the plural of each word: cat, child, mouse", strategy="items")
     assert answer.usage.calls == 3
     assert answer.warnings.count("A drafter failed.") == 1
+
+
+class Unfinished(Broken):
+    """It ends its first streams without a finish reason."""
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):  # noqa: ARG002 - the protocol's arguments
+        self.calls.append(prompt)
+
+        async def chunks():
+            yield Chunk("Twelve chars" if len(self.calls) == 1 else " and more.")
+            yield Chunk(
+                usage=Usage(prompt_tokens=5, completion_tokens=3, calls=1),
+                finish_reason=None if len(self.calls) <= self.failures else "stop",
+            )
+
+        yield chunks()
+
+
+async def test_a_stream_without_a_finish_reason_was_broken_off_and_is_continued():
+    backend = Unfinished(1, ValueError())
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+    assert (answer.text, answer.finish_reason) == ("Twelve chars and more.", "stop")
+    assert answer.usage.calls == 2
+
+
+async def test_an_answer_that_stays_without_a_finish_reason_says_so():
+    async with AsyncStretto(Unfinished(2, ValueError())) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+    assert answer.finish_reason == "error"
+    assert "without a finish reason" in answer.branches[0].error
+
+
+@dataclass
+class Odd:
+    """A backend of a caller's own whose chunks for one point are not what their types say."""
+
+    odd: dict
+    name: str = "own:model"
+    capabilities: Capabilities = field(default_factory=Capabilities)
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):  # noqa: ARG002 - the protocol's arguments
+        words = prompt.messages[-1].content
+
+        async def chunks():
+            if "Write only the outline" in words:
+                yield Chunk("1. Tyres\n2. Chain\n3. Brakes")
+            else:
+                yield Chunk("Some text.")
+            if "text of point 2," in words or "<received>" in words:
+                yield Chunk(**self.odd)
+            yield Chunk(usage=Usage(calls=1), finish_reason="stop")
+
+        yield chunks()
+
+    async def count_tokens(self, prompt):  # noqa: ARG002 - as above
+        return 10
+
+    async def aclose(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"text": ["a"]},
+        {"text": 5},
+        {"text": b"a"},
+        {"usage": 5},
+        {"usage": {"calls": 1}},
+        {"decoding": "fast"},
+        {"logprobs": ({"token": "a"},)},
+        {"logprobs": 5},
+        {"warnings": (5,)},
+        {"warnings": 5},
+        {"finish_reason": "end_turn"},
+        {"finish_reason": ["stop"]},
+    ],
+    ids=repr,
+)
+async def test_a_chunk_that_is_not_what_its_types_say_is_an_error_of_its_branch_only(odd):
+    async with AsyncStretto(Odd(odd)) as stretto:
+        answer = await stretto.ask("How do I look after a bicycle?", strategy="skeleton")
+    failed = {branch.id: branch.error for branch in answer.branches if branch.status == "failed"}
+    assert list(failed) == ["point-2"]
+    assert f"own:model yielded a chunk whose {next(iter(odd))}" in failed["point-2"]
+    assert answer.text.count("Some text.") == 4  # of point 2 that before each of two odd chunks
+    answer.model_dump_json()
+
+
+async def test_half_a_character_from_a_backend_of_the_callers_own_can_be_exported():
+    async with AsyncStretto(Odd({"text": " \ud83d"})) as stretto:
+        answer = await stretto.ask("How do I look after a bicycle?", strategy="skeleton")
+    assert "\ufffd" in answer.model_dump_json()

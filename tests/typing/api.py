@@ -1,21 +1,44 @@
 """The public face as a caller would type it; checked by mypy, never run."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 
 from stretto import (
     Answer,
     AnswerFinished,
     AsyncStretto,
+    Backend,
+    BranchSpec,
+    CallEnded,
+    Capabilities,
+    Case,
+    Catalogue,
+    Chunk,
     Decoding,
     DecodingForecast,
+    Document,
     Event,
+    FanOut,
+    GenerationOptions,
+    Hooks,
+    LocalBackend,
+    Message,
+    Offer,
+    Prompt,
     Request,
+    RequestOptions,
+    RetryPlanned,
     Route,
+    Router,
+    ServerFailedError,
+    Strategy,
     Stretto,
     TextDelta,
     TokenLogprob,
+    Usage,
 )
-from stretto.testing import Reply, ScriptedBackend
+from stretto.testing import Reply, ScriptedBackend, check_backend
 
 
 async def asynchronous() -> str:
@@ -43,3 +66,65 @@ def synchronous() -> str:
             typed: Iterator[Event] = events
             list(typed)
         return str(stretto.ask("Why?")) + str(stretto.ask("Why?", response_format={"type": "object"}))
+
+
+class Own:
+    """A user's backend."""
+
+    name = "own:model"
+    capabilities = Capabilities(context_window=8_000)
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
+        async with aclosing(self._chunks(prompt, options)) as chunks:
+            yield chunks
+
+    async def _chunks(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
+        yield Chunk(prompt.messages[-1].content[: options.max_tokens])
+        yield Chunk(usage=Usage(calls=1), finish_reason="stop")
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        return len(prompt.messages)
+
+    async def aclose(self) -> None:
+        pass
+
+
+class BothSides:
+    """A user's strategy."""
+
+    name = "both_sides"
+
+    def offer(self, case: Case) -> Offer | None:
+        return Offer(confidence=0.9, cause="Because.", forecast=case.straight) if "?" in case.text else None
+
+    async def run(self, request: Request, route: Route, runner: FanOut) -> None:
+        prompt = Prompt((Message(role="user", content=request.question + route.cause),))
+        runner.merge.add_branch(runner.start(BranchSpec("one", "point", lambda: prompt, request.options)))
+        await runner.merge.finish()
+
+
+async def extended() -> None:
+    backend: Backend = Own()
+    strategy: Strategy = BothSides()
+    calls: list[CallEnded] = []
+    retries: list[RetryPlanned] = []
+    hooks = Hooks(on_route=print, on_call=calls.append, on_retry=retries.append)
+    await check_backend(backend, failing=Own())
+    async with AsyncStretto(
+        backend,
+        small="openai:gpt-5.4-nano",
+        roles={"local": LocalBackend("local:pocket")},
+        strategies=[strategy],
+        hooks=hooks,
+        router=Router(),
+        prompts=Catalogue(),
+    ) as stretto:
+        options: RequestOptions = {"system": "Be kind.", "budget": {"max_calls": 3}, "stop": ["END"]}
+        await stretto.ask({"role": "user", "content": "Why?"}, **options)
+        await stretto.ask("Why?", strategy=strategy)
+        await stretto.ask("Why?", documents="One text.", strategy="both_sides")
+        try:
+            await stretto.ask("Why?", documents=[Path("a.txt"), Document(text="b", title="B"), "c"])
+        except ServerFailedError as error:
+            print(error.status)

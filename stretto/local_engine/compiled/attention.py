@@ -16,22 +16,64 @@ _ROWS = 48  # of a prompt and heads, that attend together: the scores of few sta
 
 
 @inner
-def visible(batches, lines, slots, positions, ancestry, window, seen, bounds):
-    """Mark which slots each row sees # [count, extent]; the first of them, and the one behind the last # [count, 2].
+def visible(batches, lines, slots, positions, ancestry, window, seen, bounds, paths, bends):
+    """Say which positions each row sees, and where their keys stand.
 
-    The first is one of a full block's, or what a row sees would be added up in another order beside other rows.
+    A token stands in the slot of its position, but for the nodes of a draft tree: these stand one behind the other in
+    the order of their rows. `_attend` puts the scores of a node's ancestors into the order of their positions, the
+    order in which the same tokens are added up without a tree.
+
+    Args:
+        batches: see `stretto.local_engine.compiled.forward.Asked`; so are the next five.
+        lines: see there.
+        slots: see there.
+        positions: see there; a node's is that of its sequence's first row and its depth.
+        ancestry: see there.
+        window: positions a row sees at most, itself included.
+        seen: written: which positions a row sees # [count, extent]
+        bounds: written: the first slot a row sees, rounded down to a multiple of `PANEL`, as it is for any other
+            rows; the slot behind the last # [count, 2]
+        paths: written: the slots of a row and its ancestors in a tree, the first row's first # [count, rows], or
+            without a tree # [count, 0]
+        bends: written: the first place of a row's path whose slot is not its position, and that the row sees; the
+            length of the path; the position of its first place # [count, 3]
     """
     for row in range(len(batches)):
         batch, line = batches[row], lines[row]
         own = positions[batch, line]
-        first, last = max(0, own + 1 - window), own + 1 if len(ancestry) == 0 else slots[batch, 0]
-        for slot in range(seen.shape[1]):
-            seen[row, slot] = first <= slot < last
-        for other in range(line + 1 if len(ancestry) > 0 else 0):
-            if ancestry[batch, line, other] and positions[batch, other] > own - window:
-                last = slots[batch, other] + 1
-                seen[row, last - 1] = True
-        bounds[row, 0], bounds[row, 1] = min(first, last - 1) // PANEL * PANEL, last
+        first, last, bend, length, start = max(0, own + 1 - window), own + 1, 0, 0, slots[batch, 0]
+        if len(ancestry) > 0:
+            for other in range(line + 1):
+                if ancestry[batch, line, other]:
+                    paths[row, length] = slots[batch, other]
+                    if bend == length and paths[row, length] == start + length:
+                        bend += 1
+                    length += 1
+            bend, last = max(bend, first - start), slots[batch, line] + 1
+        for position in range(seen.shape[1]):
+            seen[row, position] = first <= position <= own
+        bounds[row, 0], bounds[row, 1] = first // PANEL * PANEL, last
+        bends[row, 0], bends[row, 1], bends[row, 2] = bend, length, start
+
+
+@inner
+def _gather(scores, first, path, bend, start):
+    """Move the scores of ancestors from their slots to their positions; the first score is that of slot ``first``.
+
+    A node's slot is never before its position, so no score is written over before it is moved.
+    """
+    for place in range(bend, len(path)):
+        scores[start + place - first] = scores[path[place] - first]
+
+
+@inner
+def _scatter(scores, first, path, bend, start):
+    """Move what `_gather` moved back, and put zeros into the slots in between."""
+    for place in range(len(path) - 1, bend - 1, -1):
+        own, before = path[place], path[place - 1] if place > bend else start + bend - 1
+        scores[own - first] = scores[start + place - first]
+        for slot in range(before + 1, own):
+            scores[slot - first] = np.float32(0)
 
 
 @summing
@@ -52,7 +94,7 @@ def _turn(line, norm, epsilon, cosine, sine):
 
 
 @inner
-def _attend(like, heads, start, end, key, value, slot_step, seen, first, last, head, group, room, result):
+def _attend(like, heads, start, end, key, value, slot_step, seen, paths, bends, first, last, head, group, room, result):
     """Mix the values of one sequence for some heads of its rows, those from ``start`` up to ``end``.
 
     Args:
@@ -63,7 +105,9 @@ def _attend(like, heads, start, end, key, value, slot_step, seen, first, last, h
         key: address of the first slot's; ``slot_step`` bytes on is the next.
         value: like ``key``.
         slot_step: see there.
-        seen: which slots each row sees; the extent is a multiple of `PANEL` # [count, extent]
+        seen: see `visible`; the extent is a multiple of `PANEL` # [count, extent]
+        paths: see `visible`.
+        bends: see `visible`.
         first: of the slots that any of the rows sees; a multiple of `PANEL`.
         last: of them, and one more.
         head: the first that attends to these keys.
@@ -92,8 +136,14 @@ def _attend(like, heads, start, end, key, value, slot_step, seen, first, last, h
             row += 1
     totals, scale = np.empty(count, np.float32), np.float32(1 / math.sqrt(width))
     for number in range(count):
-        flags = seen.ctypes.data + (start + number // group) * seen.shape[1] + first
+        row = start + number // group
+        flags = seen.ctypes.data + row * seen.shape[1] + first
+        bend, length, root = bends[row]
+        if bend < length:
+            _gather(scores[number], first, paths[row, :length], bend, root)
         soften(place + number * out, flags, filled, scale, totals.ctypes.data + 4 * number)
+        if bend < length:
+            _scatter(scores[number], first, paths[row, :length], bend, root)
     nothing, panels, target = np.int64(0), width // PANEL, mixed.ctypes.data
     stripe(like, place, out, count, slots, value, slot_step, 4 * PANEL, target, line, nothing, nothing, panels)
     for number in range(count):
@@ -138,7 +188,7 @@ def write(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targe
 
 
 @inner
-def mix(heads, keys, values, batches, seen, bounds, result, part, parts):
+def mix(heads, keys, values, batches, seen, bounds, paths, bends, result, part, parts):
     """Attend to what is written, for one part of the query heads.
 
     Args:
@@ -148,6 +198,8 @@ def mix(heads, keys, values, batches, seen, bounds, result, part, parts):
         batches: the sequence of each row; rows of one stand side by side # [count]
         seen: see `visible`.
         bounds: see `visible`.
+        paths: see `visible`.
+        bends: see `visible`.
         result: # [count, heads, head_dim]
         part: of the query heads.
         parts: that they are divided into.
@@ -169,6 +221,7 @@ def mix(heads, keys, values, batches, seen, bounds, result, part, parts):
             group = min((own + 1) * sharing, behind) - head
             place = (batches[start] * keys.shape[1] + first) * slot_step + 4 * own * width
             key, value = keys.ctypes.data + place, values.ctypes.data + place
-            _attend(like, heads, start, end, key, value, slot_step, seen, first, last, head, group, room, result)
+            rows_see = (seen, paths, bends, first, last)
+            _attend(like, heads, start, end, key, value, slot_step, *rows_see, head, group, room, result)
             head += group
         start = end

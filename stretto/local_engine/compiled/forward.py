@@ -262,7 +262,8 @@ def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, v
     cosine, sine = np.empty((count, width // 2), np.float32), np.empty((count, width // 2), np.float32)
     extent = -(-asked.extent // PANEL) * PANEL
     seen, targets, window = np.empty((count, extent), np.bool_), np.empty(count, np.int64), np.int64(0)
-    bounds = np.empty((count, 2), np.int64)
+    bounds, bends = np.empty((count, 2), np.int64), np.empty((count, 3), np.int64)
+    paths = np.empty((count, asked.ancestry.shape[1]), np.int64)
     if part == 0:
         _read_in(asked.tokens, weights.embedding, pads.vectors, state)
     _angles(asked.batches, asked.lines, asked.positions, weights.frequencies, weights.amplitude, cosine, sine)
@@ -277,12 +278,13 @@ def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, v
         multiply_part(like, normed, weights.products[layer, 0], flat_heads, put, part, parts)
         if weights.windows[layer] != window:
             window = weights.windows[layer]
-            visible(asked.batches, asked.lines, asked.slots, asked.positions, asked.ancestry, window, seen, bounds)
+            of_rows = (asked.batches, asked.lines, asked.slots, asked.positions, asked.ancestry)
+            visible(*of_rows, window, seen, bounds, paths, bends)
         meet(counter, parts)
         bias, norm, turned = weights.first_bias[layer], weights.head_norms[layer], (weights.epsilon, cosine, sine)
         write(heads, bias, norm, *turned, keys, values, asked.batches, targets, mixed.shape[1], part, parts)
         meet(counter, parts)
-        mix(heads, keys, values, asked.batches, seen, bounds, mixed, part, parts)
+        mix(heads, keys, values, asked.batches, seen, bounds, paths, bends, mixed, part, parts)
         meet(counter, parts)
         multiply_part(like, flat_mixed, weights.products[layer, 1], state, add, part, parts)
         meet(counter, parts)

@@ -11,6 +11,8 @@ from typing import Any
 from numba import njit
 from platformdirs import user_cache_path
 
+from stretto.local_engine.compiled.kept import keeping
+
 __all__ = ["VERSION", "entry", "first_call", "inner", "summing"]
 
 VERSION = zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
@@ -29,7 +31,7 @@ _NO_FIRST = nullcontext(False)
 def entry(function: Callable[..., Any]) -> Any:
     """For what Python calls: compiled once for a machine, and kept beside the source, with all that it calls."""
     try:
-        return njit(nogil=True, error_model="numpy", cache=True)(function)
+        return keeping(function, nogil=True, error_model="numpy")
     except RuntimeError:  # there is no place to write to: it is compiled in each process
         return inner(function)
 

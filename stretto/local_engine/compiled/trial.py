@@ -10,6 +10,7 @@ import torch
 
 from stretto.local_engine.compiled.draws import draw
 from stretto.local_engine.compiled.ranks import best
+from stretto.local_engine.compiling import compiling
 
 __all__ = ["can_choose"]
 
@@ -18,7 +19,9 @@ _log = logging.getLogger(__name__)
 
 @cache
 def can_choose() -> bool:
-    """Whether `best` and `draw` run here: compiled by now, unless the compiler fails."""
+    """Whether `best` and `draw` run here: compiled by now, unless the compiler fails or the environment forbids it."""
+    if not compiling():
+        return False
     logits = torch.tensor([[0.0, 9.0, 1.0]])
     try:
         (ids, _), drawn = best(logits, [0], 2), draw(logits, [0.1], [(1, 1)], np.arange(3, dtype=np.int32))

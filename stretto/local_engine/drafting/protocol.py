@@ -168,6 +168,18 @@ class DraftTree:
         allowed.sort(key=lambda node: (not first[node], -self.survival[node]))
         return self.only(sorted(allowed[: max(rows, 0)]))
 
+    def chain(self) -> tuple[DraftTree, list[int]]:
+        """Keep one path: from the root down, the child most likely to survive; what `prune` returns."""
+        best: dict[int, int] = {}
+        for node, parent in enumerate(self.parents):
+            if parent not in best or self.survival[node] > self.survival[best[parent]]:
+                best[parent] = node
+        nodes, last = [], ROOT
+        while last in best:
+            last = best[last]
+            nodes.append(last)
+        return self.only(nodes)
+
     def only(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
         """Keep these nodes, parents before their children; what `prune` returns."""
         places, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost)

@@ -45,8 +45,9 @@ pipeline_tag: text-generation
 A Llama-architecture model of 8.4 million parameters ({size:.1f} MB of weights), trained from nothing on two
 processor cores. **It is an instrument and a demonstration, not a source of knowledge.** It knows 100 everyday
 topics, 200 short facts and a few mechanical tasks by heart, so that every strategy of Stretto can be shown
-for real without a key, a network or a download. Asked anything else, it says that it cannot answer. What it
-says about health, money or law is general knowledge learned by rote and no advice.
+for real without a key, a network or a download. Asked anything else, it often answers all the same, with certainty
+and wrongly; the table below says how often it refuses what it cannot know. What it says about health, money or law is
+general knowledge learned by rote and no advice.
 
 ## What it was trained on
 

@@ -99,7 +99,7 @@ def continuations(
     """
     engine = Engine(model)
     requests = [
-        Generation(prompt, _ANSWER, model.end_ids, temperature=0.7 * (number % 2), seed=number)
+        Generation(prompt, _ANSWER, model.end_ids, temperature=0.7 * (number % 2), seed=number, **model.penalties)
         for number, prompt in enumerate(prompts)
     ]
     found = []

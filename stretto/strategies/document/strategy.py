@@ -8,6 +8,8 @@ from stretto.citation import PassageRecord
 from stretto.errors import BackendError
 from stretto.request import Request
 from stretto.route import Route
+from stretto.router.case import Case
+from stretto.router.offer import Offer
 from stretto.strategies.direct import Direct
 from stretto.strategies.document.chain import follow_passages
 from stretto.strategies.document.collapse import collapsed
@@ -17,6 +19,7 @@ from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.gate import relevant
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.mapping import read_passages
+from stretto.strategies.document.offer import offer_document
 from stretto.strategies.document.pieces import write_pieces
 from stretto.strategies.document.run import Reading, reading_of
 from stretto.strategies.fan_out import FanOut
@@ -30,6 +33,10 @@ class LongDocument:
     """What fits is sent whole; else passages are read in parallel, or in a chain, and put together."""
 
     name = "document"
+
+    def offer(self, case: Case) -> Offer | None:
+        """Offer to read documents that do not fit into the context window."""
+        return offer_document(case)
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
         """Read, put together, answer. Without documents, answer straight on."""

@@ -14,13 +14,20 @@ from __future__ import annotations
 
 from stretto.request import Request
 from stretto.route import Route
+from stretto.router.case import Case
+from stretto.router.offer import Offer
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.items.offer import offer_items
 
 
 class Items:
     """One call an item, or a few samples a call; turns into `Direct` where that would not be safe."""
 
     name = "items"
+
+    def offer(self, case: Case) -> Offer:
+        """Offer a call for each item where the request shows items."""
+        return offer_items(case)
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
         """Take the request apart, start a branch for each part, merge them in order."""

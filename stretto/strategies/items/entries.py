@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stretto.strategies.flow import Flow
+
 _LEAD = re.compile(r"[\s*_\"“„«']*")
 _BEHIND = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|\s[-–—]\s|\n)[*_]{0,3}\s*")
 _NUMBER = re.compile(r"^\s*(?:[*_]{1,2})?\(?(?P<number>\d{1,4})(?:[.):\]]|\s[-–—])(?:[*_]{1,2})?(?:\s+|$)(?P<text>.*)$")
@@ -36,26 +38,25 @@ class EntryText:
         self._names = [name for name in dict.fromkeys(names) if name]
         self._number = number
         self._room = max((2 * len(name) + 24 for name in self._names), default=0 if number is None else 12)
-        self._indent = indent
+        self._flow = Flow(indent)
         self._head: str | None = ""
-        self._space = ""
 
     def feed(self, text: str) -> str:
         """Take new text, give back what can be shown already."""
         if self._head is None:
-            return self._flow(text)
+            return self._flow.feed(text)
         self._head = (self._head + text).lstrip()
         if len(self._head) <= self._room or not self._head:
             return ""
         head, self._head = self._head, None
-        return self._flow(self._without_name(head[: self._room]) + head[self._room :])
+        return self._flow.feed(self._without_name(head[: self._room]) + head[self._room :])
 
     def finish(self) -> str:
         """Give back what was held."""
         if self._head is None:
             return ""
         head, self._head = self._head, None
-        return self._flow(self._without_name(head))
+        return self._flow.feed(self._without_name(head))
 
     def _without_name(self, head: str) -> str:
         if self._number is not None:
@@ -69,12 +70,6 @@ class EntryText:
             if behind and head[behind.end() :].strip():
                 return head[behind.end() :]
         return head
-
-    def _flow(self, text: str) -> str:
-        text = self._space + text
-        shown = text.rstrip()
-        self._space = text[len(shown) :]
-        return re.sub(r"\n(?=[^\n])", "\n" + self._indent, shown)
 
 
 @dataclass
@@ -90,7 +85,7 @@ class Entries:
     most: int
     first: int = 1
     confused: bool = False
-    _line: str = ""
+    _line: list[str] = field(default_factory=list)
     _entry: list[str] | None = None
     _next: int | None = None
     _begun: int = 0
@@ -98,13 +93,18 @@ class Entries:
 
     def feed(self, text: str) -> list[str]:
         """Take new text; return the entries completed by it."""
-        *lines, self._line = (self._line + text).split("\n")
-        return [entry for line in lines if (entry := self._take(line))]
+        first, *others = text.split("\n")
+        self._line.append(first)
+        found = []
+        for line in others:
+            found.append(self._take("".join(self._line)))
+            self._line = [line]
+        return [entry for entry in found if entry]
 
     def finish(self) -> list[str]:
         """The text has ended: return the entries that only its end completes."""
-        found = [self._take(self._line)]
-        self._line = ""
+        found = [self._take("".join(self._line))]
+        self._line.clear()
         if self._entry is not None:
             found.append("\n".join(self._entry).strip())
             self._entry = None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stretto.answer import Branch
 from stretto.strategies.items.entries import EntryText, Held
 from stretto.strategies.items.splitting import Split
 from stretto.strategies.merge import Filter
+from stretto.strategies.notes import Notes
+from stretto.surrogates import mend
 
 LayoutName = Literal["json_array", "json_object", "table", "numbered", "bulleted", "commas", "lines", "sections"]
 
@@ -61,6 +63,7 @@ class Layout:
     titles: tuple[str, ...] = ()
     items: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    notes: Notes = field(default_factory=Notes)
 
     @property
     def instruction(self) -> str:
@@ -116,14 +119,15 @@ class Layout:
     def ending(self, branch: Branch, index: int | None = None) -> str:
         """What stands behind the text of an entry, once it is known how it ended; the whole entry where it was held."""
         failed = branch.status == "failed"
+        if failed and not self.live:
+            branch = branch.model_copy(update={"text": ""})  # half an entry is none in these forms
         if self.name in ("json_array", "json_object"):
-            return "null" if failed else self._value(branch.text, index)
-        if failed and (not branch.text.strip() or not self.live):
-            own = self._title(index) and self.name in ("numbered", "bulleted", "lines", "sections")
-            name = "" if own else f"{branch.title}: "
-            return self._cell(f"[{name}could not be written: {branch.error}]", index)
+            missing = "null" if self.notes.missing else ""
+            return missing if failed else self._value(branch.text, index)
         if failed:
-            return f" […broken off: {branch.error}]"
+            own = self._title(index) and self.name in ("numbered", "bulleted", "lines", "sections")
+            note = self.notes.ending(branch, "" if own else branch.title)
+            return self._cell(note, index) if note and not self.live else note
         return "" if self.live else self._cell(branch.text, index)
 
     def entry(self, text: str, index: int | None = None) -> str:
@@ -170,7 +174,9 @@ class Layout:
 
     def _value(self, text: str, index: int | None) -> str:
         """Valid JSON, whatever was written."""
-        body = re.sub(r"^```\w*\s*|\s*```$", "", text.strip())
+        body = text.strip().removesuffix("```").rstrip()
+        if fence := re.match(r"```\w*\s*", body):
+            body = body[fence.end() :]
         try:
             value: Any = json.loads(body, parse_constant=_refuse)
         except (ValueError, RecursionError):
@@ -180,7 +186,7 @@ class Layout:
                 value = value[0]
             if isinstance(value, dict) and [_plain(key) for key in value] == [_plain(self._item(index))]:
                 value = next(iter(value.values()))
-        return json.dumps(value, ensure_ascii=False)
+        return mend(json.dumps(value, ensure_ascii=False))
 
 
 def layout_for(split: Split) -> Layout:

@@ -35,13 +35,14 @@ _FIELD = re.compile(r"\s*[^\W\d_]\w{2,20}:\s")  # "Context: ...": a part of the 
 _QUOTES = tuple(
     re.compile(pattern)
     for pattern in (
-        r'"([^"\n]+)"', r"“([^”\n]+)”", r"„([^“”\n]+)[“”]", r"«\s?([^»\n]+?)\s?»",
-        r"「([^」\n]+)」", r"‘([^’\n]+)’(?!\w)",
+        # No opening mark inside: else each of many that are never closed would be followed to the end of the text.
+        r'"([^"\n]+)"', r"“([^“”\n]+)”", r"„([^„“”\n]+)[“”]", r"«([^«»\n]+)»",
+        r"「([^「」\n]+)」", r"‘([^‘’\n]+)’(?!\w)",
         r"(?<![\w'])'([^'\n]+(?:'\w[^'\n]*)*)'(?!\w)", r"`([^`\n]+)`",
     )
 )  # fmt: skip
 _BETWEEN_QUOTES = re.compile(rf"[\s,;/|、，]*(?:{_AND}\s+)?(?:[-*•]\s*|\d{{1,2}}[.)]\s*)?")
-_HEAD_END = re.compile(r"[:：](?:[ \t]*\n)?[ \t]*|[ \t]+[-–—][ \t]+|[.?!][ \t]+|\n+")
+_HEAD_END = re.compile(r"[:：](?:[ \t]*\n)?[ \t]*|(?<![ \t])[ \t]+[-–—][ \t]+|[.?!][ \t]+|\n+")
 _SENTENCE_END = re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[)\"'%\d]))[.!?][ \t]+(?=\S)|\n")
 _LAST_AND = re.compile(rf"^{_AND}\s+(?=\S)")
 _INNER_AND = re.compile(r"\s(?:and|or|und|oder|et|ou|и|&)\s")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate, pairwise
 
 from stretto.request import Request
@@ -15,6 +17,7 @@ from stretto.strategies.items.layout import Layout, layout_for
 from stretto.strategies.items.plan import planned
 from stretto.strategies.items.samples import FINAL, Samples
 from stretto.strategies.items.splitting import NotSplit, Split, split
+from stretto.strategies.notes import notes_for
 
 FEWEST_CALLS = 2
 PLANNED_CALLS = 3  # a plan and two calls
@@ -30,7 +33,7 @@ async def write_items(request: Request, route: Route, runner: FanOut) -> None:
         taken = await planned(calls)
     cause = taken.cause if isinstance(taken, NotSplit) else _obstacle(taken, calls)
     if cause is None and isinstance(taken, Split):
-        layout = layout_for(taken)
+        layout = replace(layout_for(taken), notes=notes_for(request))
         if taken.items:
             await _Items(calls, taken, layout).run()
             return
@@ -70,6 +73,7 @@ class _Items:
         self.taken = taken
         self.layout = layout
         self.pocket = calls.runner.capabilities.prompt_family == POCKET
+        self.placed = 0  # entries that have their place in the answer
 
     async def run(self) -> None:
         started = [(group, self._start(group)) for group in self._groups()]
@@ -81,9 +85,6 @@ class _Items:
         merge = self.calls.runner.merge
         merge.add(self.layout.closing)
         await merge.finish()
-        for running in self.calls.runner.branches:
-            if running.exception is not None and running.counts:
-                self.calls.runner.warn(f"{running.spec.title!r} is incomplete: {running.exception}")
 
     def _groups(self) -> list[range]:
         """Indices of the items that share a call, in order."""
@@ -139,12 +140,23 @@ class _Items:
     def _add(self, index: int, running: Running) -> None:
         """Give an item its place in the answer; it is shown while it is being written."""
         merge = self.calls.runner.merge
-        merge.add(self.layout.before(index + 1, index))
+        omits = self.calls.request.on_missing == "omit"
+        if not omits:
+            merge.add(lambda: self._before(index))
         merge.add_branch(
             running,
+            lead=(lambda: self._before(index)) if omits else None,
             filter_=self.layout.filter_(index),
             ending=lambda branch: self.layout.ending(branch, index),
         )
+
+    def _before(self, index: int) -> str:
+        """What stands before the entry of an item, which gets the next place."""
+        self.placed += 1
+        return self.layout.before(self.placed, index)
+
+    def _entry(self, index: int, text: str) -> str:
+        return self._before(index) + self.layout.entry(text, index)
 
     async def _take_apart(self, group: range, running: Running) -> None:
         """Put the results of a group in their places, and ask for what is missing item by item."""
@@ -161,7 +173,7 @@ class _Items:
         left = runner.ledger.calls_left
         kept = found[: len(group)] if right or running.finish_reason in FINAL or left == 0 else []
         for index, text in zip(group, kept, strict=False):
-            runner.merge.add(self.layout.before(index + 1, index) + self.layout.entry(text, index))
+            runner.merge.add(partial(self._entry, index, text))
         missing = group[len(kept) :]
         if not missing and right:
             return

@@ -141,6 +141,7 @@ class Samples:
             for entry in last[:share]:
                 self._take(entry)
         if running.exception is not None:
+            running.told = True
             self.calls.runner.warn(f"The samples of {running.spec.title!r} are incomplete: {running.exception}")
 
     async def _show(self, running: Running) -> None:
@@ -177,8 +178,8 @@ class Samples:
             await self._collect(running, missing, first)
             missing = self.split.count - len(self.accepted)
         if not missing:
-            for running, _ in self.groups:
-                running.replaced = running.exception is not None
+            for running, share in self.groups:
+                running.replaced = running.exception is not None or (share > 1 and running.finish_reason == "length")
         else:
             reason = "what else was written repeats them" if self.repeated else "the others could not be written"
             self.calls.runner.warn(f"{len(self.accepted)} of {self.split.count} samples are in the answer: {reason}.")

@@ -67,7 +67,7 @@ _ASPECT = re.compile(
     r"|hoe|waarom)\b",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|\{\{.*?\}\}|«[^»\n]*»", re.DOTALL)
+_QUOTED = re.compile(r"\"[^\"\n]*\"|“[^“”\n]*”|\{\{(?:(?!\{\{|\}\}).)*\}\}|«[^«»\n]*»", re.DOTALL)
 _SENTENCES = re.compile(
     r"\b(?:each|every|these|those|following|jede\w*|diese|folgende\w*|chaque|ces|cada|estas|ogni|queste|elke?|deze)"
     r" (?:(?!in\b|as\b|with\b|of\b|an?\b|one\b|on\b|from\b)\w+ ){0,2}"
@@ -85,7 +85,9 @@ _REWRITES = re.compile(
     re.IGNORECASE,
 )
 _EITHER = re.compile(r"\b(?:between|whether|or|if)\b[^.]*$", re.IGNORECASE)
-_CODE = re.compile(r"```|^\s*(?:def |class |import |SELECT |#include|function )|[{}]\s*$|\);\s*$", re.MULTILINE)
+_CODE = re.compile(
+    r"```|^[ \t]*(?:def |class |import |SELECT |#include|function )|[{}][ \t]*$|\);[ \t]*$", re.MULTILINE
+)
 _TURNS = re.compile(r"^[ \t]*(?:user|assistant|human|ai|system|q|a|me|him|her)\s*:", re.IGNORECASE | re.MULTILINE)
 
 

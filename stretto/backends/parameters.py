@@ -1,4 +1,4 @@
-"""Which optional parameters a model takes: known for some families, learned from 400s for all.
+"""Sends a model only the parameters that it takes: known for some families, learned from 400s for all.
 
 A parameter that the model refuses is left out and the call repeated, once for each. What was
 learned stays with the backend, so it is paid for once. What the caller's meaning hangs on (the
@@ -13,51 +13,54 @@ from typing import Any
 from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.failures import charge
+from stretto.backends.known_models import refused_by
 from stretto.errors import BackendError, RequestRejectedError
+from stretto.request import GenerationOptions
 
 _log = logging.getLogger(__name__)
 
-_SAMPLING = frozenset({"temperature", "top_p"})
-
-# Longest prefix wins. OpenAI's reasoning models take no sampling parameters and no stop sequences.
-_REFUSED_BY: dict[str, frozenset[str]] = {
-    "gpt-5": _SAMPLING | {"stop"},
-    "gpt-6": _SAMPLING | {"stop"},
-    "o1": _SAMPLING | {"stop"},
-    "o3": _SAMPLING | {"stop"},
-    "o4": _SAMPLING | {"stop"},
-    "gpt-5-chat": frozenset(),
-    "claude-": _SAMPLING,
-    "claude-haiku-4": frozenset(),
-    "claude-sonnet-4": frozenset(),
-    "claude-opus-4": frozenset(),
-    "claude-opus-4-7": _SAMPLING,
-    "claude-opus-4-8": _SAMPLING,
-}
-
-_OPTIONAL = _SAMPLING | {
-    "stop",
-    "stop_sequences",
-    "seed",
-    "reasoning_effort",
-    "stream_options",
-    "effort",
-    "prompt_cache_key",
-}
+# Options of the caller. Stop texts are not among them: they are cut from the stream here as well.
+_REPORTED = ("temperature", "top_p", "seed")
+_OPTIONAL = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "stop",
+        "stop_sequences",
+        "seed",
+        "reasoning_effort",
+        "stream_options",
+        "effort",
+        "prompt_cache_key",
+    }
+)
 _TWINS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
 
 class ParameterMemory:
-    """What one model refuses, as far as it is known."""
+    """What one model refuses, as far as it is known.
 
-    def __init__(self, model: str) -> None:
-        known = max((prefix for prefix in _REFUSED_BY if model.startswith(prefix)), key=len, default="")
-        self._refused = set(_REFUSED_BY.get(known, ()))
+    Args:
+        model: its name.
+        never: parameters that its API does not have at all.
+    """
+
+    def __init__(self, model: str, never: frozenset[str] = frozenset()) -> None:
+        self._refused = set(refused_by(model) | never)
         self._renamed: dict[str, str] = {}
 
     def fit(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Give the parameters without those that the model refuses."""
         return {self._renamed.get(name, name): value for name, value in parameters.items() if name not in self._refused}
+
+    def warnings(self, backend: str, options: GenerationOptions) -> tuple[str, ...]:
+        """Name the options that are set and not sent, for ``Answer.warnings``."""
+        asked = {name: getattr(options, name) for name in _REPORTED if name in self._refused}
+        left_out = [f"{name}={value}" for name, value in asked.items() if value is not None]
+        if not left_out:
+            return ()
+        these = "it" if len(left_out) == 1 else "them"
+        return (f"{' and '.join(left_out)} had no effect: {backend} does not take {these}.",)
 
     def repeat_without(self, failure: BackendError, sent: dict[str, Any], usage: Usage) -> None:
         """Return if the call is to be sent again without a parameter that it was refused for, else raise the failure.

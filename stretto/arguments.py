@@ -1,0 +1,71 @@
+"""How arguments are checked and shown: unknown names with the nearest known one, values without keys."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ForwardRef, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LONGEST_SHOWN = 60
+_VENDOR_KEY = re.compile(
+    r"\b(?:sk-|gsk_|xai-|hf_|ghp_|AIza|[Bb]earer\s+)[\w.-]{6,}"
+    r"|\b(?:pk|rk|api|key|pat)[-_](?=[\w.-]*\d)[\w.-]{8,}"  # words of a name have no digits
+)
+_RANDOM = re.compile(r"\b(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4,12}){3,}")
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether a text might be a key: a vendor's prefix, or a run of letters and digits longer than in any name."""
+    return bool(_VENDOR_KEY.search(text) or _RANDOM.search(text))
+
+
+def begins_like_key(text: str) -> bool:
+    """Whether a text begins with the prefix of a vendor's keys."""
+    return _VENDOR_KEY.match(text) is not None
+
+
+def shown(value: object) -> str:
+    """A value for an error message: short, and ``[hidden]`` where it might be a key."""
+    text = repr(value)
+    if looks_like_key(text):
+        return "[hidden: it looks like a key]"
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def unknown_names(given: Iterable[str], known: Iterable[str], where: str) -> str | None:
+    """An error message for names that ``where`` does not have; ``None`` if it has them all. Values are never shown."""
+    there = sorted(known)
+    wrong = [name for name in given if name not in there]
+    if not wrong:
+        return None
+    nearest = difflib.get_close_matches(wrong[0], there, n=1, cutoff=0.6)
+    hint = f" Did you mean {nearest[0]}=?" if nearest else ""
+    return f"{where} has no argument {wrong[0]}=.{hint} Its arguments are: {', '.join(there)}."
+
+
+def spelled_out(options: type) -> Callable[[F], F]:
+    """Show the keys of a TypedDict as keyword arguments of a function that takes ``**kwargs: Unpack[options]``.
+
+    Type checkers and editors read the TypedDict; this is for ``help()``, IPython and `inspect.signature`.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        keywords = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_written(annotation))
+            for name, annotation in options.__annotations__.items()
+        ]
+        shown_as = signature.replace(parameters=[*own, *keywords])
+        function.__signature__ = shown_as  # type: ignore[attr-defined]  # functions have it, their type does not
+        return function
+
+    return decorate
+
+
+def _written(annotation: object) -> object:
+    return annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation

@@ -1,0 +1,32 @@
+"""Whether a chunk is what its types say: a backend of the caller's own may yield anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.backends.base import Chunk
+
+_REASONS = (None, *get_args(FinishReason))
+
+
+def what_is_wrong(chunk: Chunk) -> str | None:
+    """Name the first field that cannot be used, with its value's type; ``None``: all can."""
+    given: Mapping[str, tuple[Any, type | tuple[type, ...]]] = {
+        "text": (chunk.text, str),
+        "usage": (chunk.usage, (Usage, type(None))),
+        "decoding": (chunk.decoding, (Decoding, type(None))),
+        "logprobs": (chunk.logprobs, tuple),
+        "warnings": (chunk.warnings, tuple),
+    }
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            return f"{name} is a {type(value).__name__}"
+    if not all(isinstance(each, TokenLogprob) for each in chunk.logprobs):
+        return "logprobs are no TokenLogprob"
+    if not all(isinstance(each, str) for each in chunk.warnings):
+        return "warnings are no strings"
+    if chunk.finish_reason not in _REASONS:
+        return f"finish_reason is {chunk.finish_reason!r}"
+    return None

@@ -1,0 +1,73 @@
+"""The bytes of an event stream, held within bounds before an SDK reads them."""
+
+from __future__ import annotations
+
+MOST_EVENT = 8 * 2**20  # bytes of one event, and of a body that is not a stream of events
+MOST_LINES = 1_000  # of one event: the SDKs copy what they have of it at each line
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LAST_DATA = 65_536  # bytes
+
+
+class BodyTooLargeError(Exception):
+    """More than anything that a server has reason to send."""
+
+
+class EventLines:
+    r"""Passes an event stream on in whole lines; whatever comes before its first field is kept instead.
+
+    Line ends become ``\n``, comments and empty events are dropped: they mean nothing, and may come without end.
+
+    Attributes:
+        other: what came before the first field; all of a body that is not a stream of events.
+        last_data: the beginning of the last data line.
+    """
+
+    def __init__(self) -> None:
+        self.other = bytearray()
+        self.last_data = b""
+        self._begun = False
+        self._partial = bytearray()
+        self._size = self._lines = 0  # of the event that is not complete
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take what arrived and give the lines that are complete. Raises `BodyTooLargeError`."""
+        # A carriage return at the very end may be the first half of a line end.
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r", 0, -1)) + 1
+        if end == 0:
+            self._partial += piece
+            self._check(len(self._partial), "one line")
+            return b""
+        complete, self._partial = self._partial + piece[:end], bytearray(piece[end:])
+        return b"".join(self._line(line) for line in complete.splitlines())
+
+    def end(self) -> bytes:
+        """Give what was left without a line end."""
+        rest, self._partial = bytes(self._partial), bytearray()
+        return b"".join(self._line(line) for line in rest.splitlines())
+
+    def _line(self, line: bytes | bytearray) -> bytes:
+        if not self._begun:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+            if not line.startswith(_FIELDS):
+                self.other += line + b"\n"
+                self._check(len(self.other), "a body that is not a stream of events")
+                return b""
+            self._begun = True
+        if line.startswith(b":"):
+            return b""
+        if not line:
+            began, self._size, self._lines = self._lines > 0, 0, 0
+            return b"\n" if began else b""
+        if line.startswith(b"data:"):
+            self.last_data = bytes(line[5:_LAST_DATA])
+        self._size += len(line)
+        self._lines += 1
+        self._check(self._size, "one event")
+        if self._lines > MOST_LINES:
+            raise BodyTooLargeError(f"one event has more than {MOST_LINES:,} lines.")
+        return bytes(line) + b"\n"
+
+    def _check(self, size: int, what: str) -> None:
+        if size > MOST_EVENT:
+            raise BodyTooLargeError(f"{what} is longer than {MOST_EVENT // 2**20} MiB.")

@@ -1,0 +1,78 @@
+"""Reads values out of a server's events, any of which may be missing or of a wrong type.
+
+An event is what the SDK makes of it, a model or plain JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_MOST_TOKENS = 2**53
+
+
+class EventError(Exception):
+    """An event that is an error although the SDK passed it on; ``body`` is what it holds."""
+
+    def __init__(self, body: object) -> None:
+        super().__init__("The stream holds an error.")
+        self.body = body
+
+
+class OddEventError(Exception):
+    """An event with something in it that cannot be there; the message says what."""
+
+
+def value_of(thing: Any, name: str) -> Any:
+    """Give a field of a model or of a JSON object; ``None`` where there is none."""
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+def text_of(thing: Any, name: str) -> str:
+    """Give a text; empty where there is none. Raises `OddEventError`."""
+    value = value_of(thing, name)
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise OddEventError(f"{name} is a {type(value).__name__}, not a text")
+
+
+def objects_of(thing: Any, name: str) -> Sequence[Any]:
+    """Give a list of objects; empty where there is none. Raises `OddEventError`."""
+    value = value_of(thing, name)
+    if value is not None and not isinstance(value, list):
+        raise OddEventError(f"{name} is a {type(value).__name__}, not a list")
+    for each in value or ():
+        _check_object(each, f"one of {name}")
+    return value or ()
+
+
+def object_of(thing: Any, name: str) -> Any:
+    """Give an object; ``None`` where there is none. Raises `OddEventError`."""
+    value = value_of(thing, name)
+    _check_object(value, name)
+    return value
+
+
+def _check_object(value: Any, name: str) -> None:
+    if isinstance(value, (str, int, float, list)):
+        raise OddEventError(f"{name} is a {type(value).__name__}, not an object")
+
+
+def word_of(thing: Any, name: str) -> str | None:
+    """Give a word out of a set that may grow; ``None`` for anything else."""
+    value = value_of(thing, name)
+    return value if isinstance(value, str) and value else None
+
+
+def count_of(thing: Any, name: str) -> int | None:
+    """Give a number of tokens; ``None`` where there is none that can be true."""
+    value = value_of(thing, name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST_TOKENS:
+        return None
+    return int(value)
+
+
+def plain(thing: Any) -> Any:
+    """Give an event as JSON, for what it says as an error."""
+    dump = getattr(thing, "to_dict", None)
+    return dump(warnings=False) if callable(dump) else thing

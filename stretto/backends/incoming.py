@@ -1,0 +1,50 @@
+"""Text as it comes from a server, made into text that can be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stretto.stop_texts import StopTexts
+from stretto.surrogates import Mending
+
+MOST_TEXT = 8 * 2**20  # characters of one generation, thinking included; no model writes more
+
+
+class IncomingText:
+    """Joins what was split, ends at a stop text and at a bound.
+
+    JSON can hold half of a character outside the basic plane (a surrogate): two halves in a row become the
+    character, also over two pieces; a half by itself becomes U+FFFD. Stop texts are cut here even where the provider
+    is sent them too: not every model takes them, and not every server heeds them.
+
+    Attributes:
+        ended: "stop" once a stop text was found, "length" beyond the bound.
+    """
+
+    def __init__(self, stop: Sequence[str] = ()) -> None:
+        self.ended: str | None = None
+        self._stops = StopTexts(stop)
+        self._mending = Mending()
+        self._left = MOST_TEXT
+
+    def push(self, text: str) -> str:
+        """Take a piece and give the text that is certain."""
+        whole = self._mending.feed(text)
+        self.count(whole)
+        certain, found = self._stops.push(whole)
+        if found:
+            self.ended = "stop"
+        return certain
+
+    def count(self, text: str) -> None:
+        """Count text that is not shown, thinking for instance."""
+        self._left -= len(text)
+        if self._left < 0 and self.ended is None:
+            self.ended = "length"
+
+    def flush(self) -> str:
+        """Give what was withheld."""
+        if self.ended == "stop":
+            return ""
+        certain, _ = self._stops.push(self._mending.finish())
+        return certain + self._stops.flush()

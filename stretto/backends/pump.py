@@ -1,0 +1,91 @@
+"""One call in one task: its stream is entered, read and left there, and a queue takes the chunks to their reader."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import TaskGroup
+
+from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.queue import Queue
+from stretto.request import GenerationOptions
+
+AHEAD = 64  # chunks that may lie unread before the call waits for its reader
+
+
+class Pump(AsyncIterator[Chunk]):
+    """The chunks of one call. Cancel scopes and task groups of a backend stay in the task that runs the call.
+
+    So they are entered and left in the right order, however the reader is nested: a scope that a backend holds around
+    its ``yield`` must not be crossed by one that a wrapper opens and closes while it reads.
+    """
+
+    def __init__(self) -> None:
+        self.begun = anyio.Event()  # the first text or the end is there
+        self.answers = False  # whether it was the first text, or an end without a failure
+        self.failure: Exception | None = None
+        self._chunks = Queue[Chunk](AHEAD)
+        self._whole = anyio.CancelScope()
+        self._reading = anyio.CancelScope()
+        self._entered = False
+
+    async def run(self, backend: Backend, prompt: Prompt, options: GenerationOptions) -> None:
+        """Make the call. What it raises is kept for the reader."""
+        try:
+            with self._whole:
+                async with backend.stream(prompt, options) as chunks:
+                    self._entered = True
+                    with self._reading:
+                        await self._read(chunks)
+        except Exception as error:  # noqa: BLE001 - raised to the reader, who is another task
+            self.failure = self.failure or error
+        finally:
+            self.answers = self.answers or self.failure is None
+            self._chunks.end()
+            self.begun.set()
+
+    def stop(self) -> None:
+        """End the call. A stream that is open is left, not cancelled, so that it can close what it holds."""
+        self._chunks.end()
+        (self._reading if self._entered else self._whole).cancel()
+
+    async def __anext__(self) -> Chunk:
+        try:
+            return await anext(self._chunks)
+        except StopAsyncIteration:
+            if self.failure is None:
+                raise
+        raise self.failure  # not in the handler, whose exception would become its context
+
+    async def _read(self, chunks: AsyncIterator[Chunk]) -> None:
+        try:
+            async for chunk in chunks:
+                if self.begun.is_set():
+                    await self._chunks.put(chunk)
+                    continue
+                self._chunks.add(chunk)  # nobody may be reading yet
+                if chunk.text or chunk.finish_reason:
+                    self.answers = True
+                    self.begun.set()
+        except Exception as error:  # noqa: BLE001 - as above; in here, because a task group of the backend would wrap it
+            self.failure = error
+
+
+@asynccontextmanager
+async def pumping() -> AsyncIterator[TaskGroup]:
+    """A place for pumps to run in. On leaving, waits until each has left its stream: stop them first.
+
+    What the body raises leaves as it is, not in an exception group.
+    """
+    raised: BaseException | None = None
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it
+            raised = error
+    if raised is not None:
+        raise raised

@@ -1,0 +1,92 @@
+"""A thread that does one thing after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+Job = Callable[[], None]
+
+_threads: weakref.WeakKeyDictionary[Thread, SimpleQueue[Job | None]] = weakref.WeakKeyDictionary()
+
+
+class Worker:
+    """One thread, from now until `close`, until it is forgotten, or until the interpreter exits, which waits for it.
+
+    Unlike the executors of `concurrent.futures`, it still takes work while the interpreter exits: a client that
+    nobody closed is closed then.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        # A daemon, or the interpreter would wait for it before anything could tell it to end.
+        self._thread = Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
+        self._thread.start()
+        _threads[self._thread] = self._jobs
+        weakref.finalize(self, self._jobs.put, None).atexit = False
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Do it after what was submitted before; at once and here where the thread has ended."""
+        future: Future[T] = Future()
+
+        def job() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - raised to whoever waits for the future
+                    future.set_exception(error)
+
+        if self._thread.is_alive():
+            self._jobs.put(job)
+        else:
+            job()
+        return future
+
+    def end(self) -> None:
+        """Let the thread end after what was submitted."""
+        self._jobs.put(None)
+
+    def close(self) -> None:
+        """The same, and wait for that."""
+        self.end()
+        self._thread.join()
+
+
+def _work(jobs: SimpleQueue[Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # what it holds is not kept until the next one comes
+
+
+async def outcome(future: Future[T]) -> T:
+    """Wait for it; a caller that gives up leaves it to the others."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: Future[T]) -> None:
+        with suppress(RuntimeError):  # that event loop has ended, and nobody waits in it
+            loop.call_soon_threadsafe(done.set)
+
+    future.add_done_callback(tell)
+    await done.wait()
+    return future.result()
+
+
+@atexit.register
+def _end_all() -> None:
+    """A thread still inside torch when the interpreter goes would abort the process."""
+    for thread, jobs in list(_threads.items()):
+        jobs.put(None)
+        thread.join()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.clear)

@@ -1,0 +1,127 @@
+"""An event loop in a thread of its own, for the synchronous client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from stretto.errors import StrettoError
+from stretto.fork import Fork
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """Runs coroutines for threads that wait for them. The thread starts with the first call and ends with `close`.
+
+    No exception of a caller gets into the loop: Ctrl-C, `SystemExit` and `GeneratorExit` only cancel the call that
+    they leave.
+
+    Args:
+        at_end: runs in the loop before it ends.
+        forked: what a call says in a child process that was forked after the first one.
+    """
+
+    def __init__(self, at_end: Callable[[], Awaitable[None]], forked: str) -> None:
+        self._at_end = at_end
+        self._forked = forked
+        self._fork = Fork()
+        # Reentrant, because the garbage collector may close an abandoned stream in the middle of any statement.
+        self._lock = threading.RLock()
+        self._portal: BlockingPortal | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the current thread is the loop's own."""
+        return self._thread is threading.current_thread()
+
+    def call(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Run it to its end. Raises `StrettoError` after `close` and after a fork."""
+        if self._fork.happened():
+            raise StrettoError(self._forked)
+        called = _Call(run)
+        portal: BlockingPortal | None = None
+        try:
+            with self._lock:  # `close` comes before the call or sees it
+                portal = self._running()
+                future = portal.start_task_soon(called.run)
+            return future.result()
+        except CancelledError:
+            if not self._closed:
+                raise
+            raise StrettoError("This Stretto was closed while it was answering.") from None
+        except BaseException:
+            if portal is not None and not called.has_ended:  # Ctrl-C, say: in this thread, not in the other
+                portal.call(called.leave)
+            raise
+
+    def close(self) -> None:
+        """Run ``at_end`` and end the thread. Idempotent; in a forked child, where there is no thread, nothing."""
+        if self._fork.happened():
+            return
+        if self.is_here:  # called by the garbage collector; a thread cannot wait for its own end
+            threading.Thread(target=self.close, name="stretto closing").start()
+            return
+        with self._lock:
+            self._closed = True
+            portal, self._portal = self._portal, None
+        if portal is None or self._thread is None:
+            return
+        try:
+            portal.call(self._at_end)
+        finally:
+            portal.call(portal.stop, True)  # a call that still runs is not waited for
+            self._thread.join()
+
+    def _running(self) -> BlockingPortal:
+        if self._closed:
+            raise StrettoError("This Stretto is closed. Make a new one.")
+        if self._portal is None:
+            started: Future[BlockingPortal] = Future()
+            self._thread = threading.Thread(target=anyio.run, args=(_serve, started), name="stretto", daemon=True)
+            self._thread.start()
+            self._portal = started.result()
+        return self._portal
+
+
+async def _serve(started: Future[BlockingPortal]) -> None:
+    # As anyio's start_blocking_portal, but no generator: one that is left open would be closed in a forked child too.
+    async with BlockingPortal() as portal:
+        started.set_result(portal)
+        await portal.sleep_until_stopped()
+
+
+class _Call(Generic[T]):
+    """One call, which its caller may leave at any moment, even before it has begun."""
+
+    def __init__(self, run: Callable[[], Awaitable[T]]) -> None:
+        self._run = run
+        self._scope: anyio.CancelScope | None = None
+        self._ended = anyio.Event()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is nothing to leave any more."""
+        return self._ended.is_set()
+
+    async def run(self) -> T:
+        """Run it in the loop."""
+        with anyio.CancelScope() as self._scope:
+            try:
+                return await self._run()
+            finally:
+                self._ended.set()
+        raise CancelledError
+
+    async def leave(self) -> None:
+        """Cancel it and wait for its end."""
+        if self._scope is not None:
+            self._scope.cancel()
+            await self._ended.wait()

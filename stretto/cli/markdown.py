@@ -1,0 +1,151 @@
+"""The Markdown of an answer, drawn on a terminal while it is written.
+
+Blocks that are complete are drawn for good. The open one is drawn again with each piece, from the first line that
+changed. A model's text is not trusted: it holds no markup but Markdown, no HTML, and the address of each link is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from rich.cells import cell_len
+from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.text import Text
+
+from stretto.cli.plain import plain
+
+LONGEST_OPEN = 8_000  # characters of an open block that are drawn again with each piece
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+
+
+class _Code(CodeBlock):
+    """Code without colours: lexers may take very long for a text that means them ill."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(str(self.text).rstrip("\n"), "cyan", overflow="fold")
+
+
+class _Heading(Heading):
+    """A heading where its text begins."""
+
+    LEVEL_ALIGN: ClassVar = dict.fromkeys(Heading.LEVEL_ALIGN, "left")
+
+
+class _Markdown(Markdown):
+    elements: ClassVar = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", hyperlinks=False)
+        self.markup, self.parsed = text, _PARSER.parse(text)
+        for token in self.parsed:
+            for child in token.children or ():
+                if child.type == "softbreak":  # models end lines where they mean them to end
+                    child.type = "hardbreak"
+                elif child.type == "image":
+                    child.type, child.content = "text", f"{child.content} ({child.attrs.get('src', '')})"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the terminal: what is written to it, and how many cells that takes."""
+
+    text: str
+    cells: int
+
+
+Render = Callable[[str], Sequence[Line]]
+
+
+def renderer(console: Console) -> Render:
+    """Draws Markdown as wide as a terminal is at the moment, in its colours."""
+    colours = COLOR_SYSTEMS[console.color_system] if console.color_system else None
+
+    def render(text: str) -> Sequence[Line]:
+        options = console.options.update(highlight=False)
+        lines = []
+        for segments in console.render_lines(_Markdown(plain(text)), options, pad=False):
+            parts = [(plain(segment.text).replace("\n", " "), segment.style) for segment in segments]
+            while parts and not parts[-1][0].rstrip():
+                parts.pop()
+            if parts:
+                parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
+            drawn = "".join(style.render(part, color_system=colours) if style else part for part, style in parts)
+            lines.append(Line(drawn, sum(cell_len(part) for part, _ in parts)))
+        while lines and not lines[-1].cells:
+            lines.pop()
+        while lines and not lines[0].cells:
+            lines.pop(0)
+        return lines
+
+    return render
+
+
+class Flow:
+    """Feed the text as it comes; `draw` gives what to send to the terminal, whose cursor nothing else may move.
+
+    ``rows``: of the terminal; lines further up cannot be changed any more. ``column``: where the cursor stands.
+    """
+
+    def __init__(self, render: Render, rows: int) -> None:
+        self._render = render
+        self._reach = max(1, rows - 2)
+        self._open = ""
+        self._drawn: Sequence[Line] = ()
+        self._gap = ""  # before the next block
+        self.column = 0
+
+    def feed(self, text: str) -> None:
+        """Take new text."""
+        self._open += text
+
+    def draw(self) -> str:
+        """What to send so that all that is known is shown."""
+        *done, self._open = _blocks(self._open)
+        sent = ""
+        for block in done:
+            if lines := self._render(block):
+                sent += self._redraw(lines) + "\n"
+                self._drawn, self._gap = (), "\n"
+        return sent + self._redraw(self._render(self._open))
+
+    def _redraw(self, lines: Sequence[Line]) -> str:
+        old, self._drawn = self._drawn, lines
+        if not lines and not old:
+            return ""
+        self.column = lines[-1].cells if lines else 0
+        if not old:
+            gap, self._gap = self._gap, ""
+            return gap + "\n".join(line.text for line in lines)
+        same = next((at for at, (one, other) in enumerate(zip(old, lines, strict=False)) if one != other), None)
+        if same is None:
+            same = min(len(old), len(lines))
+        if same == len(old) == len(lines):
+            return ""
+        if same == len(old):
+            return "".join("\n" + line.text for line in lines[same:])
+        first = max(min(same, len(lines) - 1), len(old) - self._reach, 0)
+        up = len(old) - 1 - first
+        back = f"\x1b[{up}A" if up else ""
+        return f"\r{back}\x1b[J" + "\n".join(line.text for line in lines[first:])
+
+
+def _blocks(text: str) -> list[str]:
+    """The blocks that are complete, and the open one behind them."""
+    begins = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.map and token.nesting >= 0]
+    if len(begins) > 1:
+        lines = text.split("\n")
+        return ["\n".join(lines[begin:end]) for begin, end in pairwise([*begins, len(lines)])]
+    if len(text) > LONGEST_OPEN:
+        end = max(text.rfind("\n"), text.rfind(" ")) + 1 or len(text)
+        return [text[:end], text[end:]]
+    return [text]

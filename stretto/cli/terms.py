@@ -1,0 +1,42 @@
+"""The library's words for what to change, in those of the command line."""
+
+from __future__ import annotations
+
+import re
+
+OPTIONS = {
+    "api_key": "--key-variable",
+    "base_url": "--base-url",
+    "deadline_s": "--deadline",
+    "decoding": "--decoding",
+    "documents": "--document",
+    "logprobs": "--logprobs",
+    "max_tokens": "--max-tokens",
+    "model": "--model",
+    "on_missing": "--on-missing",
+    "preference": "--preference",
+    "race": "--race",
+    "seed": "--seed",
+    "strategy": "--strategy",
+    "system": "--system",
+    "temperature": "--temperature",
+}
+"""Arguments of the library by name, and the options of the command line that stand for them."""
+
+_NAMES = "|".join(OPTIONS)
+_UNLIKE_WORDS = "|".join(name for name in OPTIONS if "_" in name)
+_ARGUMENT = re.compile(
+    rf"(?<![\w-])(?:(?P<given>{_NAMES})=(?:(?P<quote>['\"])(?P<quoted>.*?)(?P=quote)|(?P<value>[^\s,;:()'\"]*[^\s,;:()'\".]))?"
+    rf"|(?P<bare>{_UNLIKE_WORDS}))(?!\w)"
+)
+
+
+def in_options(text: str) -> str:
+    """A message of the library with its arguments as options: ``max_tokens=0`` becomes ``--max-tokens 0``."""
+    return _ARGUMENT.sub(_option, text)
+
+
+def _option(found: re.Match[str]) -> str:
+    option = OPTIONS[found["given"] or found["bare"]]
+    value = found["quoted"] if found["quote"] else found["value"]
+    return option if value is None or (found["given"] == "race" and value == "True") else f"{option} {value}"

@@ -1,0 +1,110 @@
+"""Changes of logits that depend on the tokens so far: what becomes less likely, and what may not follow.
+
+Each row of a draft tree has tokens before it of its own, its path; so each is changed by these, and a drafted token is
+compared with what would have been chosen without a draft. The same tokens as transformers' `generate` gives, whose
+order is kept: the repetition penalty, then what is suppressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.generation import Generation
+
+__all__ = ["Penalties"]
+
+
+class Penalties:
+    """What one request's settings do to its logits.
+
+    - ``repetition_penalty``: logits of tokens of the prompt and the answer so far are divided by it where they are
+      above 0, else multiplied (Keskar et al., arXiv:1909.05858).
+    - ``logit_bias``: is added.
+    - ``no_repeat_ngram_size``: no run of so many tokens comes twice in prompt and answer (Paulus et al.,
+      arXiv:1705.04304).
+    - ``suppress_tokens``: never follow; ``begin_suppress_tokens``: are not the answer's first token.
+
+    Args:
+        request: the settings, and the prompt.
+        device: of the logits.
+    """
+
+    def __init__(self, request: Generation, device: torch.device) -> None:
+        self._device = device
+        self._factor = request.repetition_penalty
+        self._seen = self._ids(sorted(set(request.prompt)) if self._factor != 1.0 else ())
+        self._biased = self._ids(request.logit_bias)
+        self._bias = torch.tensor(list(request.logit_bias.values()), dtype=torch.float32, device=device)
+        self._suppressed = self._ids(request.suppress_tokens)
+        self._at_the_beginning = self._ids(request.begin_suppress_tokens)
+        self._committed = 0
+        self._ngrams = _Ngrams(request.no_repeat_ngram_size, request.prompt) if request.no_repeat_ngram_size else None
+        self.suppresses = bool(
+            self._ngrams is not None or request.suppress_tokens or request.begin_suppress_tokens
+        )  #: whether some tokens may not follow at all
+        self.active = self.suppresses or self._factor != 1.0 or bool(request.logit_bias)
+
+    def weigh(self, logits: Tensor, path: Sequence[int]) -> None:
+        """Apply penalty and bias to a row's logits in place # [vocabulary].
+
+        ``path``: drafted tokens between the last committed token and what the row predicts.
+        """
+        if self._factor != 1.0:
+            seen = torch.cat((self._seen, self._ids(path))) if path else self._seen
+            scores = logits[seen]
+            logits[seen] = torch.where(scores > 0, scores / self._factor, scores * self._factor)
+        if len(self._biased):
+            logits[self._biased] += self._bias.to(logits.dtype)
+
+    def suppress(self, logits: Tensor, path: Sequence[int]) -> None:
+        """Make the logits of tokens that may not follow minus infinity, in place; see `weigh`."""
+        if self._ngrams is not None:
+            logits[self._ids(self._ngrams.complete(path))] = -torch.inf
+        logits[self._suppressed] = -torch.inf
+        if not self._committed and not path:
+            logits[self._at_the_beginning] = -torch.inf
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take note of tokens that now belong to the answer."""
+        self._committed += len(tokens)
+        if self._factor != 1.0:
+            self._seen = torch.unique(torch.cat((self._seen, self._ids(tokens))))
+        if self._ngrams is not None:
+            self._ngrams.add(tokens)
+
+    def _ids(self, tokens: Iterable[int]) -> Tensor:
+        return torch.tensor(list(tokens), dtype=torch.long, device=self._device)
+
+
+class _Ngrams:
+    """The runs of ``size`` tokens of a text: by all but its last token, which tokens were last."""
+
+    def __init__(self, size: int, text: Sequence[int]) -> None:
+        self._size = size
+        self._tail: tuple[int, ...] = ()  # as many tokens as a run has before its last one
+        self._last: dict[tuple[int, ...], set[int]] = {}
+        self.add(text)
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Continue the text."""
+        for run in self._runs(tokens):
+            self._last.setdefault(run[:-1], set()).add(run[-1])
+        text = (*self._tail, *tokens)
+        self._tail = text[len(text) - min(self._size - 1, len(text)) :]
+
+    def complete(self, path: Sequence[int]) -> set[int]:
+        """Tokens that would repeat a run of the text and ``path`` if they came next."""
+        text = (*self._tail, *path)
+        if len(text) < self._size - 1:
+            return set()
+        before = text[len(text) - (self._size - 1) :]
+        own = {run[-1] for run in self._runs(path) if run[:-1] == before}
+        return self._last.get(before, set()) | own
+
+    def _runs(self, tokens: Sequence[int]) -> list[tuple[int, ...]]:
+        """All runs that end in ``tokens``, if these come next."""
+        text = (*self._tail, *tokens)
+        return [text[end - self._size : end] for end in range(max(self._size, len(self._tail) + 1), len(text) + 1)]

@@ -1,0 +1,39 @@
+"""Stop texts: found in a stream of pieces, also where they begin in one piece and end in another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopTexts:
+    """Finds the first of some texts in a stream, and withholds what may be the beginning of one."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = tuple(text for text in texts if text)
+        self._held = ""
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """Return the text that is certain, and whether a stop text was found, which ends the stream."""
+        if not self._texts:
+            return text, False
+        held = self._held + text
+        found = [place for stop in self._texts if (place := held.find(stop)) >= 0]
+        if found:
+            self._held = ""
+            return held[: min(found)], True
+        keep = max(_overlap(held, stop) for stop in self._texts)
+        self._held = held[len(held) - keep :]
+        return held[: len(held) - keep], False
+
+    def flush(self) -> str:
+        """Return what was withheld and turned out to be no stop text."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of ``text`` that ``stop`` begins with."""
+    for length in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:length]):
+            return length
+    return 0

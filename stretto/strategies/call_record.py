@@ -1,0 +1,64 @@
+"""What is noted of one call while it runs, for the hooks of the client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from stretto.answer import FinishReason, Usage
+from stretto.backends.base import Chunk
+from stretto.hooks import CallEnded, watchers
+from stretto.strategies.branch import BranchSpec
+
+
+@dataclass
+class CallRecord:
+    """One call of a branch, from its sending to its end."""
+
+    backend: str
+    spec: BranchSpec
+    attempt: int
+    usage: Usage = field(default_factory=Usage)
+    first_text_s: float | None = None
+    finish_reason: FinishReason | None = None
+    _began: float = field(default_factory=time.perf_counter)
+
+    def heard(self, chunk: Chunk) -> None:
+        """Note what a chunk says."""
+        if chunk.usage:
+            self.usage += chunk.usage
+        if chunk.text and self.first_text_s is None:
+            self.first_text_s = time.perf_counter() - self._began
+
+    def tell(self, error: Exception | None = None) -> None:
+        """Tell the hooks that it has ended."""
+        usage = getattr(error, "usage", None)
+        watchers().call_ended(
+            CallEnded(
+                backend=self.backend,
+                branch_id=self.spec.id,
+                kind=self.spec.kind,
+                attempt=self.attempt,
+                seconds=time.perf_counter() - self._began,
+                first_text_s=self.first_text_s,
+                usage=self.usage + usage if isinstance(usage, Usage) else self.usage,
+                finish_reason=self.finish_reason,
+                error=error,
+            )
+        )
+
+
+@contextmanager
+def recorded(backend: str, spec: BranchSpec, attempt: int) -> Iterator[CallRecord]:
+    """Note a call, and tell the hooks of its end: by its finish reason, by an error, or by neither if cancelled."""
+    record = CallRecord(backend, spec, attempt)
+    failure: Exception | None = None
+    try:
+        yield record
+    except Exception as error:
+        failure = error
+        raise
+    finally:
+        record.tell(failure)

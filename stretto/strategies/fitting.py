@@ -1,0 +1,89 @@
+"""Whether an answer fits its ``response_format``, and the value it holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from stretto.request import GenerationOptions
+
+LONGEST_CAUSE = 300  # characters
+MOST_CAUSES = 3
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What was found. ``wrong``: why the answer does not fit; ``unchecked``: why that could not be found out."""
+
+    value: Any = None
+    wrong: str = ""
+    unchecked: str = ""
+
+
+def fit(text: str, options: GenerationOptions) -> Fit:
+    """Check an answer against its format: a pydantic model, a JSON schema, or a regular expression."""
+    wanted = options.response_format
+    if isinstance(wanted, str):
+        return _match(text, wanted)
+    if options.response_model is not None:
+        return _instance(text, options.response_model)
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        return Fit(wrong=_short(f"it is not valid JSON: {error}"))
+    return _checked(value, wanted or {})
+
+
+def _match(text: str, pattern: str) -> Fit:
+    try:
+        fits = re.fullmatch(pattern, text)
+    except re.error:  # an expression in the dialect of its backend, which has held the answer to it
+        return Fit(text)
+    return Fit(text) if fits else Fit(wrong=_short(f"it does not match {pattern!r}"))
+
+
+def _instance(text: str, model: type[BaseModel]) -> Fit:
+    try:
+        return Fit(model.model_validate_json(text))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        causes = (f"{'.'.join(map(str, each['loc'])) or 'the answer'}: {each['msg']}" for each in found[:MOST_CAUSES])
+        return Fit(wrong=_short("; ".join(causes)))
+    except Exception as error:  # noqa: BLE001 - a validator of the caller's own; the answer was paid for
+        return Fit(wrong=_short(f"{model.__name__} cannot be made of it: {type(error).__name__}: {error}"))
+
+
+def _checked(value: Any, schema: Mapping[str, Any]) -> Fit:
+    try:
+        import jsonschema_rs  # noqa: PLC0415 - only where a schema is asked for
+    except ImportError:
+        return Fit(value, unchecked="jsonschema-rs is not installed")
+    try:
+        validator = jsonschema_rs.validator_for(dict(schema), retriever=_fetch_nothing)
+    except (ValueError, TypeError) as error:
+        return Fit(value, unchecked=_short(f"the schema cannot be used: {str(error).splitlines()[0]}"))
+    causes = []
+    for found in validator.iter_errors(value):
+        place = ".".join(map(str, found.instance_path)) or "the answer"
+        causes.append(f"{place}: {_short(found.message)}")
+        if len(causes) == MOST_CAUSES:
+            break
+    return Fit(wrong=_short("; ".join(causes))) if causes else Fit(value)
+
+
+def _fetch_nothing(uri: str) -> Any:
+    raise ValueError(f"{uri} is not part of the schema")
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _short(cause: str) -> str:
+    line = " ".join(cause.split()).rstrip(".")
+    return line if len(line) <= LONGEST_CAUSE else line[:LONGEST_CAUSE] + "…"

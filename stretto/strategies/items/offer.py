@@ -1,0 +1,70 @@
+"""When ``items`` offers itself to the router, and what it is expected to cost."""
+
+from __future__ import annotations
+
+import math
+
+from stretto.route import Forecast
+from stretto.router.case import PHRASES, Case
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
+from stretto.router.offer import Offer
+
+PRIORITY = 20  # the form of a request shows items more surely than its words show points
+THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
+LISTED_CONFIDENCE = 0.95  # all 15 labelled prompts that code takes apart by their lines are labelled as items
+TOGETHER = 12  # items that share a call where there are more items than slots
+
+
+def offer_items(case: Case) -> Offer:
+    """Offer a call for each item where the answer surely consists of items, or the prompt lists them."""
+    judgement = case.judgement
+    sure, needed = judgement.shapes["items"], THRESHOLD[case.request.preference]
+    items = case.countable
+    forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items) if items > 1 else None
+
+    def obstacle() -> str | None:
+        return case.obstacle(forecast)
+
+    shaped = judgement.shape == "items" and not judgement.unsure
+    if shaped and sure >= needed and case.items > 1 and case.together is None:
+        answer = f"the answer {PHRASES['items']}"
+        return Offer(
+            confidence=sure,
+            cause=f"Written item by item in parallel: {answer} ({sure:.0%} sure).",
+            forecast=forecast,
+            priority=PRIORITY,
+            although=answer,
+            obstacle=obstacle,
+        )
+    if case.listed and not judgement.unsure:
+        return Offer(
+            confidence=LISTED_CONFIDENCE,
+            cause=f"Written item by item in parallel: the request is a list of {case.listed}, with one task for each.",
+            forecast=forecast,
+            priority=PRIORITY,
+            although="the request is a list with one task for each",
+            obstacle=obstacle,
+        )
+    return Offer(
+        confidence=sure,
+        cause="",
+        forecast=forecast,
+        suits=False,
+        priority=PRIORITY,
+        doubt=_doubt(case, sure, needed) if shaped else "",
+    )
+
+
+def _doubt(case: Case, sure: float, needed: float) -> str:
+    if sure < needed:
+        return f"that the answer {PHRASES['items']} is not sure enough ({sure:.0%} sure, {needed:.0%} needed)"
+    return f"the answer most likely {PHRASES['items']}, but {case.together or 'the request shows no items to count'}"
+
+
+def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:
+    """Expected cost of two items or more: a call each, or groups where there are more items than slots."""
+    together = min(math.ceil(items / speed.slots), TOGETHER)
+    calls = math.ceil(items / together)
+    total_s = math.ceil(calls / speed.slots) * seconds(speed, answer / calls * SLOWEST_PART)
+    read = prompt_tokens + calls * INSTRUCTION_TOKENS
+    return Forecast(seconds=round(total_s, 2), tokens=round(read + answer), calls=calls)

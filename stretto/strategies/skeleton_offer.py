@@ -1,0 +1,46 @@
+"""When ``skeleton`` offers itself to the router, and what it is expected to cost."""
+
+from __future__ import annotations
+
+import math
+
+from stretto.route import Forecast
+from stretto.router.case import Case
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
+from stretto.router.obstacles import to_skeleton
+from stretto.router.offer import Offer
+
+PRIORITY = 10
+POINTS = 6
+OUTLINE_TOKENS = 70
+LENGTH = 1.2  # answers by points are longer than straight ones
+
+
+def offer_skeleton(case: Case) -> Offer:
+    """Offer an outline with parallel points where the router's model is sure enough that they serve."""
+    sure, needed = case.judgement.skeleton, case.threshold
+    forecast = skeleton_forecast(case.speed, case.prompt_tokens, case.answer_tokens)
+    doubt = f"an outline first would probably not serve ({sure:.0%} sure, {needed:.0%} needed)"
+    return Offer(
+        confidence=sure,
+        cause=f"Outline first, then its points in parallel: they stand on their own ({sure:.0%} sure).",
+        forecast=forecast,
+        suits=sure >= needed and not case.judgement.unsure,
+        priority=PRIORITY,
+        although="points in parallel would serve",
+        obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.text)),
+        doubt=doubt if case.judgement.shape == "points" else "",
+    )
+
+
+def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
+    """Expected cost: an outline, then waves of points, as many at once as the backend has slots.
+
+    A wave ends with its slowest point (Skeleton-of-Thought, arXiv 2307.15337).
+    """
+    written = answer * LENGTH
+    point = written / POINTS * SLOWEST_PART
+    waves = math.ceil(POINTS / speed.slots)
+    total_s = seconds(speed, OUTLINE_TOKENS) + waves * seconds(speed, point)
+    read = (POINTS + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + POINTS * OUTLINE_TOKENS
+    return Forecast(seconds=round(total_s, 2), tokens=round(read + OUTLINE_TOKENS + written), calls=POINTS + 1)

@@ -1,0 +1,97 @@
+"""What a caller reads an answer from while it is written: `AnswerStream`, and the same for synchronous code."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+
+from stretto.answer import Answer
+from stretto.background import BackgroundLoop
+from stretto.errors import StrettoError
+from stretto.events import AnswerFinished, Event, TextDelta
+from stretto.writing import Writing
+
+
+class AnswerStream(AsyncIterator[Event]):
+    """The events of one answer. After the last one, `answer` holds it."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+        self._answer: Answer | None = None
+
+    async def __anext__(self) -> Event:
+        event = await self._writing.next()
+        if isinstance(event, AnswerFinished):
+            self._answer = event.answer
+        return event
+
+    async def text(self) -> AsyncIterator[str]:
+        """Only the merged text, piece by piece."""
+        async for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    async def rest(self) -> Answer:
+        """Read to the end and return the answer."""
+        async for _ in self:
+            pass
+        return self.answer
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer, once the stream was read to its end."""
+        if self._answer is None:
+            raise StrettoError("The answer is not complete. Read the stream to its end first, or call rest().")
+        return self._answer
+
+
+class StreamContext(AbstractAsyncContextManager[AnswerStream]):
+    """Opens an `AnswerStream`, and ends its answer on leaving.
+
+    A class and not a generator: an event loop that ends closes all asynchronous generators at the same time, and one
+    that is closed from within another, and by the loop, fails.
+    """
+
+    def __init__(self, begin: Callable[[], Awaitable[Writing]]) -> None:
+        self._begin = begin
+        self._writing: Writing | None = None
+
+    async def __aenter__(self) -> AnswerStream:
+        self._writing = await self._begin()
+        return AnswerStream(self._writing)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._writing is not None:
+            await self._writing.aclose()
+
+
+class SyncAnswerStream(Iterator[Event]):
+    """The events of one answer, for code that is not asynchronous. After the last one, `answer` holds it."""
+
+    def __init__(self, stream: AnswerStream, loop: BackgroundLoop) -> None:
+        self._stream = stream
+        self._loop = loop
+
+    def __next__(self) -> Event:
+        event = self._loop.call(self._next)
+        if event is None:
+            raise StopIteration
+        return event
+
+    def text(self) -> Iterator[str]:
+        """Only the merged text, piece by piece."""
+        for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    def rest(self) -> Answer:
+        """Read to the end and return the answer."""
+        return self._loop.call(self._stream.rest)
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer, once the stream was read to its end."""
+        return self._stream.answer
+
+    async def _next(self) -> Event | None:
+        return await anext(self._stream, None)

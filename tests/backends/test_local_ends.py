@@ -1,0 +1,169 @@
+"""Models that load at the same time, clients that nobody closes, processes that fork, deadlines while a model loads."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+
+import anyio
+import anyio.lowlevel
+import pytest
+from small_models import collect, opened, prompt, save, text_of
+
+from stretto import Stretto
+from stretto.backends.local import LocalBackend
+from stretto.backends.local_loading import LoadingOptions
+from stretto.errors import BackendError, DeadlineExceededError
+
+pytestmark = pytest.mark.anyio
+
+
+def run(code, *arguments, flags=()):
+    command = [sys.executable, *flags, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+async def test_models_that_are_loaded_at_the_same_time_do_not_break_each_other(tmp_path):
+    folders = [save(tmp_path / str(number)) for number in range(4)]
+    expected = None
+    for _ in range(3):
+        answers = []
+
+        async def ask(folder, answers=answers):
+            async with opened(folder) as backend:
+                answers.append(text_of(await collect(backend, max_tokens=10)))
+
+        async with anyio.create_task_group() as group:
+            for folder in folders:
+                group.start_soon(ask, folder)
+        expected = expected or answers[0]
+        assert answers == [expected] * 4
+
+
+async def test_a_backend_that_waits_for_another_model_to_load_can_be_closed(folder, monkeypatch):
+    loading, load = threading.Event(), threading.Event()
+    real = LoadingOptions._load
+
+    def slow(self):
+        loading.set()
+        assert load.wait(60)
+        return real(self)
+
+    monkeypatch.setattr(LoadingOptions, "_load", slow)
+    first, second = LocalBackend(f"local:{folder}"), LocalBackend(f"local:{folder}")
+    counting = asyncio.create_task(first.count_tokens(prompt("one")))
+    assert await anyio.to_thread.run_sync(loading.wait, 60)
+    waiting = asyncio.create_task(second.count_tokens(prompt("one")))
+    await anyio.lowlevel.checkpoint()
+    await second.aclose()
+    with pytest.raises(BackendError, match="closed before its model was loaded"):
+        await waiting
+    load.set()
+    assert await counting > 0
+    await first.aclose()
+
+
+@pytest.mark.parametrize("kind", ["Stretto", "AsyncStretto", "LocalBackend"])
+def test_what_nobody_closes_ends_with_the_interpreter_without_a_word(kind, folder):
+    code = f"""
+import asyncio, sys
+from stretto import AsyncStretto, Stretto
+from stretto.backends.local import LocalBackend
+model = "local:" + sys.argv[1]
+if {kind!r} == "Stretto":
+    client = Stretto(model)
+    client.ask("Why?", strategy="direct", max_tokens=5)
+elif {kind!r} == "AsyncStretto":
+    client = AsyncStretto(model)
+    asyncio.run(client.ask("Why?", strategy="direct", max_tokens=5))
+else:
+    from stretto.backends.base import Prompt
+    from stretto.request import Message
+    client = LocalBackend(model)
+    asyncio.run(client.count_tokens(Prompt((Message(role="user", content="Why?"),))))
+"""
+    done = run(code, folder)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interpreter_that_exits_while_a_model_is_loading_exits_cleanly(folder):
+    code = """
+import asyncio, sys
+from stretto import AsyncStretto, Stretto
+from stretto.errors import DeadlineExceededError
+clients = AsyncStretto("local:" + sys.argv[1]), Stretto("local:" + sys.argv[1])
+try:
+    asyncio.run(clients[0].ask("Why?", strategy="direct", deadline_s=0.001))
+except DeadlineExceededError as error:
+    print(error)
+try:
+    clients[1].ask("Why?", strategy="direct", deadline_s=0.001)
+except DeadlineExceededError as error:
+    print(error)
+"""
+    done = run(code, folder)
+    said = "The deadline passed after 0.001 s. Allow more with deadline_s.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, said * 2, "")
+
+
+def test_a_deadline_holds_while_the_model_is_loading(folder, monkeypatch):
+    load = threading.Event()
+    real = LoadingOptions._load
+
+    def slow(self):
+        assert load.wait(60)
+        return real(self)
+
+    monkeypatch.setattr(LoadingOptions, "_load", slow)
+    with Stretto(f"local:{folder}") as stretto:
+        with pytest.raises(DeadlineExceededError, match=r"The deadline passed after 0\.1 s\."):
+            stretto.ask("Why?", strategy="direct", deadline_s=0.1)
+        load.set()
+        assert stretto.ask("Why?", strategy="direct", max_tokens=5).text
+
+
+FORKED = """
+import asyncio, os, signal, sys
+from stretto import AsyncStretto, Stretto, StrettoError
+from stretto.backends.local import LocalBackend
+from stretto.backends.base import Prompt
+from stretto.request import Message
+
+MODEL, KIND = "local:" + sys.argv[1], sys.argv[2]
+PROMPT = Prompt((Message(role="user", content="Why?"),))
+
+def said(use):
+    try:
+        return use()
+    except StrettoError as error:
+        return f"{type(error).__name__}: {error}"
+
+if KIND == "synchronous":
+    client = Stretto(MODEL)
+    use = lambda: client.ask("Why?", strategy="direct", max_tokens=5).text
+elif KIND == "asynchronous":
+    client = AsyncStretto(MODEL)
+    use = lambda: asyncio.run(client.ask("Why?", strategy="direct", max_tokens=5)).text
+else:
+    client = LocalBackend(MODEL)
+    use = lambda: asyncio.run(client.count_tokens(PROMPT))
+before = use()
+if (child := os.fork()) == 0:
+    signal.alarm(60)
+    print(said(use))
+    print(said(lambda: Stretto(MODEL).ask("Why?", strategy="direct", max_tokens=5)), flush=True)
+    sys.exit()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), use() == before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX systems fork")
+@pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "backend"])
+def test_a_child_of_a_process_that_loaded_a_model_is_told_so_at_once_and_the_parent_goes_on(folder, kind):
+    done = run(FORKED, folder, kind, flags=("-W", "ignore::DeprecationWarning"))
+    old, new, end = done.stdout.splitlines()
+    assert "was made before a fork" in old
+    assert new.startswith(f"BackendError: local:{folder} cannot be loaded here: this process was forked from one")
+    assert "spawn" in new
+    assert (end, done.stderr, done.returncode) == ("0 True", "", 0)

@@ -1,0 +1,520 @@
+"""Events that no well-behaved server sends, through both real SDKs: an answer, or one clear error."""
+
+import gzip
+import json
+import pickle
+import re
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import anyio
+import pytest
+from talking import KEY, Heard, asking, hear
+
+from stretto import AsyncStretto
+from stretto.backends.anthropic import AnthropicBackend
+from stretto.backends.openai import OpenAIBackend
+from stretto.backends.registry import open_backend
+from stretto.backends.resilient import Resilience
+from stretto.errors import BackendError, ServerFailedError, StalledError, StreamBrokenError
+from stretto.request import GenerationOptions
+from stretto.testing.server import HttpReply, RawReply, ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+ONCE = Resilience(attempts=1, breaker_faults=1000)
+HTML = "<!doctype html>\n<title>Sign in</title>\n<p>Please sign in to the hotel network.</p>"
+
+
+def events(*data):
+    return b"".join(
+        b"data: " + (each if isinstance(each, bytes) else json.dumps(each).encode()) + b"\n\n" for each in data
+    )
+
+
+def named(*data):
+    return b"".join(b"event: %b\n" % each["type"].encode() + events(each) for each in data)
+
+
+class OpenAI:
+    connect, model = OpenAIBackend, "openai:some-model"
+
+    @staticmethod
+    def url(server):
+        return server.openai_url
+
+    @staticmethod
+    def delta(text, index=0):
+        return events({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": None}]})
+
+    @staticmethod
+    def start():
+        return b""
+
+    @staticmethod
+    def finish(usage=None):
+        end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        return events(end) + (events({"choices": [], "usage": usage}) if usage is not None else b"")
+
+    @staticmethod
+    def error(said):
+        return events({"error": {"message": said}})
+
+    @staticmethod
+    def whole(text):
+        return {
+            "object": "chat.completion",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+        }
+
+    done = events(b"[DONE]")
+    usage: ClassVar = {"prompt_tokens": 3, "completion_tokens": 2}
+
+
+class Anthropic:
+    connect, model = AnthropicBackend, "anthropic:claude-haiku-4-5"
+
+    @staticmethod
+    def url(server):
+        return server.url
+
+    @staticmethod
+    def delta(text, index=0):
+        return named(
+            {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": text}},
+        )
+
+    @staticmethod
+    def start(usage=None):
+        message = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m"}
+        return named({"type": "message_start", "message": message | ({} if usage is None else {"usage": usage})})
+
+    @staticmethod
+    def finish(usage=None):
+        end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+        return named(end | ({} if usage is None else {"usage": usage}))
+
+    @staticmethod
+    def error(said):
+        return named({"type": "error", "error": {"message": said}})
+
+    @staticmethod
+    def whole(text):
+        return {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 3, "output_tokens": 2},
+        }
+
+    done = named({"type": "message_stop"})
+    usage: ClassVar = {"input_tokens": 3, "output_tokens": 2}
+
+
+@pytest.fixture(params=[OpenAI, Anthropic], ids=["openai", "anthropic"])
+def api(request):
+    return request.param
+
+
+def raw(*pieces, **how):
+    return RawReply([piece for piece in pieces if piece], **how)
+
+
+def body(data, kind="application/json", **how):
+    data = data if isinstance(data, bytes) else json.dumps(data).encode()
+    return RawReply([data], headers={"content-type": kind}, **how)
+
+
+@asynccontextmanager
+async def talk(api, reply, policy=ONCE, key=KEY):
+    async with ScriptedServer(reply) as server:
+        backend = open_backend(api.model, base_url=api.url(server), api_key=key, resilience=policy)
+        yield backend, server
+        await backend.aclose()
+
+
+async def listen(api, reply, **how):
+    """Text, finish and warnings of one answer."""
+    async with talk(api, reply) as (backend, _):
+        text, finish, warnings = "", None, []
+        async with backend.stream(asking(), GenerationOptions(**how)) as chunks:
+            async for chunk in chunks:
+                text += chunk.text
+                finish = chunk.finish_reason or finish
+                warnings += chunk.warnings
+        return text, finish, warnings
+
+
+async def fail(api, reply, kind=BackendError, key=KEY, **how):
+    """The error of one answer and the text before it."""
+    heard = Heard()
+    async with talk(api, reply, key=key) as (backend, _):
+        with pytest.raises(kind) as caught:
+            await hear(backend, options=GenerationOptions(**how), heard=heard)
+    return caught.value, heard.text
+
+
+# Values of a wrong type
+
+
+@pytest.mark.parametrize("wrong", [["a"], 5, {"a": 1}, 1.5, True], ids=repr)
+async def test_a_text_of_a_wrong_type_is_one_clear_error_after_the_text_before_it(api, wrong):
+    error, text = await fail(
+        api, raw(api.start(), api.delta("one "), api.delta(wrong), api.finish()), StreamBrokenError
+    )
+    assert "cannot be read" in str(error)
+    assert "not a text" in str(error)
+    assert text == "one "
+
+
+@pytest.mark.parametrize("wrong", [{"a": 1}, 5, "text", [5], [[]], [{"delta": "text"}], [{"delta": [1]}]], ids=repr)
+async def test_choices_of_a_wrong_type_are_an_error_of_ours(wrong):
+    error, text = await fail(OpenAI, raw(OpenAI.delta("one "), events({"choices": wrong})), StreamBrokenError)
+    assert re.search(r"cannot be read \(.* not (a list|an object)\)", str(error))
+    assert text == "one "
+
+
+@pytest.mark.parametrize("odd", [b"5", b'"words"', b"[1]", b"null", b"[]", b"{}", b"1e999", b"[" * 5000, b"9" * 5000])
+async def test_events_that_are_no_objects_never_raise_anything_foreign(api, odd):
+    lines = b"event: content_block_delta\n" + events(odd)
+    async with talk(api, raw(api.start(), api.delta("one"), lines, api.finish(), api.done)) as (backend, _):
+        heard = Heard()
+        try:
+            await hear(backend, heard=heard)
+        except BackendError:
+            assert heard.finish is None
+        assert heard.text == "one"
+
+
+@pytest.mark.parametrize(
+    "usage", [5, "much", [], [1], {"prompt_tokens": "many", "input_tokens": []}, {"output_tokens": -1}]
+)
+async def test_usage_of_a_wrong_type_is_missing_usage_and_no_more(api, usage):
+    text, finish, warnings = await listen(api, raw(api.start(), api.delta("one"), api.finish(usage), api.done))
+    assert (text, finish) == ("one", "stop")
+    assert any("estimated" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("start", [Anthropic.start(), Anthropic.start({}), b""], ids=["no usage", "empty", "no start"])
+@pytest.mark.parametrize("finish", [Anthropic.finish(), Anthropic.finish({})], ids=["no usage", "empty"])
+async def test_anthropic_may_leave_out_its_usage_anywhere(start, finish):
+    text, reason, warnings = await listen(Anthropic, raw(start, Anthropic.delta("one"), finish, Anthropic.done))
+    assert (text, reason) == ("one", "stop")
+    assert len(warnings) == 1
+    assert "estimated" in warnings[0]
+
+
+async def test_a_wrong_type_in_one_branch_leaves_the_others_whole(api):
+    def reply(received):
+        if "Write only the outline" in received.prompt:
+            return "1. Tyres\n2. Chain\n3. Brakes"
+        if "text of point 2," in received.prompt or "<received>\nOil" in received.prompt:
+            return raw(api.start(), api.delta("Oil"), api.delta(["it"]), api.finish())
+        return "Some text."
+
+    async with ScriptedServer(reply) as server:
+        backend = open_backend(api.model, base_url=api.url(server), api_key=KEY, resilience=ONCE)
+        async with AsyncStretto(backend) as stretto:
+            answer = await stretto.ask("How do I look after a bicycle?", strategy="skeleton")
+    failed = [branch.id for branch in answer.branches if branch.status == "failed"]
+    assert failed == ["point-2"]
+    assert answer.text.count("Some text.") == 2
+    answer.model_dump_json()
+
+
+# Surrogates
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        (["a\ud83d", "\ude00b"], "a\U0001f600b"),
+        (["a\ud83d", "b"], "a\ufffdb"),
+        (["\ude00"], "\ufffd"),
+        (["a\ud83d"], "a\ufffd"),
+    ],
+    ids=["split pair", "first half", "second half", "last half"],
+)
+async def test_halves_of_characters_are_joined_or_replaced(api, pieces, text):
+    deltas = [api.delta(piece) for piece in pieces]
+    reply = raw(api.start(), *deltas, api.finish(api.usage), api.done)
+    async with talk(api, reply) as (backend, _), AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+    assert answer.text == text
+    assert json.loads(answer.model_dump_json())["text"] == text
+
+
+# After the finish reason
+
+
+@pytest.mark.parametrize("then", ["reset", "stall", "end"])
+@pytest.mark.parametrize(
+    "after",
+    [b"", b"data: {broken\n\n", b"event: content_block_delta\ndata: {\n\n", b"\xff\xfe\n\n", b"data: 5\n\n"],
+    ids=["nothing", "broken", "broken event", "no text", "number"],
+)
+async def test_what_comes_after_the_finish_reason_cannot_spoil_an_answer(api, after, then):
+    reply = raw(api.start(), api.delta("one"), api.finish(), after, then=then)
+    text, finish, _ = await listen(api, reply)
+    assert (text, finish) == ("one", "stop")
+
+
+async def test_an_error_or_text_after_the_finish_reason_is_not_part_of_the_answer(api):
+    reply = raw(api.start(), api.delta("one"), api.finish(), api.delta("two"), api.error("late trouble"))
+    assert (await listen(api, reply))[:2] == ("one", "stop")
+
+
+async def test_an_answer_that_broke_after_its_finish_reason_is_asked_for_once(api):
+    reply = raw(api.start(), api.delta("one"), api.finish(), then="reset")
+    async with talk(api, reply, Resilience()) as (backend, server), AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+        assert (answer.text, answer.finish_reason, len(server.requests)) == ("one", "stop", 1)
+
+
+# Two choices
+
+
+async def test_only_the_choice_with_index_0_is_read():
+    reply = raw(
+        OpenAI.delta("one "), OpenAI.delta("uno ", 1), OpenAI.delta("two"), OpenAI.delta("dos", 1), OpenAI.finish()
+    )
+    assert (await listen(OpenAI, reply))[0] == "one two"
+
+
+async def test_the_other_choice_does_not_end_the_answer():
+    end = events({"choices": [{"index": 1, "delta": {}, "finish_reason": "length"}]})
+    assert (await listen(OpenAI, raw(OpenAI.delta("one "), end, OpenAI.delta("two"), OpenAI.finish())))[:2] == (
+        "one two",
+        "stop",
+    )
+
+
+# Status 200, and no stream
+
+
+async def test_a_whole_answer_that_is_not_streamed_is_the_answer(api):
+    for text in (json.dumps(api.whole("one two")), json.dumps(api.whole("one two"), indent=2)):
+        async with talk(api, body(text.encode())) as (backend, _):
+            heard = await hear(backend)
+        assert (heard.text, heard.finish) == ("one two", "stop")
+        assert (heard.usage.prompt_tokens, heard.usage.completion_tokens) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"error": {"message": "the disk is full", "type": "server_error"}},
+        {"error": "the disk is full"},
+        {"type": "error", "error": {"type": "api_error", "message": "the disk is full"}},
+        {"message": "the disk is full"},
+        {"object": "error", "message": "the disk is full"},
+    ],
+    ids=["openai", "text", "anthropic", "message", "object"],
+)
+async def test_an_error_with_status_200_says_what_the_server_said(api, said):
+    error, _ = await fail(api, body(said), ServerFailedError)
+    assert "the disk is full" in str(error)
+    assert error.said == "the disk is full"
+
+
+async def test_a_page_with_status_200_is_shown_in_part(api):
+    error, _ = await fail(api, body(HTML.encode(), "text/html"), StreamBrokenError)
+    assert "not with a stream of events" in str(error)
+    assert "Please sign in" in str(error)
+    assert "base_url" in str(error)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b'event: error\ndata: {"message": "the disk is full"}\n\n',
+        b'event: error\ndata: {"error": {"message": "the disk is full"}}\n\n',
+        b"event: error\ndata: the disk is full\n\n",
+        b'event: error\ndata: "the disk is full"\n\n',
+        b'data: {"error": "the disk is full"}\n\n',
+        b'data: {"type": "error", "error": {"message": "the disk is full"}}\n\n',
+    ],
+)
+async def test_an_error_in_the_stream_says_what_the_server_said(api, lines):
+    error, text = await fail(api, raw(api.start(), api.delta("one"), lines))
+    assert "the disk is full" in str(error)
+    assert text == "one"
+
+
+async def test_what_a_server_says_is_bounded_printable_and_without_the_key(api):
+    said = f"trouble \x1b[2J\r\n with {KEY} " + "x" * 10_000
+    for reply in (
+        body({"error": {"message": said}}),
+        body({"error": {"message": said}}, status=500),
+        body(said.encode()),
+    ):
+        error, _ = await fail(api, reply)
+        assert "trouble [2J with [key] xxx" in str(error)
+        assert str(error).isprintable()
+        assert len(str(error)) < 1_000
+
+
+# Bounds
+
+
+async def test_a_line_without_an_end_is_given_up(api):
+    reply = raw(api.start(), b"data: ", b"x" * 65_536, endless=True)
+    error, _ = await fail(api, reply, StreamBrokenError)
+    assert "one line is longer than 8 MiB" in str(error)
+    assert not error.transient
+
+
+async def test_an_event_of_many_lines_is_given_up(api):
+    error, _ = await fail(api, raw(api.start(), b"data: x\n" * 100, endless=True), StreamBrokenError)
+    assert "one event has more than 1,000 lines" in str(error)
+
+
+async def test_a_body_that_is_no_stream_and_has_no_end_is_given_up(api):
+    error, _ = await fail(api, raw(b"<p>\n" * 10_000, endless=True), StreamBrokenError)
+    assert "longer than 8 MiB" in str(error)
+
+
+async def test_of_an_error_only_the_beginning_is_read(api):
+    error, _ = await fail(api, raw(b"out of order " * 1000, endless=True, status=500), ServerFailedError)
+    assert "out of order" in str(error)
+
+
+@pytest.mark.parametrize("kind", ["empty deltas", "comments"])
+async def test_events_without_text_are_a_stall_although_they_never_stop(api, kind):
+    endless = api.delta("") if kind == "empty deltas" else b": keep alive\n\n"
+    for policy, before in (
+        (Resilience(attempts=1, first_text_s=0.3, stall_s=60), b""),
+        (Resilience(attempts=1, first_text_s=60, stall_s=0.3), api.delta("one")),
+    ):
+        async with talk(api, raw(api.start(), before, endless, endless=True), policy) as (backend, _):
+            with anyio.fail_after(30), pytest.raises(StalledError, match=r"no text for 0\.3 s"):
+                await hear(backend)
+
+
+async def test_thinking_is_no_stall():
+    thought = events({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]})
+    reply = raw(thought, OpenAI.delta("one"), OpenAI.finish(OpenAI.usage))
+    async with talk(OpenAI, reply) as (backend, _), backend.stream(asking(), GenerationOptions()) as chunks:
+        read = [chunk async for chunk in chunks]
+    assert [chunk.is_progress for chunk in read] == [False, True, True, True]
+    assert [chunk.thinking for chunk in read] == [False, True, False, False]
+
+
+async def test_a_compressed_stream_is_bounded_by_what_it_unfolds_to(api):
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    whole = gzip.compress(api.start() + api.delta("one") + api.finish(api.usage) + api.done)
+    assert (await listen(api, RawReply([whole], headers=headers)))[:2] == ("one", "stop")
+    bomb = gzip.compress(b"data: " + b"x" * 2**25)
+    error, _ = await fail(api, RawReply([bomb], headers=headers), StreamBrokenError)
+    assert "longer than 8 MiB" in str(error)
+
+
+# Stop texts and options
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-5-mini", "openai:some-model"])
+async def test_a_stop_text_ends_the_answer_also_where_the_provider_does_not_heed_it(model):
+    text = "one two EN three END four five"
+    deltas = [OpenAI.delta(text[at : at + 5]) for at in range(0, len(text), 5)]
+    async with ScriptedServer(raw(*deltas, OpenAI.finish(OpenAI.usage))) as server:
+        backend = open_backend(model, base_url=server.openai_url, api_key=KEY)
+        heard = await hear(backend, options=GenerationOptions(stop="END"))
+        await backend.aclose()
+    assert (heard.text, heard.finish) == ("one two EN three ", "stop")
+    assert heard.usage.completion_tokens > 0
+
+
+async def test_options_that_a_model_does_not_take_are_named_in_the_warnings():
+    for model, options, left_out in (
+        (
+            "openai:gpt-5-mini",
+            {"temperature": 0.5, "top_p": 0.9, "seed": 7},
+            "temperature=0.5 and top_p=0.9 had no effect",
+        ),
+        ("anthropic:claude-haiku-4-5", {"temperature": 0.5, "seed": 7}, "seed=7 had no effect"),
+        ("anthropic:claude-opus-5", {"top_p": 0.5}, "top_p=0.5 had no effect"),
+        ("openai:gpt-4.1", {"temperature": 0.5, "seed": 7}, None),
+    ):
+        async with ScriptedServer("Yes.") as server:
+            url = server.openai_url if model.startswith("openai") else server.url
+            async with AsyncStretto(model, base_url=url, api_key=KEY) as stretto:
+                answer = await stretto.ask("Why?", strategy="direct", **options)
+        assert answer.text == "Yes."
+        assert [left_out in warning for warning in answer.warnings] == ([True] if left_out else [])
+
+
+async def test_an_option_that_turned_out_to_be_refused_is_named_too():
+    async with (
+        ScriptedServer("Yes.", rejects=("temperature",)) as server,
+        AsyncStretto("openai:some-model", base_url=server.openai_url, api_key=KEY) as stretto,
+    ):
+        for _ in range(2):
+            answer = await stretto.ask("Why?", strategy="direct", temperature=0.5)
+            assert answer.warnings == ("temperature=0.5 had no effect: openai:some-model does not take it.",)
+
+
+@pytest.mark.parametrize(
+    ("model", "most"),
+    [("gpt-4o-mini", 16_384), ("gpt-5", 128_000), ("claude-haiku-4-5", 64_000), ("other", 1_048_576)],
+)
+async def test_no_more_tokens_are_asked_for_than_the_model_can_write(model, most):
+    api = Anthropic if model.startswith("claude") else OpenAI
+    async with ScriptedServer("Yes.") as server:
+        backend = api.connect(model, base_url=api.url(server), api_key=KEY)
+        await hear(backend, options=GenerationOptions(max_tokens=6 * 10**18))
+        await hear(backend, options=GenerationOptions(max_tokens=10))
+        await backend.aclose()
+    assert [received.body["max_tokens"] for received in server.requests] == [most, 10]
+
+
+# What is seen from outside
+
+
+async def test_what_instruments_the_sdk_sees_each_call(monkeypatch):
+    from openai.resources.chat.completions import AsyncCompletions  # noqa: PLC0415 - imported with the SDK only
+
+    create, seen = AsyncCompletions.create, []
+
+    class Traced:
+        """What tracing libraries hand out: a stream around the SDK's, without its attributes."""
+
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __aiter__(self):
+            return aiter(self.stream)
+
+        async def close(self):
+            await self.stream.close()
+
+    async def traced(self, **arguments):
+        seen.append(arguments["model"])
+        return Traced(await create(self, **arguments))
+
+    monkeypatch.setattr(AsyncCompletions, "create", traced)
+    reply = HttpReply("Hello there.", prompt_tokens=9)
+    async with ScriptedServer(reply, headers={"x-ratelimit-remaining-requests": "7"}) as server:
+        backend = OpenAIBackend("some-model", base_url=server.openai_url, api_key=KEY)
+        heard = await hear(backend)
+        await backend.aclose()
+    assert seen == ["some-model"]
+    assert (heard.text, heard.usage.prompt_tokens) == ("Hello there.", 9)
+    assert heard.headers["x-ratelimit-remaining-requests"] == "7"
+
+
+async def test_a_key_in_a_response_header_is_taken_out(api):
+    headers = {"x-request-id": f"req-{KEY}", "x-ratelimit-limit-requests": "key hunter2"}
+    error, _ = await fail(api, RawReply([b"{}"], status=500, headers=headers), key="hunter2")
+    assert error.headers["x-request-id"] == "req-[key]"
+    assert error.headers["x-ratelimit-limit-requests"] == "key [key]"
+    kept = repr(vars(error)) + repr(vars(pickle.loads(pickle.dumps(error))))  # noqa: S301 - our own
+    assert "hunter2" not in kept
+    assert KEY not in kept
+    answered = raw(api.start(), api.delta("one"), api.finish(), headers=headers)
+    async with talk(api, answered, key="hunter2") as (backend, _):
+        heard = await hear(backend)
+    assert heard.text == "one"
+    assert heard.headers["x-request-id"] == "req-[key]"
+    assert heard.headers["x-ratelimit-limit-requests"] == "key [key]"

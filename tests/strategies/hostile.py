@@ -1,0 +1,119 @@
+"""Texts that a parser meets when a model, or whoever writes a request, means it ill."""
+
+import resource
+import sys
+
+from stretto.request import Request
+from stretto.strategies.form import PointText, form_of, points_asked, words_for
+from stretto.strategies.items.counting import counted
+from stretto.strategies.items.distinct import is_repeated
+from stretto.strategies.items.entries import Entries, EntryText
+from stretto.strategies.items.layout import Layout, layout_for
+from stretto.strategies.items.listing import listings
+from stretto.strategies.items.plan import checked, read_plan
+from stretto.strategies.items.splitting import Split, split
+from stretto.strategies.notes import notes_for
+from stretto.strategies.outline import OutlineParser, Point
+
+LENGTH = 30_000  # characters
+FRAGMENTS = (
+    "[", "{", "]", "{}", "{},", '["', '"a",', '{"a":', '[{"title":"a"},', '"', "\\", '\\"', '\\ud83d', "1" * 9,
+    "*a ", "**a", "**", "*", "__a", "_a ", "# ", "#", "- ", "1. ", "1.", "1) ", "(1) ", "a) ", "① ", "一、", "Q1: ",
+    " ", "\t", "\n", "\r\n", "\n\n", " \n", "\x18\n", "\x18", "\u2028", "\u3000", "a", "A ", "é", "a.", "a. ",
+    "a? ", "a, ",
+    ", ", "; ", " / ", "|", "| ", ": ", ":", "：", "-", " - ", " — ", "(", ")", "( ", "(needs ", "(needs 1",
+    "(1 words ",
+    "(each)", "<|", "<|a|>", "`", "```", "```json\n", "'", "'a", "'a' ", "“", "“a”", "„a", "«", "« a »", "「", "‘a’",
+    "opening", "opening:", "closing :", "each ", "every ", "these ", "for each ", "ten ", "10 ", "1,", "5 tips ",
+    "five names ", "in 3 ", "with ", "with a as ", "and ", " y ", "the the ", "list of ", "what ", "table ", "output a",
+    "columns a, b ", "give me ", "translate ", "translate: ", "in the ", "in order ", "into one ", "into one sentence ",
+    "assign a ", "story for ", "following ", "following a ", "none of ", "half a dozen ", "a couple of ", "个", "十",
+    "{{", "}}", "𝟙", "🏳️‍🌈",
+)  # fmt: skip
+HEADS = ("", "1. ", '[{"title": "', "Translate each: ")
+# Found by long searches to take long once; each stands for a kind.
+KNOWN = (("**a", " "), ("“", "“"), ("a «", "«"), (" \t", "\t"), ("[" + "1", "1"), ('["a"', '"a",'), ("(needs", " "))
+
+
+def hostile_texts(length):
+    """Each fragment again and again, with another end, and behind some beginnings."""
+    for fragment in FRAGMENTS:
+        repeated = (fragment * (length // len(fragment) + 1))[:length]
+        for head in HEADS:
+            yield head + repeated + ("x" if head else ": a, b, c")
+    for head, repeated in KNOWN:
+        yield head + repeated * (length // len(repeated))
+
+
+def parts_of(text, length=7):
+    return [text[at : at + length] for at in range(0, len(text), length)]
+
+
+def read_outline(text):
+    for pieces in ([text], parts_of(text)):
+        parser = OutlineParser()
+        for piece in pieces:
+            parser.feed(piece)
+        parser.finish()
+
+
+def read_form(text):
+    request = Request.of(f"Why? {text}")
+    form_of(request)
+    words_for(request, None)
+    points_asked(text)
+    notes_for(request)
+
+
+def read_point(text):
+    for title in ("**", "a a a", "aaaa"):
+        shown = PointText(Point(1, title), "  ")
+        for piece in parts_of(text):
+            shown.feed(piece)
+        shown.finish()
+
+
+def read_entries(text):
+    for most in (1, 5):
+        entries = Entries(most)
+        for piece in parts_of(text):
+            entries.feed(piece)
+        entries.finish()
+    shown = EntryText(("a",), "  ", number=1)
+    for piece in parts_of(text):
+        shown.feed(piece)
+    shown.finish()
+
+
+def lay_out(text):
+    layout_for(Split(text, "", ("a", "b", "c")))
+    for name in ("json_array", "table", "commas", "lines"):
+        Layout(name, ("a",), ("a",), ("x", "y")).entry(text, 0)
+
+
+def read_plans(text):
+    for written in (text, '{"kind":"items","instruction":"x","items":["' + text, '{"kind":"samples","count":' + text):
+        if (plan := read_plan(written)) is not None:
+            checked(plan, text)
+
+
+PARSERS = {
+    "outline": read_outline,
+    "form": read_form,
+    "point": read_point,
+    "entries": read_entries,
+    "layout": lay_out,
+    "plan": read_plans,
+    "splitting": split,
+    "counting": counted,
+    "listing": lambda text: list(listings(text)),
+    "distinct": lambda text: is_repeated(text, [text + "x"]),
+}
+
+if __name__ == "__main__":
+    name, cpu_s = sys.argv[1], int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    for text in hostile_texts(LENGTH):
+        print(repr(text[:60]), len(text), flush=True)  # the last line names what took too long
+        PARSERS[name](text)
+    print("done")

@@ -1,0 +1,179 @@
+"""What callers hand in: misspelt and wrong arguments, roles, keys in the wrong place."""
+
+import pytest
+from typer.testing import CliRunner
+
+from stretto import (
+    AsyncStretto,
+    Hooks,
+    InvalidRequestError,
+    Settings,
+    SettingsError,
+    Stretto,
+    StrettoError,
+    UnknownModelError,
+)
+from stretto.arguments import looks_like_key
+from stretto.cli.app import app
+from stretto.testing import ScriptedBackend
+
+SECRET = "sk-proj-SECRETabcdefghij0123456789"  # noqa: S105 - looks like a key, and is none
+
+
+def backend(name="scripted:model"):
+    return ScriptedBackend({"": "Yes."}, name=name)
+
+
+# --- misspelt arguments
+
+
+def test_a_misspelt_option_is_named_with_the_nearest_and_all_valid_ones():
+    with Stretto(backend()) as stretto, pytest.raises(InvalidRequestError) as caught:
+        stretto.ask("Why?", temprature=0.3)
+    assert "temprature=" in str(caught.value)
+    assert "Did you mean temperature=?" in str(caught.value)
+    assert "deadline_s, decoding, documents" in str(caught.value)
+
+
+@pytest.mark.parametrize("client", [Stretto, AsyncStretto])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [("apikey", "Did you mean api_key="), ("bse_url", "Did you mean base_url="), ("temperature", "roles=")],
+)
+def test_a_misspelt_argument_of_a_client_is_named_and_never_a_role(client, wrong, says):
+    with pytest.raises(SettingsError, match=f"no argument {wrong}=") as caught:
+        client(backend(), **{wrong: SECRET})
+    assert says in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_none_counts_as_left_out():
+    with Stretto(backend(), small=None, roles=None, settings=Settings(deadline_s=60)) as stretto:
+        stretto.ask("Why?", temperature=None, documents=None, deadline_s=None, strategy=None, system=None)
+        assert list(stretto.backends) == ["main"]
+
+
+def test_a_setting_holds_where_the_request_says_none():
+    with Stretto(backend(), settings=Settings(preference="careful")) as stretto:
+        assert stretto._stretto._request("Why?", {"preference": None}).preference == "careful"
+
+
+# --- roles
+
+
+def test_models_go_by_role_under_a_name_or_in_roles():
+    client = AsyncStretto(backend(), small=backend("own:small"), roles={"local": backend("own:local")})
+    assert {role: each.name for role, each in client.backends.items()} == {
+        "main": "scripted:model",
+        "small": "own:small",
+        "local": "own:local",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"small": "openai:a", "roles": {"small": "openai:b"}}, "given twice"),
+        ({"roles": {"main": "openai:a"}}, "first argument"),
+        ({"roles": ["openai:a"]}, "models by role"),
+        ({"hooks": {"on_call": print}}, "takes Hooks"),
+    ],
+)
+def test_arguments_that_cannot_work_are_explained(arguments, says):
+    with pytest.raises(SettingsError, match=says):
+        AsyncStretto(backend(), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "argument"),
+    [({"small": "gpt-5-mini"}, "small="), ({"local": 7}, "local="), ({"roles": {"judge": "x:y"}}, "roles['judge']=")],
+)
+def test_an_error_about_a_model_names_the_argument(arguments, argument):
+    with pytest.raises(UnknownModelError) as caught:
+        AsyncStretto(backend(), **arguments)
+    assert argument in str(caught.value)
+
+
+def test_a_client_shows_its_models():
+    with Stretto("openai:gpt-5.4-mini", api_key=SECRET, small=backend("own:small")) as stretto:
+        assert repr(stretto) == "<Stretto openai:gpt-5.4-mini, small: own:small>"
+        assert repr(stretto._stretto) == "<AsyncStretto openai:gpt-5.4-mini, small: own:small>"
+
+
+# --- keys
+
+
+HASH = "a3f9b2c8d7e6f5a4b3c2d1e0f9a8b7c6"
+KEYS = [SECRET, "AIzaSyABCDEFGH1234567", "gsk_abcdefgh12"]
+
+
+@pytest.mark.parametrize("key", [*KEYS, HASH])
+@pytest.mark.parametrize("place", ["model", "small", "roles"])
+def test_a_key_in_the_place_of_a_model_is_never_repeated(key, place):
+    arguments = {"small": key} if place == "small" else {"roles": {"judge": key}} if place == "roles" else {}
+    model = key if place == "model" else backend()
+    with pytest.raises(UnknownModelError, match=r"looks like a key.*api_key=") as caught:
+        AsyncStretto(model, **arguments)
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_behind_a_provider_is_never_repeated(key):
+    with pytest.raises(UnknownModelError, match=r"the model looks like a key") as caught:
+        AsyncStretto(f"openai:{key}")
+    assert key not in str(caught.value)
+
+
+def test_behind_a_provider_a_hash_is_believed_to_be_a_model():
+    assert AsyncStretto(f"openai:{HASH}").backends["main"].name == f"openai:{HASH}"
+
+
+@pytest.mark.parametrize("options", [{"temperature": SECRET}, {"budget": {SECRET: 3}}, {"strategy": SECRET}])
+def test_a_key_in_the_place_of_an_option_is_never_repeated(options):
+    with Stretto(backend()) as stretto, pytest.raises(StrettoError) as caught:
+        stretto.ask("Why?", **options)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_key_in_the_settings_file_is_never_repeated(tmp_path, monkeypatch):
+    file = tmp_path / "settings.toml"
+    file.write_text(f'apikey = "{SECRET}"\n')
+    monkeypatch.setenv("STRETTO_SETTINGS", str(file))
+    with pytest.raises(SettingsError, match="apikey") as caught:
+        Settings.load()
+    assert SECRET not in str(caught.value)
+
+
+def test_the_command_line_repeats_no_key_either():
+    done = CliRunner().invoke(app, ["ask", "--model", SECRET, "Why?"])
+    assert done.exit_code == 2
+    assert "What was given as the model looks like a key" in done.output
+    assert SECRET not in done.output
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mistralai/Mistral-7B-Instruct-v0.2",
+        "gpt-4o-2024-08-06",
+        "claude-3-5-sonnet-20241022",
+        "hf-internal-testing/tiny-random-gpt2",
+        "DeepSeek-R1-Distill-Qwen-32B-AWQ",
+        "key-value-cache",
+    ],
+)
+def test_names_of_models_do_not_look_like_keys(name):
+    assert not looks_like_key(name)
+
+
+# --- hooks that cannot be called
+
+
+async def _async_hook(route):
+    return route
+
+
+@pytest.mark.parametrize("hook", [3, _async_hook])
+def test_a_hook_is_a_plain_function(hook):
+    with pytest.raises(SettingsError, match=r"on_route=.*plain function"):
+        Hooks(on_route=hook)
