@@ -41,6 +41,7 @@ class PassageRecord(BaseModel):
         answer: what the passage alone says to the question.
         confidence: 0 to 5.
         unfounded: quotations the model gave that do not stand in the passage; they were dropped.
+        cut_off: its record ended at its length, so there may be more in the passage.
         error: why it failed.
     """
 
@@ -56,6 +57,7 @@ class PassageRecord(BaseModel):
     answer: str = ""
     confidence: int = 0
     unfounded: int = 0
+    cut_off: bool = False
     error: str = ""
 
 
@@ -70,6 +72,8 @@ class Citation(BaseModel):
         start: offset of the passage that is cited.
         end: offset behind it.
         quote: its text.
+        page: the page it begins on, counted from 1; ``None`` where the format has no pages.
+        heading: the nearest heading at or above it; empty where there is none.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -81,3 +85,5 @@ class Citation(BaseModel):
     start: int
     end: int
     quote: str
+    page: int | None = None
+    heading: str = ""

@@ -206,10 +206,17 @@ class Backend(Protocol):
         ...
 
 
-@runtime_checkable
 class CountsText(Protocol):
     """A backend that can count the tokens of any text exactly, without a call; documents are cut by its counts."""
 
-    async def text_counter(self) -> Callable[[str], int]:
-        """A function that counts the tokens of a text. It may be called in another thread."""
+    async def text_counter(self) -> Callable[[str], int] | None:
+        """A function that counts the tokens of a text, in any thread; ``None`` where it must be estimated."""
+        ...
+
+
+class ReportsLimits(Protocol):
+    """A backend that knows what the rate limits of its server leave."""
+
+    def limits_left(self) -> Mapping[str, float]:
+        """What is left now by kind: requests, tokens, input-tokens, output-tokens."""
         ...

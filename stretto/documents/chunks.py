@@ -9,6 +9,7 @@ from typing import cast
 
 from stretto.document import Document
 from stretto.documents.plain import fences
+from stretto.errors import MissingDependencyError
 
 __all__ = ["Chunk", "cut"]
 
@@ -112,8 +113,15 @@ class _Packer:
 
     def _add_long(self, start: int, end: int, limit: int) -> None:
         """A paragraph that does not fit into one chunk is cut at lines, sentences, words, characters, in that order."""
-        from semchunk.semchunk import chunk  # noqa: PLC0415 - most documents have no such paragraph
-
+        try:
+            from semchunk.semchunk import chunk  # noqa: PLC0415 - most documents have no such paragraph
+        except ImportError as error:
+            raise MissingDependencyError(
+                "A paragraph is longer than a passage may be, and semchunk, which cuts it, is not installed. "
+                "Run: pip install 'stretto[documents]'"
+            ) from error
+        while self._parts and self._parts[-1][4]:  # a heading goes with what stands below it
+            start = self._parts.pop()[0]
         self.flush()
         for first, last in _pieces(self._text, start, end):
             found = chunk(self._text[first:last], limit, self._count, memoize=False, offsets=True)

@@ -8,7 +8,6 @@ import zipfile
 from typing import Any
 
 import docx
-from docx.opc.exceptions import OpcError
 from docx.table import Table
 
 from stretto.document import Document, Heading
@@ -40,7 +39,9 @@ def read_docx(data: bytes, title: str) -> Document:
             if said.strip():
                 parts.append(said + "\n\n")
                 length += len(said) + 2
-    except (OpcError, zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, OSError) as error:
+    except DocumentError:
+        raise
+    except Exception as error:  # a parser of other people's files may raise anything
         raise DocumentError(f"it cannot be read as a Word file: {str(error)[:200] or type(error).__name__}") from error
     return Document(text="".join(parts), title=named or title, headings=tuple(headings))
 

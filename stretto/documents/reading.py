@@ -13,10 +13,11 @@ from stretto.documents.formats import ENDINGS, reader_of
 from stretto.documents.plain import read_text
 from stretto.errors import DocumentError, MissingDependencyError
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "LeftOut", "Reading", "read_document", "read_documents"]
+__all__ = ["MOST_BYTES", "MOST_CHARACTERS", "MOST_FILES", "LeftOut", "Reading", "read_document", "read_documents"]
 
 MOST_BYTES = 256 * 2**20
 MOST_FILES = 5_000
+MOST_CHARACTERS = 500_000_000
 
 
 @dataclass(frozen=True)
@@ -65,19 +66,27 @@ def read_documents(named: Iterable[Path | str], *, most_files: int = MOST_FILES)
     for name in named:
         path = Path(name).expanduser()
         if path.is_dir() or (not path.exists() and glob.has_magic(str(path))):
-            count = 0
+            count, before = 0, len(left_out)
             for file in _found(path):
                 count += 1
                 if count > most_files:
                     raise DocumentError(f"{str(path)!r} holds more than {most_files:,} files. Name a smaller folder.")
                 try:
                     documents.append(_read(file))
-                except DocumentError as error:
+                except (DocumentError, MissingDependencyError) as error:
                     left_out.append(LeftOut(file, str(error)))
+            if count and count == len(left_out) - before:
+                raise DocumentError(
+                    f"None of the {count:,} files of {str(path)!r} can be read: {left_out[before].cause}."
+                )
             if not count:
                 raise DocumentError(f"{str(path)!r} holds no file that can be read ({', '.join(sorted(ENDINGS))}).")
         else:
             documents.append(read_document(path))
+        if (size := sum(len(document.text) for document in documents)) > MOST_CHARACTERS:
+            raise DocumentError(
+                f"The documents have {size:,} characters together, and {MOST_CHARACTERS:,} are the most. Name fewer."
+            )
     return Reading(tuple(documents), tuple(left_out))
 
 
@@ -121,7 +130,7 @@ def _read(file: Path) -> Document:
         document = (reader_of(file) or _read_unknown)(data, file.name)
     except ImportError as error:
         raise MissingDependencyError(
-            f"{str(file)!r} cannot be read: the package {error.name} is not installed. "
+            f"{str(file)!r} was not read: the package {error.name} is not installed. "
             "Run: pip install 'stretto[documents]'"
         ) from error
     return document.model_copy(update={"source": str(file)})

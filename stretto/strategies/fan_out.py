@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt
+from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
@@ -108,7 +108,16 @@ class FanOut:
 
     async def text_counter(self) -> Callable[[str], int] | None:
         """Counts the tokens of a text as the backend does; ``None`` where it can only estimate them."""
-        return await self._backend.text_counter() if isinstance(self._backend, CountsText) else None
+        # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+        found: Callable[[], Awaitable[Callable[[str], int] | None]] | None
+        found = getattr(self._backend, CountsText.text_counter.__name__, None)
+        return None if found is None else await found()
+
+    def limits_left(self) -> Mapping[str, float]:
+        """What the rate limits of the server leave now, by kind: requests, tokens; empty where nothing is known."""
+        found: Callable[[], Mapping[str, float]] | None
+        found = getattr(self._backend, ReportsLimits.limits_left.__name__, None)
+        return {} if found is None else found()
 
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""

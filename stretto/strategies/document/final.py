@@ -12,7 +12,7 @@ from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.run import Reading
 
-__all__ = ["answer_from", "answer_whole"]
+__all__ = ["answer_from", "answer_whole", "whole"]
 
 _PASSAGE_TOKENS = 120  # of a document that is sent whole, for each number that can be cited
 _NOTHING = "Nothing in the passages bears on the question."
@@ -39,16 +39,25 @@ def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -
     return citing
 
 
-def answer_whole(reading: Reading) -> CitationFilter:
-    """Stream the answer to documents that are sent as they are, cut into short numbered passages."""
+def whole(reading: Reading) -> tuple[Reading, str] | None:
+    """The documents as one prompt shows them, in short numbered passages; ``None`` where they do not fit."""
+    if sum(place.chunk.tokens for place in reading.library.places) > reading.sizes.whole:
+        return None
+    reading = reading.cut(_PASSAGE_TOKENS)
     library = reading.library
-    library.cut(_PASSAGE_TOKENS, reading.count)
-    lines, title = [], None
+    lines, titled = [], None
     for place in library.places:
-        if place.document != title:
-            title = place.document
-            lines.append(f'Document "{library.titles[title]}":')
+        if place.document != titled:
+            titled = place.document
+            lines.append(f'Document "{library.titles[titled]}":')
         lines.append(f"[{place.number}] {library.text(place)}")
+    said = "\n\n".join(lines)
+    return (reading, said) if reading.count(said) <= reading.sizes.whole else None
+
+
+def answer_whole(reading: Reading, said: str) -> CitationFilter:
+    """Stream the answer to documents that are sent as they are."""
+    library = reading.library
 
     def resolve(number: int) -> Citation | None:
         if not 0 < number <= len(library.places):
@@ -56,7 +65,7 @@ def answer_whole(reading: Reading) -> CitationFilter:
         place = library.places[number - 1]
         return library.citation(place.document, place.chunk.start, place.chunk.end)
 
-    return _start(reading, "document_whole", "\n\n".join(lines), resolve)
+    return _start(reading, "document_whole", said, resolve)
 
 
 def _start(
@@ -68,7 +77,7 @@ def _start(
 ) -> CitationFilter:
     runner = reading.runner
     form = "Write the answer as JSON." if reading.task.json else ""
-    prompt = Prompt(reading.messages(template, records=said, fence=reading.library.fence, form=form))
+    prompt = Prompt(reading.messages(template, records=said, form=form))
 
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
@@ -80,6 +89,7 @@ def _start(
         BranchSpec(
             id="answer",
             kind="direct",
+            called="The answer",
             prompt=lambda: prompt,
             options=reading.request.options,
             another_way=another_way,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from stretto.citation import Evidence, PassageRecord
 from stretto.strategies.document.library import Library
+from stretto.strategies.document.quoting import unfenced
 
 __all__ = ["Finding", "Findings"]
 
@@ -46,14 +47,13 @@ class Findings:
         lines = [f"Finding, confidence {finding.confidence} of 5: {' '.join(finding.answer.split())}"]
         for number in finding.evidence:
             quote = self.quotes[number]
-            where = self._library.where(quote.document, quote.start, quote.end)
-            said = " ".join(quote.quote.split())
-            lines.append(f'[{number}] ({self._library.titles[quote.document]}, {where}) "{said}"')
+            called = self._library.called(quote.document, quote.start, quote.end)
+            lines.append(f'[{number}] ({called}) "{" ".join(quote.quote.split())}"')
         return "\n".join(lines)
 
     def all_shown(self, findings: Sequence[Finding]) -> str:
         """Several findings as a prompt shows them."""
-        return "\n\n".join(self.shown(each) for each in findings).replace(self._library.fence, "")
+        return unfenced("\n\n".join(self.shown(each) for each in findings), self._library.fence)
 
     def tokens(self, *findings: Finding) -> int:
         """Tokens of findings in a prompt."""

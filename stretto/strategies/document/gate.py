@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stretto.strategies.document.library import Library, Place
+from stretto.strategies.document.library import Place
+from stretto.strategies.document.run import Reading
 
 __all__ = ["relevant"]
 
@@ -14,20 +15,22 @@ _SHARE = 4  # one passage in so many is read at least
 _FEWEST = 8
 
 
-def relevant(library: Library, question: str, places: Sequence[Place], slots: int) -> list[Place]:
-    """The passages worth reading, in their order; all of them where bm25s is not installed.
+def relevant(reading: Reading, places: Sequence[Place]) -> list[Place]:
+    """The passages worth reading, in their order; all of them where bm25s is not installed, which a warning says.
 
     Kept are those with the best scores: as many as run side by side, a quarter of all, and eight, whichever is most.
     """
-    keep = max(slots, len(places) // _SHARE, _FEWEST)
+    keep = max(reading.runner.capabilities.parallel_slots, len(places) // _SHARE, _FEWEST)
     if len(places) <= keep:
         return list(places)
     try:
         import bm25s  # noqa: PLC0415 - part of an extra, and used for one preference only
     except ImportError:
+        reading.runner.warn("All passages were read: bm25s is not installed. Run: pip install 'stretto[documents]'")
         return list(places)
-    words = [_WORD.findall(library.text(place).lower()) for place in places]
-    asked = [word for word in _WORD.findall(question.lower()) if any(word in each for each in words)]
+    words = [_WORD.findall(reading.library.text(place).lower()) for place in places]
+    known = set().union(*words)
+    asked = [word for word in _WORD.findall(reading.request.question.lower()) if word in known]
     if not asked:
         return list(places)
     index = bm25s.BM25()

@@ -10,6 +10,7 @@ from stretto.answer import Branch
 from stretto.backends.base import Prompt
 from stretto.strategies.branch import Running
 from stretto.strategies.document.library import Place
+from stretto.strategies.document.quoting import unfenced
 from stretto.strategies.document.records import json_object
 from stretto.strategies.document.run import Reading
 
@@ -21,15 +22,15 @@ _TWICE = 2
 _PIECE_TOKENS = 1_500  # a model rewrites a short piece more faithfully than a long one
 
 
-def piece_tokens(reading: Reading) -> int:
+def _piece_tokens(reading: Reading) -> int:
     """How long a piece may be: what it becomes has to fit behind it."""
     return max(1, min(_PIECE_TOKENS, reading.sizes.chunk // 2))
 
 
 async def write_pieces(reading: Reading) -> None:
     """Agree on names in one call, then write all pieces; they stream in order, with the white space between them."""
+    reading = reading.cut(_piece_tokens(reading))
     library, runner = reading.library, reading.runner
-    library.cut(piece_tokens(reading), reading.count)
     names = await _names(reading)
     end, document = 0, 0
     for place in library.places:
@@ -44,6 +45,7 @@ async def write_pieces(reading: Reading) -> None:
 
 def _start(reading: Reading, place: Place, names: str) -> Running:
     shown = reading.library.shown(place)
+    del shown["fence"]
     prompt = Prompt(reading.messages("document_piece", names=names, **shown))
     room = 4 * place.chunk.tokens + 200
     return reading.start(f"piece-{place.number}", "piece", lambda: prompt, room=room, title=shown["title"])
@@ -52,11 +54,15 @@ def _start(reading: Reading, place: Place, names: str) -> Running:
 def _ending(reading: Reading, place: Place, branch: Branch) -> str:
     """A piece that could not be written stands in the answer as it was."""
     if branch.status == "finished":
+        if branch.finish_reason == "length":
+            reading.runner.warn(f"{reading.title(place)}, breaks off: it grew too long.")
         return ""
     library = reading.library
-    where = library.where(place.document, place.chunk.start, place.chunk.end)
-    reading.runner.warn(f"{library.titles[place.document]}, {where}, stands as it was: {branch.error}")
-    return library.text(place) if not branch.text.strip() else ""
+    if branch.text.strip():
+        reading.runner.warn(f"{reading.title(place)}, breaks off: {branch.error}")
+        return ""
+    reading.runner.warn(f"{reading.title(place)}, stands as it was: {branch.error}")
+    return library.text(place)
 
 
 async def _names(reading: Reading) -> str:
@@ -71,9 +77,10 @@ async def _names(reading: Reading) -> str:
     if not terms or len(reading.library.places) < _TWICE:
         return "(none)"
     said = "\n".join(terms)
-    prompt = Prompt(reading.messages("document_names", terms=said, fence=reading.library.fence))
+    prompt = Prompt(reading.messages("document_names", terms=said))
     running = reading.start("names", "plan", lambda: prompt, room=reading.sizes.record)
     await running.ended()
     told = json_object(running.text) if running.exception is None else None
     pairs = [(name, told[name]) for name in terms if told and isinstance(told.get(name), str)]
-    return "\n".join(f"{name} -> {' '.join(becomes.split())[:80]}" for name, becomes in pairs) or "(none)"
+    agreed = "\n".join(f"{name} -> {' '.join(becomes.split())[:80]}" for name, becomes in pairs)
+    return unfenced(agreed, reading.library.fence) or "(none)"

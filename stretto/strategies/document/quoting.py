@@ -5,45 +5,49 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-__all__ = ["Passage", "fence_for", "one_line"]
+__all__ = ["Passage", "fence_for", "one_line", "unfenced"]
 
 _SAME = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "–": "-", "—": "-"})
-_SHORTEST = 2  # characters a quotation must have to be told from chance
 _LONGEST_TITLE = 120
 
 
 class Passage:
     """A text that quotations are looked up in: letter by letter, else whatever the white space and quotation marks.
 
+    Whole words go before parts of words, and places in ``own`` before those in the neighbouring passages.
+
     Args:
-        text: of the passage.
+        text: of the passage, with the edges of its neighbours.
         start: offset of the text in its document.
+        own: range of the passage itself in its document; without it, all of the text.
     """
 
-    def __init__(self, text: str, start: int = 0) -> None:
+    def __init__(self, text: str, start: int = 0, own: tuple[int, int] | None = None) -> None:
         self.text = text
         self.start = start
+        self._own = (own[0] - start, own[1] - start) if own else (0, len(text))
         self._plain: str | None = None
         self._at: list[int] = []
 
     def find(self, quote: str) -> tuple[int, int] | None:
-        """The first place of ``quote`` in the document; ``None`` if it does not stand here."""
-        place = self._find(quote)
+        """The place of ``quote`` in the document; ``None`` if it does not stand here."""
+        place = self._find(quote.strip())
         return place and (self.start + place[0], self.start + place[1])
 
     def _find(self, quote: str) -> tuple[int, int] | None:
-        quote = quote.strip()
-        if len(quote) < _SHORTEST and quote != self.text.strip():
+        if not quote:
             return None
-        start = self.text.find(quote)
-        if start >= 0:
-            return start, start + len(quote)
+        if found := self._best([(match.start(), match.end()) for match in _places(quote, self.text)]):
+            return found
         wanted = " ".join(quote.translate(_SAME).split())
         plain = self._plainly()
-        at = plain.find(wanted)
-        if not wanted or at < 0:
-            return None
-        return self._at[at], self._at[at + len(wanted) - 1] + 1
+        spans = ((match.start(), match.end()) for match in _places(wanted, plain))
+        return self._best([(self._at[start], self._at[end - 1] + 1) for start, end in spans])
+
+    def _best(self, spans: list[tuple[int, int]]) -> tuple[int, int] | None:
+        """The first that touches the passage itself, else the first."""
+        first, last = self._own
+        return next((span for span in spans if span[0] < last and span[1] > first), spans[0] if spans else None)
 
     def _plainly(self) -> str:
         """The text with single spaces and plain quotes, and where each of its characters stands."""
@@ -59,15 +63,30 @@ class Passage:
         return self._plain
 
 
+def _places(quote: str, text: str) -> list[re.Match[str]]:
+    """Where a quotation stands, as whole words; if nowhere so, also within words, unless it is a single character."""
+    exact = re.escape(quote)
+    whole = list(re.finditer(rf"(?<!\w){exact}(?!\w)", text))
+    return whole or (list(re.finditer(exact, text)) if len(quote) > 1 else [])
+
+
 def fence_for(*texts: str) -> str:
-    """A line to put around these texts that stands in none of them; the same for the same texts."""
+    """A line to put around these texts that stands in none of them; the same for the same texts.
+
+    It is drawn from a hash of all of them, so that nobody can write a text that holds its own fence.
+    """
     digest = sha256()
     for text in texts:
         digest.update(text.encode("utf-8", "replace"))
-    number = int.from_bytes(digest.digest()[:5])
+    number = int.from_bytes(digest.digest()[:8])
     while any((fence := f"=== {number:x} ===") in text for text in texts):
         number += 1
     return fence
+
+
+def unfenced(text: str, fence: str) -> str:
+    """What a model wrote, without the fence: something stays in its place, or two halves could become a new one."""
+    return text.replace(fence, "(line)")
 
 
 def one_line(title: str, number: int) -> str:

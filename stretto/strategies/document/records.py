@@ -8,8 +8,8 @@ from typing import Any
 import jiter
 
 from stretto.citation import Evidence, PassageRecord
-from stretto.documents import Chunk
-from stretto.strategies.document.quoting import Passage
+from stretto.strategies.document.library import Place
+from stretto.strategies.document.run import Reading
 
 __all__ = ["COLLAPSE_SCHEMA", "MAP_SCHEMA", "NOTES_SCHEMA", "is_uninformative", "json_object", "numbers", "record_of"]
 
@@ -79,30 +79,35 @@ def json_object(text: str) -> dict[str, Any] | None:
     return {"evidence": quotes} | {key: values[0] for key, values in fields.items()}
 
 
-def record_of(found: dict[str, Any], document: int, chunk: Chunk, passage: Passage) -> PassageRecord:
-    """The record of a passage, with those quotations only that stand in it."""
+def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off: bool = False) -> PassageRecord:
+    """The record of a passage, with those quotations only that stand in it.
+
+    Without one, nothing a model says of a passage can be checked, so it holds nothing; only a summary may do without.
+    """
+    chunk, passage = place.chunk, reading.library.passage(place)
     evidence: dict[tuple[int, int], Evidence] = {}
     unfounded = 0
     for quote in _strings(found.get("evidence")):
-        place = passage.find(quote)
-        if place is None:
+        at = passage.find(quote)
+        if at is None:
             unfounded += 1
-        elif place[0] < chunk.end and place[1] > chunk.start:  # else it is the neighbour's to quote
-            said = passage.text[place[0] - passage.start : place[1] - passage.start]
-            evidence[place] = Evidence(document=document, start=place[0], end=place[1], quote=said)
+        elif at[0] < chunk.end and at[1] > chunk.start:  # else it is the neighbour's to quote
+            said = passage.text[at[0] - passage.start : at[1] - passage.start]
+            evidence[at] = Evidence(document=place.document, start=at[0], end=at[1], quote=said)
     answer = _text(found.get("answer"))
-    # Without a quotation that stands there, what a model says of a passage is nothing to build on.
-    informative = bool(evidence) and not is_uninformative(found)
+    founded = bool(evidence) or (reading.task.kind == "summarise" and bool(answer))
+    informative = founded and not is_uninformative(found)
     return PassageRecord(
-        document=document,
+        document=place.document,
         start=chunk.start,
         end=chunk.end,
         informative=informative,
-        evidence=tuple(evidence[place] for place in sorted(evidence)) if informative else (),
-        rationale=_text(found.get("rationale")) if informative else "",
+        evidence=tuple(evidence[at] for at in sorted(evidence)) if informative else (),
+        rationale=_text(found.get("rationale") or found.get("notes")) if informative else "",
         answer=answer if informative else "",
         confidence=_level(found.get("confidence")) if informative else 0,
         unfounded=unfounded,
+        cut_off=cut_off,
     )
 
 

@@ -11,10 +11,11 @@ from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.direct import Direct
-from stretto.strategies.document.chain import follow_passages
+from stretto.strategies.document.chain import MOST_IN_ORDER, follow_passages, read_in_rounds
+from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.collapse import collapsed
 from stretto.strategies.document.extract import extracted
-from stretto.strategies.document.final import answer_from, answer_whole
+from stretto.strategies.document.final import answer_from, answer_whole, whole
 from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.gate import relevant
 from stretto.strategies.document.library import Place
@@ -22,17 +23,21 @@ from stretto.strategies.document.mapping import read_passages
 from stretto.strategies.document.offer import offer_document
 from stretto.strategies.document.pieces import write_pieces
 from stretto.strategies.document.run import Reading, reading_of
+from stretto.strategies.document.shelf import Shelf
 from stretto.strategies.fan_out import FanOut
 
 __all__ = ["LongDocument"]
 
-_MOST_CHAINED = 24  # passages; more than that, one after the other, take longer than anybody waits
+_MOST_NAMED = 20  # passages in a warning; Answer.passages has all
 
 
 class LongDocument:
     """What fits is sent whole; else passages are read in parallel, or in a chain, and put together."""
 
     name = "document"
+
+    def __init__(self) -> None:
+        self._shelf = Shelf()
 
     def offer(self, case: Case) -> Offer | None:
         """Offer to read documents that do not fit into the context window."""
@@ -44,7 +49,7 @@ class LongDocument:
             runner.warn("Answered straight on: the request has no documents.")
             await Direct().run(request, route, runner)
             return
-        await _Run(await reading_of(request, runner)).run()
+        await _Run(await reading_of(request, runner, self._shelf)).run()
 
 
 class _Run:
@@ -54,71 +59,67 @@ class _Run:
 
     async def run(self) -> None:
         reading = self.reading
-        total = sum(place.chunk.tokens + 8 for place in reading.library.places)
-        fits = total <= reading.sizes.whole
         if reading.task.kind == "rewrite":
             await write_pieces(reading)
             await self.runner.merge.finish()
-        elif fits and reading.task.kind != "extract":
-            citing = answer_whole(reading)
-            await self.runner.merge.finish()
-            self.runner.citations = tuple(citing.citations)
+        elif reading.task.kind != "extract" and (fitting := whole(reading)) is not None:
+            await self._end(answer_whole(*fitting))
         else:
             await self._read()
 
     async def _read(self) -> None:
         reading = self.reading
         places, skipped = self._places()
-        if reading.task.hops and len(places) <= _MOST_CHAINED:
-            records = await follow_passages(reading, places)
-        else:
-            records = await read_passages(reading, places)
+        records = await self._records(places)
         self._report(records, skipped)
         self.runner.passages = tuple(sorted([*records, *skipped], key=lambda each: (each.document, each.start)))
         if records and all(record.status == "failed" for record in records):
             cause = f"None of {len(records)} passages could be read. {records[0].error}"
             raise BackendError(cause, backend=self.runner.model)
-        if reading.task.kind == "extract":
-            text, citations = extracted(reading, records)
-            self.runner.merge.add(text)
+        if reading.task.kind == "extract" and (extract := extracted(reading, records)):
+            self.runner.merge.add(extract.text)
             await self.runner.merge.finish()
-            self.runner.citations = tuple(citations)
+            self.runner.citations = extract.citations
             return
         findings = Findings(reading.library, records, reading.count)
-        citing = answer_from(reading, findings, await collapsed(reading, findings))
+        await self._end(answer_from(reading, findings, await collapsed(reading, findings)))
+
+    async def _records(self, places: Sequence[Place]) -> list[PassageRecord]:
+        if not self.reading.task.hops:
+            return await read_passages(self.reading, places)
+        if len(places) <= MOST_IN_ORDER:
+            return await follow_passages(self.reading, places)
+        return await read_in_rounds(self.reading, places)
+
+    async def _end(self, citing: CitationFilter) -> None:
+        """Wait for the answer, and hand out what it cites."""
         await self.runner.merge.finish()
         self.runner.citations = tuple(citing.citations)
         if citing.unknown:
-            self.runner.warn(f"{citing.unknown} citations named no quotation and were left out.")
+            self.runner.warn(f"{citing.unknown} citations named no passage and were left out.")
 
-    def _places(self) -> tuple[list[Place], list[PassageRecord]]:
+    def _places(self) -> tuple[Sequence[Place], list[PassageRecord]]:
         """The passages to read, and records of those that are skipped: only with the preference ``fastest``."""
         reading = self.reading
         places = reading.library.places
         if reading.request.preference != "fastest" or reading.task.kind in ("extract", "summarise"):
             return places, []
-        chosen = relevant(reading.library, reading.request.question, places, self.runner.capabilities.parallel_slots)
+        chosen = relevant(reading, places)
         kept = {place.number for place in chosen}
-        skipped = [
-            PassageRecord(document=each.document, start=each.chunk.start, end=each.chunk.end, status="skipped")
-            for each in places
-            if each.number not in kept
-        ]
-        return chosen, skipped
+        return chosen, [reading.unread(place) for place in places if place.number not in kept]
 
     def _report(self, records: Sequence[PassageRecord], skipped: Sequence[PassageRecord]) -> None:
         """Say what was not read, and what was dropped."""
-        library = self.reading.library
         failed = [record for record in records if record.status == "failed"]
         if failed:
-            places = "; ".join(
-                f"{library.titles[each.document]}, {library.where(each.document, each.start, each.end)}"
-                for each in failed[:20]
-            )
-            more = f" and {len(failed) - 20} more" if len(failed) > 20 else ""
             self.runner.warn(
-                f"{len(failed)} of {len(records)} passages could not be read: {places}{more}. "
+                f"{len(failed)} of {len(records)} passages could not be read: {self._listed(failed)}. "
                 f"The first cause: {failed[0].error}"
+            )
+        if cut_off := [record for record in records if record.cut_off]:
+            self.runner.warn(
+                f"What {len(cut_off)} passages hold may not be complete, because their records were cut off: "
+                f"{self._listed(cut_off)}."
             )
         if skipped:
             self.runner.warn(
@@ -127,3 +128,9 @@ class _Run:
             )
         if unfounded := sum(record.unfounded for record in records):
             self.runner.warn(f"{unfounded} quotations that do not stand in their passage were dropped.")
+
+    def _listed(self, records: Sequence[PassageRecord]) -> str:
+        called = self.reading.library.called
+        named = "; ".join(called(each.document, each.start, each.end) for each in records[:_MOST_NAMED])
+        more = len(records) - _MOST_NAMED
+        return f"{named} and {more} more" if more > 0 else named

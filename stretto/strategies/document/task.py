@@ -36,12 +36,19 @@ _EXTRACT = re.compile(
 _COUNT = re.compile(r"\b(?:how many|count|number of|wie viele|combien|cuánt[oa]s|quanti|hoeveel)\b", re.IGNORECASE)
 _JSON = re.compile(r"\bJSON\b")
 _HOPS = re.compile(
-    r"\b(?:the|der|die|das|le|la|el)\s+[\w-]+\s+(?:of|where|in which|from)\s+the\s+[\w-]+\s+"
-    r"(?:who|whose|that|which|where)\b"
-    r"|\bwh(?:o|ose|om|ich|ere|en)\b.{3,120}\b(?:whose|the one (?:who|that)|that (?:person|place|company|man|woman))\b"
-    r"|\bthe [\w-]+(?: [\w-]+)? (?:who|that|which) (?:\w+ ){1,8}(?:is|are|was|were|has|have|had|does|did)\b.{0,80}\?"
-    r"|\b(?:first|then|after that|follow)\b.{0,80}\b(?:find|look up|trace|follow)\b",
-    re.IGNORECASE,
+    # a thing of another thing, which only a relative clause describes: the capital of the country where he was born
+    r"\b(?:of|by|in|from|to|with)\s+(?:the|a|an)\s+(?:[\w-]+\s+){1,3}?(?:who|whose|whom|where|in\s+which|that|which)\s+"
+    r"(?!(?:document|report|text|paper|book|contract|file|page|section|chapter|passage)\b)\w+"
+    # who did something to the one that only a clause describes
+    r"|^\s*(?:who|whom|what|where|when|which|how\s+\w+)\b.{3,120}?\b(?:the\s+(?:one|same)?\s*(?:person|man|woman|company|city"
+    r"|country|place|one|ship|author|team)\s+(?:who|whose|that|which|where))\b"
+    # two genitives: the birthplace of the wife of the founder
+    r"|\bthe\s+[\w-]+\s+of\s+the\s+[\w-]+\s+of\s+the\s+[\w-]+.{0,80}\?"
+    r"|\b[\w-]+'s\s+[\w-]+'s\s+[\w-]+"
+    r"|\b(?:first|then|after\s+that)\b.{0,80}\b(?:find|look\s+up|trace|follow)\b"
+    r"|\bde[rsmn]\s+\w+,\s+(?:der|die|das|den|dem|dessen|deren|wo|in\s+de[rm])\s.{0,80}\?"
+    r"|\b(?:du|de\s+la|del|de\s+l['’])\s*[\w-]+\s+(?:qui|dont|où|que|cuy[oa]|donde)\s.{0,80}\?",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
