@@ -122,7 +122,7 @@ async def _answers(
                 if compare:
                     await make_ready(client, question, screen)
                 answer = await answer_live(client, question, screen, show, first=not compare, begin=begin, **request)
-                conclude(answer, screen)
+                conclude(answer, screen, footnotes=show is None)
                 return (answer, *(await direct_beside(client, question, screen, answer, request) if compare else ()))
             except asyncio.CancelledError:
                 leaving.enter_context(leaving_within(PATIENCE_S, Exit.INTERRUPTED))

@@ -121,7 +121,7 @@ Documents = Annotated[
         "--document",
         "-d",
         metavar="FILE",
-        help="A file or folder to read: text, Markdown, HTML, PDF, DOCX, code. May be repeated.",
+        help="A file, folder or pattern to read: text, Markdown, HTML, PDF, DOCX, code. May be repeated.",
     ),
 ]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens to write.")]

@@ -73,13 +73,22 @@ def answer_to(text: str) -> str:
     if '"keep"' in outside:
         kept = [int(number) for number in re.findall(r"^\[(\d+)\]", inside["records"], re.MULTILINE)]
         return json.dumps({"keep": kept, "answer": "Codes.", "confidence": 5})
-    said = re.findall(
-        r"\[(\d+)\] (?:\([^)]*\) \")?[^\n]*?" + FACT.pattern, inside.get("findings", inside.get("documents", ""))
-    )
+    said = _numbered(inside.get("findings", inside.get("documents", "")))
     said = [each for each in said if wanted in (None, each[1])]
     return (
         " ".join(f"The code of {each[1]} is {each[2]} [{each[0]}]." for each in said) or "The documents do not tell it."
     )
+
+
+def _numbered(text: str) -> list[tuple[str, str, str]]:
+    """The facts of a text with the numbers they stand behind."""
+    number, facts = "", []
+    for line in text.split("\n"):
+        if begins := re.match(r"\[(\d+)\]", line):
+            number = begins[1]
+        if not line.startswith("Finding,"):
+            facts += [(number, fact[1], fact[2]) for fact in FACT.finditer(line)]
+    return facts
 
 
 def _following(inside: dict[str, str], asked: re.Match[str] | None) -> str:

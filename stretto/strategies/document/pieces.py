@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
+
+import anyio
 
 from stretto.answer import Branch
 from stretto.backends.base import Prompt
@@ -29,7 +32,7 @@ def _piece_tokens(reading: Reading) -> int:
 
 async def write_pieces(reading: Reading) -> None:
     """Agree on names in one call, then write all pieces; they stream in order, with the white space between them."""
-    reading = reading.cut(_piece_tokens(reading))
+    reading = await anyio.to_thread.run_sync(reading.cut, _piece_tokens(reading))
     library, runner = reading.library, reading.runner
     names = await _names(reading)
     end, document = 0, 0
@@ -65,14 +68,19 @@ def _ending(reading: Reading, place: Place, branch: Branch) -> str:
     return library.text(place)
 
 
+def _names_in(text: str) -> Iterator[str]:
+    """Runs of capitalised words; the first word of a sentence is none of them, because every first word is so."""
+    for found in _NAME.finditer(text):
+        before = text[max(0, found.start() - 3) : found.start()]
+        inside = before[-1:] in (" ", "\t") and before.strip(" \t")[-1:] not in (".", "!", "?", ":", "")
+        name = found[0] if inside else found[0].partition(" ")[2]
+        if name:
+            yield name
+
+
 async def _names(reading: Reading) -> str:
     """Names that occur more than once, and what each becomes; empty where there are none."""
-    counted = Counter[str]()
-    for document in reading.library.documents:
-        for found in _NAME.finditer(document.text):
-            before = document.text[max(0, found.start() - 2) : found.start()]
-            if before and before[-1:] in " \t" and before.strip(" \t") not in {".", "!", "?", ":"}:
-                counted[found[0]] += 1
+    counted = Counter(name for document in reading.library.documents for name in _names_in(document.text))
     terms = [name for name, times in counted.most_common(_MOST_NAMES) if times >= _TWICE]
     if not terms or len(reading.library.places) < _TWICE:
         return "(none)"

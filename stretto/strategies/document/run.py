@@ -145,10 +145,16 @@ class Reading:
 async def reading_of(request: Request, runner: FanOut, shelf: Shelf) -> Reading:
     """Cut the documents of a request for the backend of this answer. Raises `ContextOverflowError`.
 
-    Counting and cutting megabytes takes a moment, so it is done beside the event loop.
+    Counting and cutting megabytes takes a moment, so it is done beside the event loop, until the request is cancelled.
     """
     count = await runner.text_counter() or estimate
-    return await anyio.to_thread.run_sync(_reading_of, request, runner, shelf, count)
+
+    def counted(text: str) -> int:
+        anyio.from_thread.check_cancelled()
+        return count(text)
+
+    reading = await anyio.to_thread.run_sync(_reading_of, request, runner, shelf, counted)
+    return replace(reading, count=count)
 
 
 def _reading_of(request: Request, runner: FanOut, shelf: Shelf, count: Counter) -> Reading:

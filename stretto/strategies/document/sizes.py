@@ -27,6 +27,7 @@ EDGE = 160  # characters of the neighbouring passages that are shown
 OUTLINE = 1_200  # characters of the document's beginning and headings that are shown
 MARGIN = 0.05
 STEPS = 128  # tokens to which the instructions are rounded up: a longer question still gets the same passages
+STEPS_OF_WINDOW = 32  # a step is no more than this part of a small window
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def sizes_of(
     """
     window = able.context_window or UNKNOWN_WINDOW
     thinking = THINKING if able.reasoning else 0
-    overhead = math.ceil(overhead / STEPS) * STEPS if window >= STEPS**2 // 2 else overhead
+    step = min(STEPS, max(1, window // STEPS_OF_WINDOW))
+    overhead = math.ceil(overhead / step) * step
     most = EXTRACT_TOKENS if task.kind == "extract" else MAP_TOKENS
     record = min(most, max(48, window // 6)) + thinking
     room = int((window - record - overhead) * (1 - MARGIN))

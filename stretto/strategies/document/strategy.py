@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import anyio
+
 from stretto.citation import PassageRecord
 from stretto.errors import BackendError
 from stretto.request import Request
@@ -62,7 +64,10 @@ class _Run:
         if reading.task.kind == "rewrite":
             await write_pieces(reading)
             await self.runner.merge.finish()
-        elif reading.task.kind != "extract" and (fitting := whole(reading)) is not None:
+            return
+        # Beside the event loop: counting what a large window holds takes a moment.
+        fitting = None if reading.task.kind == "extract" else await anyio.to_thread.run_sync(whole, reading)
+        if fitting is not None:
             await self._end(answer_whole(*fitting))
         else:
             await self._read()

@@ -10,35 +10,46 @@ __all__ = ["Task", "task_of"]
 
 Kind = Literal["answer", "summarise", "extract", "compare", "rewrite"]
 
-# Each pattern looks at how a request begins or at a verb with its object, in the languages the router knows best.
+# A task is an order: its verb begins a sentence. Within one ("why should we simplify it?") it is part of a question.
+_ORDER = (
+    r"(?:^|[.!?:;\n])\W*(?:(?:please|kindly|now|bitte|por favor|s'il vous plaît|then)\W+"
+    r"|(?:can|could|would|will) you\W+|i (?:want|need|would like|'d like) you to\W+|kannst du\W+)*"
+)
 _REWRITE = re.compile(
-    r"\b(?:translate|rewrite|rephrase|proofread|paraphrase|simplify|übersetze?|schreibe?\b.{0,40}\bum|traduis|traduisez"
-    r"|traduce|traduci|vertaal|réécris|reescribe)\b",
+    _ORDER + r"(?:translate|rewrite|rephrase|proofread|paraphrase|simplify|übersetze?|schreibe?\b.{0,40}\bum|traduis"
+    r"|traduisez|traduce|traduci|vertaal|réécris|reescribe)\b",
     re.IGNORECASE,
 )
 _SUMMARISE = re.compile(
-    r"\b(?:summari[sz]e|summary|abstract of|tl;?dr|sum up|condense|key points of|fasse?\b.{0,60}\bzusammen"
-    r"|zusammenfassung|résume[zr]?|résumé|resum[ea]|resumen|riassum\w+|riassunto|samenvatting|vat\b.{0,60}\bsamen)\b",
+    _ORDER + r"(?:summari[sz]e|tl;?dr|sum up|condense|(?:an?|the)?\s*(?:\w+\s)?(?:summary|abstract|overview) of"
+    r"|(?:give|write|make|provide|create|prepare)\b.{0,40}\b(?:summary|abstract|overview)|key points of"
+    r"|fasse?\b.{0,60}\bzusammen|zusammenfassung|résume[zr]?|résumé|resum[ea]|resumen|riassum\w+|riassunto|samenvatting"
+    r"|vat\b.{0,60}\bsamen)\b|\bwhat are the key points of\b",
     re.IGNORECASE,
 )
 _COMPARE = re.compile(
-    r"\b(?:compare|comparison|differences?\b|differ|in common|contrast|vergleiche?|unterschiede?|compare[rz]"
-    r"|différences?|compara|diferencias?|confronta|verschillen?)\b",
+    _ORDER + r"(?:compare|contrast|vergleiche?|compare[rz]|compara|confronta)\b"
+    r"|\b(?:differences? between|(?:how|where) do\b.{1,60}\bdiffer|in common|unterschiede? zwischen|différences? entre"
+    r"|diferencias? entre|verschillen? tussen)\b",
     re.IGNORECASE,
 )
 _EXTRACT = re.compile(
-    r"\b(?:(?:list|extract|find|name|give(?: me)?|collect|enumerate|show)\s+(?:me\s+)?(?:all|every|each|any)\b"
-    r"|(?:list|extract|enumerate|collect)\s+the\b|which\s+\w+\s+are\s+(?:named|mentioned|listed)"
-    r"|how many\b|count\s+(?:all|every|the)\b|(?:liste|nenne|finde)\b.{0,20}\balle\b|wie viele\b"
-    r"|(?:liste[zr]?|trouve[zr]?|cite[zr]?)\s+(?:tou[ts]\w*|chaque)\b|combien\b|(?:lista|enumera)\s+tod[oa]s\b|cuánt[oa]s\b)",
+    _ORDER + r"(?:(?:list|extract|find|name|give(?: me)?|collect|enumerate|show)\s+(?:me\s+)?(?:all|every|each|any)\b"
+    r"|(?:list|extract|enumerate|collect)\s+the\b|count\s+(?:all|every|the)\b|(?:liste|nenne|finde)\b.{0,20}\balle\b"
+    r"|(?:liste[zr]?|trouve[zr]?|cite[zr]?)\s+(?:tou[ts]\w*|chaque)\b|(?:lista|enumera)\s+tod[oa]s\b)"
+    r"|\bwhich\s+\w+\s+are\s+(?:named|mentioned|listed)"
+    r"|\bhow many\b.{1,60}\b(?:there|mention\w*|named|listed|occur|appear|contain\w*)\b"
+    r"|\bwie viele\b.{1,60}\b(?:gibt es|genannt|erwähnt|vor)\b|\bcombien\b.{1,60}\b(?:y a-t-il|cité\w*|mentionné\w*)\b"
+    r"|\bcuánt[oa]s\b.{1,60}\b(?:hay|menciona\w*)\b",
     re.IGNORECASE,
 )
 _COUNT = re.compile(r"\b(?:how many|count|number of|wie viele|combien|cuánt[oa]s|quanti|hoeveel)\b", re.IGNORECASE)
 _JSON = re.compile(r"\bJSON\b")
 _HOPS = re.compile(
     # a thing of another thing, which only a relative clause describes: the capital of the country where he was born
-    r"\b(?:of|by|in|from|to|with)\s+(?:the|a|an)\s+(?:[\w-]+\s+){1,3}?(?:who|whose|whom|where|in\s+which|that|which)\s+"
-    r"(?!(?:document|report|text|paper|book|contract|file|page|section|chapter|passage)\b)\w+"
+    r"\b(?:of|by|in|at|on|for|from|to|with|through)\s+(?:the|a|an)\s+"
+    r"(?!(?:\w+\s+)?(?:document|report|text|paper|book|contract|agreement|file|page|section|chapter|passage)\b)"
+    r"(?:[\w-]+\s+){1,3}?(?:who|whose|whom|where|in\s+which|that|which)\s+\w+"
     # who did something to the one that only a clause describes
     r"|^\s*(?:who|whom|what|where|when|which|how\s+\w+)\b.{3,120}?\b(?:the\s+(?:one|same)?\s*(?:person|man|woman|company|city"
     r"|country|place|one|ship|author|team)\s+(?:who|whose|that|which|where))\b"
