@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from hashlib import sha256
 
 __all__ = ["Passage", "fence_for", "one_line", "unfenced"]
@@ -29,25 +30,27 @@ class Passage:
         self._plain: str | None = None
         self._at: list[int] = []
 
-    def find(self, quote: str) -> tuple[int, int] | None:
-        """The place of ``quote`` in the document; ``None`` if it does not stand here."""
-        place = self._find(quote.strip())
+    def find(self, quote: str, taken: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:
+        """The place of ``quote`` in the document, one that is not ``taken`` first; ``None`` if it stands nowhere here."""
+        place = self._find(quote.strip(), {(start - self.start, end - self.start) for start, end in taken})
         return place and (self.start + place[0], self.start + place[1])
 
-    def _find(self, quote: str) -> tuple[int, int] | None:
+    def _find(self, quote: str, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
         if not quote:
             return None
-        if found := self._best([(match.start(), match.end()) for match in _places(quote, self.text)]):
+        if found := self._best([(match.start(), match.end()) for match in _places(quote, self.text)], taken):
             return found
         wanted = " ".join(quote.translate(_SAME).split())
         plain = self._plainly()
         spans = ((match.start(), match.end()) for match in _places(wanted, plain))
-        return self._best([(self._at[start], self._at[end - 1] + 1) for start, end in spans])
+        return self._best([(self._at[start], self._at[end - 1] + 1) for start, end in spans], taken)
 
-    def _best(self, spans: list[tuple[int, int]]) -> tuple[int, int] | None:
-        """The first that touches the passage itself, else the first."""
+    def _best(self, spans: list[tuple[int, int]], taken: set[tuple[int, int]]) -> tuple[int, int] | None:
+        """The first that touches the passage itself and is not taken, else the first that does one, else the first."""
         first, last = self._own
-        return next((span for span in spans if span[0] < last and span[1] > first), spans[0] if spans else None)
+        own = [span for span in spans if span[0] < last and span[1] > first]
+        free = (span for span in own if span not in taken)
+        return next(free, own[0] if own else spans[0] if spans else None)
 
     def _plainly(self) -> str:
         """The text with single spaces and plain quotes, and where each of its characters stands."""

@@ -88,7 +88,7 @@ def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off:
     evidence: dict[tuple[int, int], Evidence] = {}
     unfounded = 0
     for quote in _strings(found.get("evidence")):
-        at = passage.find(quote)
+        at = passage.find(quote, evidence)
         if at is None:
             unfounded += 1
         elif at[0] < chunk.end and at[1] > chunk.start:  # else it is the neighbour's to quote
