@@ -37,6 +37,21 @@ def pdf(*pages: str, title: str = "", outline: dict[str, int] | None = None, loc
     return out.getvalue()
 
 
+def empty_pages(number: int) -> bytes:
+    """A PDF with so many pages and nothing on them, written by hand: its makers take seconds."""
+    kids = " ".join(f"{3 + page} 0 R" for page in range(number))
+    objects = ["<</Type/Catalog/Pages 2 0 R>>", f"<</Type/Pages/Count {number}/Kids[{kids}]>>"]
+    objects += ["<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>"] * number
+    data, offsets = b"%PDF-1.4\n", []
+    for index, body in enumerate(objects, start=1):
+        offsets.append(len(data))
+        data += f"{index} 0 obj\n{body}\nendobj\n".encode()
+    rows = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
+    end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{rows}"
+    end += f"trailer <</Size {len(objects) + 1}/Root 1 0 R>>\nstartxref\n{len(data)}\n%%EOF"
+    return data + end.encode()
+
+
 def word(title: str = "") -> bytes:
     """A Word file with two headings, two paragraphs and a table."""
     document = docx.Document()

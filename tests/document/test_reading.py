@@ -1,8 +1,15 @@
-import pytest
-from files import bomb, pdf, word
+import os
+import subprocess
+import sys
 
-from stretto.documents import read_document, read_documents
-from stretto.errors import DocumentError
+import anyio
+import pytest
+from files import bomb, empty_pages, pdf, word
+
+from stretto import AsyncStretto, Document
+from stretto.documents import cut, read_document, read_documents
+from stretto.errors import DocumentError, MissingDependencyError
+from stretto.testing import ScriptedBackend
 
 
 def made(folder, name, data):
@@ -97,7 +104,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 def test_ten_thousand_empty_pages_are_no_text(tmp_path):
     with pytest.raises(DocumentError, match="no text"):
-        read_document(made(tmp_path, "a.pdf", pdf(*[""] * 10_000)))
+        read_document(made(tmp_path, "a.pdf", empty_pages(10_000)))
 
 
 def test_a_folder_with_one_bad_file_gives_the_rest(tmp_path):
@@ -129,3 +136,54 @@ def test_a_folder_with_too_many_files_is_an_error(tmp_path):
         made(tmp_path, f"{number}.txt", "text")
     with pytest.raises(DocumentError, match="more than 3 files"):
         read_documents([tmp_path], most_files=3)
+
+
+def test_a_folder_of_which_nothing_can_be_read_says_why(tmp_path):
+    made(tmp_path, "a.pdf", b"broken")
+    made(tmp_path, "b.pdf", b"broken too")
+    with pytest.raises(DocumentError, match=r"None of the 2 files of .* can be read: it cannot be read as a PDF"):
+        read_documents([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "package"),
+    [
+        ("a.pdf", pdf("text"), "pypdf"),
+        ("a.docx", word(), "docx"),
+        ("a.html", b"<p>text</p>", "bs4"),
+        ("a.txt", "größer".encode("cp1252"), "charset_normalizer"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(tmp_path, name, data, package):
+    code = (
+        "import sys; sys.modules[sys.argv[2]] = None\n"
+        "from stretto import Document\n"
+        "from stretto.errors import MissingDependencyError\n"
+        "try: Document.read(sys.argv[1])\n"
+        "except MissingDependencyError as error: print(error)\n"
+    )
+    file = made(tmp_path, name, data)
+    said = subprocess.run([sys.executable, "-c", code, str(file), package], capture_output=True, text=True, check=True)
+    assert f"the package {package} is not installed. Run: pip install 'stretto[documents]'" in said.stdout
+
+
+def test_a_paragraph_too_long_for_a_passage_names_the_package_that_cuts_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "semchunk.semchunk", None)
+    with pytest.raises(MissingDependencyError, match=r"semchunk.*pip install 'stretto\[documents\]'"):
+        cut(Document(text="word " * 100), 10, len)
+
+
+@pytest.mark.anyio
+async def test_files_are_read_beside_the_event_loop(tmp_path):
+    file = made(tmp_path, "a.fifo.txt", "")
+    file.unlink()
+    os.mkfifo(file)
+    with anyio.fail_after(20):
+        async with AsyncStretto(ScriptedBackend({"": "Fine."})) as stretto, anyio.create_task_group() as tasks:
+
+            async def write():
+                await anyio.to_thread.run_sync(file.write_text, "From a pipe.")
+
+            tasks.start_soon(write)
+            answer = await stretto.ask("What?", documents=file, strategy="direct")
+    assert answer.text == "Fine."

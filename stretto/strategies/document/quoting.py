@@ -31,7 +31,7 @@ class Passage:
         self._at: list[int] = []
 
     def find(self, quote: str, taken: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:
-        """The place of ``quote`` in the document, one that is not ``taken`` first; ``None`` if it stands nowhere here."""
+        """The place of ``quote`` in the document, preferably one not ``taken``; ``None`` if it stands nowhere here."""
         place = self._find(quote.strip(), {(start - self.start, end - self.start) for start, end in taken})
         return place and (self.start + place[0], self.start + place[1])
 
