@@ -7,7 +7,9 @@ if typing.TYPE_CHECKING:
     from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local import LocalBackend
+    from stretto.citation import Citation, Evidence, PassageRecord
     from stretto.client import AnswerStream, AsyncStretto, ClientOptions, Stretto, SyncAnswerStream
+    from stretto.document import Document, Heading
     from stretto.errors import (
         AuthenticationError,
         BackendError,
@@ -16,6 +18,7 @@ if typing.TYPE_CHECKING:
         ConnectionFailedError,
         ContextOverflowError,
         DeadlineExceededError,
+        DocumentError,
         IncompleteAnswerError,
         InvalidRequestError,
         MissingDependencyError,
@@ -39,12 +42,13 @@ if typing.TYPE_CHECKING:
         BranchStarted,
         Event,
         OutlinePointReady,
+        PassageRead,
         RouteChosen,
         TextDelta,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
     from stretto.prompts import Catalogue
-    from stretto.request import Budget, Document, GenerationOptions, Message, Request, RequestOptions
+    from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
     from stretto.router import Case, Offer, Router
     from stretto.settings import Settings
@@ -76,6 +80,7 @@ __all__ = [
     "Case",
     "Catalogue",
     "Chunk",
+    "Citation",
     "ClientOptions",
     "ConnectionFailedError",
     "ContextOverflowError",
@@ -83,10 +88,13 @@ __all__ = [
     "Decoding",
     "DecodingForecast",
     "Document",
+    "DocumentError",
     "Event",
+    "Evidence",
     "FanOut",
     "Forecast",
     "GenerationOptions",
+    "Heading",
     "Hooks",
     "IncompleteAnswerError",
     "InvalidRequestError",
@@ -96,6 +104,8 @@ __all__ = [
     "ModelNotFoundError",
     "Offer",
     "OutlinePointReady",
+    "PassageRead",
+    "PassageRecord",
     "Prompt",
     "RateLimitedError",
     "Request",
@@ -141,6 +151,7 @@ _HOMES = {
         "Prompt",
     ),
     "backends.local": ("LocalBackend",),
+    "citation": ("Citation", "Evidence", "PassageRecord"),
     "client": (
         "AnswerStream",
         "AsyncStretto",
@@ -148,6 +159,7 @@ _HOMES = {
         "Stretto",
         "SyncAnswerStream",
     ),
+    "document": ("Document", "Heading"),
     "errors": (
         "AuthenticationError",
         "BackendError",
@@ -156,6 +168,7 @@ _HOMES = {
         "ConnectionFailedError",
         "ContextOverflowError",
         "DeadlineExceededError",
+        "DocumentError",
         "IncompleteAnswerError",
         "InvalidRequestError",
         "MissingDependencyError",
@@ -179,6 +192,7 @@ _HOMES = {
         "BranchStarted",
         "Event",
         "OutlinePointReady",
+        "PassageRead",
         "RouteChosen",
         "TextDelta",
     ),
@@ -190,7 +204,6 @@ _HOMES = {
     "prompts": ("Catalogue",),
     "request": (
         "Budget",
-        "Document",
         "GenerationOptions",
         "Message",
         "Request",

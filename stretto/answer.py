@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
 
 FinishReason = Literal["stop", "length", "refusal", "deadline", "budget", "error"]
-BranchKind = Literal["direct", "outline", "point", "item", "plan"]
+BranchKind = Literal["direct", "outline", "point", "item", "plan", "passage", "collapse", "piece"]
 
 
 class Usage(BaseModel):
@@ -232,6 +233,8 @@ class Answer(BaseModel):
     logprobs: tuple[TokenLogprob, ...] = ()
     timeline: Timeline = Timeline()
     warnings: tuple[str, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    passages: tuple[PassageRecord, ...] = ()
     finish_reason: FinishReason = Field(default="stop")
 
     def __str__(self) -> str:

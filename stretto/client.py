@@ -165,7 +165,7 @@ class AsyncStretto:
         """How the request would be generated, and why. Loads no model, opens no connection."""
         await made_ready()
         self._check_process()
-        return await self._decide(self._request(prompt, request))
+        return await self._decide(await self._request_read(prompt, request))
 
     @spelled_out(RequestOptions)
     def stream(
@@ -177,7 +177,7 @@ class AsyncStretto:
     async def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> Writing:
         began = time.perf_counter()
         await made_ready()
-        writing = self._writing(self._request(prompt, options), began)
+        writing = self._writing(await self._request_read(prompt, options), began)
         await writing.start(self._writings)
         return writing
 
@@ -247,6 +247,12 @@ class AsyncStretto:
         if request.own_strategy is None:
             check_strategy(request.strategy, self._strategies())
         return request
+
+    async def _request_read(self, prompt: Prompting | Request, options: RequestOptions) -> Request:
+        """The same; where documents are read from files, beside the event loop."""
+        if options.get("documents") is None:
+            return self._request(prompt, options)
+        return await anyio.to_thread.run_sync(self._request, prompt, options)
 
     def _strategies(self) -> Mapping[str, Strategy]:
         """All strategies by name: those of the library, then those of this client."""

@@ -26,6 +26,10 @@ class UnknownPromptError(StrettoError, ValueError):
     """A prompt template that the catalogue does not hold, or one that cannot be filled."""
 
 
+class DocumentError(InvalidRequestError):
+    """A document that cannot be read."""
+
+
 class SettingsError(StrettoError, ValueError):
     """A setting from the arguments, the environment or the file that cannot be used."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.answer import Answer, Branch, BranchKind
+from stretto.citation import PassageRecord
 from stretto.route import Route
 
 
@@ -56,6 +57,16 @@ class BranchStarted(_Event):
     branch_id: str
     kind: BranchKind
     title: str
+
+
+class PassageRead(_Event):
+    """A passage of a long document was read, or could not be: ``done`` of ``total``."""
+
+    type: Literal["passage_read"] = "passage_read"
+    record: PassageRecord
+    title: str
+    done: int
+    total: int
 
 
 class BranchDelta(_Event):
@@ -124,6 +135,7 @@ Event = Annotated[
     RouteChosen
     | OutlinePointReady
     | BranchStarted
+    | PassageRead
     | BranchDelta
     | BranchFinished
     | BranchFailed

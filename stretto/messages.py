@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
 
 from stretto.arguments import shown
+from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.surrogates import mend
 
@@ -46,45 +47,6 @@ class Message(BaseModel):
         return "\n".join(map(_text_of_part, content)) if isinstance(content, list | tuple) else content
 
 
-class Document(BaseModel):
-    """A text to read for the answer.
-
-    Attributes:
-        text: the whole text.
-        title: what the model is told it is called; without one, it is called by its number.
-
-    >>> Document(text="The saddle is called Bob.", title="names.txt")
-    Document(text='The saddle is called Bob.', title='names.txt')
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    text: Annotated[str, AfterValidator(mend)]
-    title: Annotated[str, AfterValidator(mend)] = ""
-
-    @classmethod
-    def read(cls, path: Path | str) -> Document:
-        """Read a UTF-8 text file; its name becomes the title. Raises `InvalidRequestError`."""
-        file = Path(path).expanduser()
-        what = f"The document {str(path)!r}"
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise InvalidRequestError(f"{what} cannot be read: {error.strerror}.") from None
-        return cls(text=decoded(content, what), title=file.name)
-
-
-def decoded(content: bytes, what: str) -> str:
-    """UTF-8 text without its byte order mark. Raises `InvalidRequestError` with ``what`` as its subject."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"{what} is not UTF-8 text (byte {error.start}). Convert it to text first.") from None
-    if "\0" in text:
-        raise InvalidRequestError(f"{what} is a binary file (it holds null bytes). Convert it to text first.")
-    return text
-
-
 def messages_of(
     prompt: str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str],
 ) -> tuple[Message, ...]:
@@ -98,15 +60,35 @@ def messages_of(
     return tuple(map(_message, prompt))
 
 
-def documents_of(documents: Document | Path | str | Sequence[Document | Path | str]) -> tuple[Document, ...]:
-    """Read documents: a string is the text of one, a path a text file. Raises `InvalidRequestError`."""
+def documents_of(
+    documents: Document | Path | str | Sequence[Document | Path | str],
+) -> tuple[tuple[Document, ...], tuple[str, ...]]:
+    """Read documents: a string is the text of one, a path a file or a folder of files.
+
+    Returns the documents, and a note on each file of a folder that could not be read. Raises `InvalidRequestError`.
+    """
     if isinstance(documents, str | Path | Document):
-        return (_document(documents),)
+        documents = (documents,)
     if not isinstance(documents, Sequence) or isinstance(documents, bytes | bytearray):
         raise InvalidRequestError(
             f"documents= takes a string, a Path, a Document or a list of these, not {type(documents).__name__}."
         )
-    return tuple(map(_document, documents))
+    read: list[Document] = []
+    notes: list[str] = []
+    for document in documents:
+        if isinstance(document, Path):
+            from stretto.documents import read_documents  # noqa: PLC0415 - strings need no readers
+
+            found = read_documents([document])
+            read += found.documents
+            notes += (f"{str(left.path)!r} was left out: {left.cause}." for left in found.left_out)
+        elif isinstance(document, str | Document):
+            read.append(Document(text=document) if isinstance(document, str) else document)
+        else:
+            raise InvalidRequestError(
+                f"A document is a string with its text, a Path or a Document, not {type(document).__name__}."
+            )
+    return tuple(read), tuple(notes)
 
 
 def _message(turn: Any) -> Message:
@@ -119,18 +101,6 @@ def _message(turn: Any) -> Message:
             f"A message is a string, a Message or a mapping with role and content, not {type(turn).__name__}."
         )
     return Message(**turn)
-
-
-def _document(document: Any) -> Document:
-    if isinstance(document, Document):
-        return document
-    if isinstance(document, str):
-        return Document(text=document)
-    if isinstance(document, Path):
-        return Document.read(document)
-    raise InvalidRequestError(
-        f"A document is a string with its text, a Path or a Document, not {type(document).__name__}."
-    )
 
 
 def _text_of_part(part: Any) -> str:

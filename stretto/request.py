@@ -19,8 +19,9 @@ from pydantic import (
 )
 
 from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
+from stretto.document import Document
 from stretto.errors import InvalidRequestError
-from stretto.messages import Document, Message, Role, documents_of, messages_of
+from stretto.messages import Message, Role, documents_of, messages_of
 
 if TYPE_CHECKING:
     from stretto.strategies.base import Strategy
@@ -114,7 +115,7 @@ class RequestOptions(TypedDict, total=False):
 
     Attributes:
         system: instructions for the model; becomes the first system message.
-        documents: texts to read for the answer: a string is the text of one document, a ``Path`` a UTF-8 text file.
+        documents: texts to read for the answer: a string is the text of one document, a ``Path`` a file or a folder.
         preference: "fastest", "balanced" or "careful": what matters more, speed or care.
         strategy: "auto" (the router decides), "direct", "skeleton", "items", the name of a strategy that was
             registered on the client, or a strategy itself.
@@ -157,6 +158,7 @@ class Request(BaseModel):
     Attributes:
         messages: the conversation; the last message is the user's.
         documents: texts to read for the answer.
+        unread: a note on each file of a folder that could not be read.
         options: how to sample and when to stop.
         preference: what matters more, speed or care.
         budget: the most the answer may cost.
@@ -170,6 +172,7 @@ class Request(BaseModel):
 
     messages: tuple[Message, ...]
     documents: tuple[Document, ...] = ()
+    unread: tuple[str, ...] = ()
     options: GenerationOptions = GenerationOptions()
     preference: Preference = "balanced"
     budget: Budget = Budget()
@@ -197,7 +200,7 @@ class Request(BaseModel):
             system = given.get("system")
             changes["messages"] = (Message(role="system", content=system), *messages) if system else messages
             if documents := given.get("documents"):
-                changes["documents"] = documents_of(documents)
+                changes["documents"], changes["unread"] = documents_of(documents)
             if "strategy" in given:
                 changes |= _strategy(given["strategy"])
             sampling = {name: value for name, value in given.items() if name in GenerationOptions.model_fields}

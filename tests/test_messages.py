@@ -23,7 +23,8 @@ def test_one_string_is_one_document():
 def test_one_document_and_one_path_are_one_document_each(tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("\ufeffGrüße", encoding="utf-8")
-    assert Request.of("Why?", documents=file).documents == (Document(text="Grüße", title="notes.txt"),)
+    read = Document(text="Grüße", title="notes.txt", source=str(file))
+    assert Request.of("Why?", documents=file).documents == (read,)
     assert Request.of("Why?", documents=Document(text="x")).documents == (Document(text="x"),)
 
 
@@ -40,9 +41,8 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path):
     binary.write_bytes(b"text\0more")
     for path, says in [
         (tmp_path / "missing.txt", "No such file"),
-        (tmp_path, "Is a directory"),
-        (image, "not UTF-8 text .byte 0"),
-        (binary, "is a binary file"),
+        (image, "neither UTF-8 text nor of a known format"),
+        (binary, "is binary data"),
     ]:
         with pytest.raises(InvalidRequestError, match=says) as caught:
             Request.of("Why?", documents=[path])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -203,4 +203,20 @@ class Backend(Protocol):
 
     async def aclose(self) -> None:
         """Free connections, threads and models. Idempotent; streams still open end with a `BackendError`."""
+        ...
+
+
+class CountsText(Protocol):
+    """A backend that can count the tokens of any text exactly, without a call; documents are cut by its counts."""
+
+    async def text_counter(self) -> Callable[[str], int] | None:
+        """A function that counts the tokens of a text, in any thread; ``None`` where it must be estimated."""
+        ...
+
+
+class ReportsLimits(Protocol):
+    """A backend that knows what the rate limits of its server leave."""
+
+    def limits_left(self) -> Mapping[str, float]:
+        """What is left now by kind: requests, tokens, input-tokens, output-tokens."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -146,6 +146,11 @@ class LocalBackend:
         """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""
         engine = await self._loader.ready()
         return len(await self._tokens(engine.model, prompt))
+
+    async def text_counter(self) -> Callable[[str], int]:
+        """Count with the model's tokenizer. Loads the model if it is not loaded yet."""
+        tokenizer = (await self._loader.ready()).model.tokenizer
+        return lambda text: len(tokenizer(text, add_special_tokens=False).input_ids)
 
     async def aclose(self) -> None:
         """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded."""

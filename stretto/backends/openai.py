@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import anyio
 
 from stretto.answer import TokenLogprob, Usage
 from stretto.backends.base import Prompt
@@ -21,6 +23,7 @@ from stretto.backends.event_values import (
 )
 from stretto.backends.http_clients import async_client
 from stretto.backends.known_models import bounded_output, worth_caching
+from stretto.backends.openai_tokens import openai_counter
 from stretto.backends.remote import Finish, Piece, RemoteBackend
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
@@ -37,6 +40,12 @@ class OpenAIBackend(RemoteBackend):
     sdk = "openai.resources.chat"
     key_variable = "OPENAI_API_KEY"
     url_variable = "OPENAI_BASE_URL"
+
+    async def text_counter(self) -> Callable[[str], int] | None:
+        """Count as OpenAI's own models do, where that can be done on this machine; others are not known."""
+        if self.compatible:
+            return None
+        return await anyio.to_thread.run_sync(openai_counter, self.model)
 
     def _connect(self, key: str, url: str) -> Any:
         import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s

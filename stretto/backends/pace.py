@@ -56,6 +56,10 @@ class Pace(Wrapper):
             return inner
         return replace(inner, parallel_slots=self._max)
 
+    def limits_left(self) -> Mapping[str, float]:
+        """What the rate limits leave now by kind, as far as the server has said."""
+        return self.limits.left()
+
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation when there is room for it."""

@@ -58,6 +58,11 @@ class _Bucket:
             return 0.0
         return min((needed - self.level) / self.rate, LONGEST_S) if self.rate else self.full_s - now_s
 
+    def left(self, now_s: float) -> float:
+        """Give what is there; infinity once it is full and its size is not known."""
+        self._refill(now_s)
+        return max(0.0, self.level)
+
     def take(self, cost: float, now_s: float) -> None:
         """Count a call that is sent."""
         self._refill(now_s)
@@ -100,6 +105,11 @@ class RateLimits:
         if doubted > 0 and self.trial is not None:
             return _LOOK_AGAIN_S
         return max(0.0, self._next_s - now_s)
+
+    def left(self) -> dict[str, float]:
+        """Give what each limit leaves now, as far as reports are believed."""
+        now_s = self._clock()
+        return {kind: bucket.left(now_s) for kind, bucket in self._buckets.items() if bucket.believed_s > now_s}
 
     async def wait(self, seconds: float) -> None:
         """Wait so long, or until the outcome of a trial is known."""

@@ -11,7 +11,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
-from stretto.cli.opening import documents_of, local_options, open_client, question_of
+from stretto.cli.opening import local_options, open_client, question_of
 from stretto.errors import DeadlineExceededError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def ask(
         "strategy": strategy,
         "preference": preference.value if preference else None,
         "system": system,
-        "documents": documents_of(document),
+        "documents": list(document or ()),
         "max_tokens": max_tokens,
         "temperature": temperature,
         "seed": seed,
@@ -122,7 +122,7 @@ async def _answers(
                 if compare:
                     await make_ready(client, question, screen)
                 answer = await answer_live(client, question, screen, show, first=not compare, begin=begin, **request)
-                conclude(answer, screen)
+                conclude(answer, screen, footnotes=show is None)
                 return (answer, *(await direct_beside(client, question, screen, answer, request) if compare else ()))
             except asyncio.CancelledError:
                 leaving.enter_context(leaving_within(PATIENCE_S, Exit.INTERRUPTED))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stretto.cli.live import answer_live, conclude, introduce
 from stretto.cli.options import Preference
 from stretto.cli.plain import one_line
+from stretto.cli.progress import counted
 from stretto.cli.timeline import render_timeline
 from stretto.errors import InvalidRequestError
-from stretto.request import Message
+from stretto.messages import Message, documents_of
 from stretto.strategies.answering import check_strategy
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class Conversation:
         strategy: str | None = None,
         preference: str | None = None,
         system: str | None = None,
+        documents: Sequence[Path] = (),
         decoding: str | None = None,
         on_missing: str | None = None,
         trace: bool = False,
@@ -66,8 +69,10 @@ class Conversation:
         self.system = system
         self.trace = trace
         self.last: Answer | None = None
+        read, left_out = documents_of(documents)  # once: every question is about the same texts
         self._request: dict[str, Any] = {
             "strategy": strategy,
+            "documents": read or None,
             "preference": preference,
             "decoding": decoding,
             "on_missing": on_missing,
@@ -75,6 +80,12 @@ class Conversation:
         if strategy:
             check_strategy(strategy)
         introduce(self.client, screen, named=model is not None)
+        for note in left_out:
+            screen.warn(note)
+        if read:
+            size = sum(len(document.text) for document in read)
+            verb = "is" if len(read) == 1 else "are"
+            screen.note(f"{counted(len(read), 'document')} of {size:,} characters {verb} read for every question")
         screen.note(f"{one_line(self.client.backends['main'].name)} · /help lists the commands, Ctrl-D ends")
 
     async def aclose(self) -> None:

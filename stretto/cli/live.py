@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
+from stretto.cli.footnotes import footnotes_of
 from stretto.cli.notices import demonstration
 from stretto.cli.plain import one_line, plain_json
 from stretto.cli.progress import Progress, status_of
@@ -44,7 +45,7 @@ async def answer_live(
     show = show or text_on(screen, explain=request.get("strategy") in (None, "auto"))
     main = client.backends["main"].name
     begun = False
-    progress = Progress(main, time.monotonic, loads=first and main.startswith("local:"))
+    progress = Progress(main, time.monotonic, loads=first and main.startswith("local:"), blocks=screen.encodes_blocks)
     try:
         async with client.stream(prompt, **request) as events:
             while True:
@@ -105,8 +106,10 @@ def silently(event: Event) -> None:
     """Show nothing: the answer is printed when it is complete, or not at all."""
 
 
-def conclude(answer: Answer, screen: Screen) -> None:
-    """Say what the reader of an answer should know: its warnings, and what it took."""
+def conclude(answer: Answer, screen: Screen, *, footnotes: bool = True) -> None:
+    """Say what the reader of an answer should know: the places it cites, its warnings, and what it took."""
+    if footnotes and answer.citations and not screen.quiet:
+        screen.show(*footnotes_of(answer))
     for warning in answer.warnings:
         screen.warn(warning)
     screen.note(status_of(answer))

@@ -6,16 +6,14 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stretto.errors import InvalidRequestError, SettingsError
+from stretto.errors import DocumentError, InvalidRequestError, SettingsError
 
 if TYPE_CHECKING:
     from stretto.client import AsyncStretto
-    from stretto.request import Document
 
 Opener = Callable[..., "AsyncStretto"]
 
@@ -85,13 +83,6 @@ def question_of(words: Sequence[str] | None) -> str:
     return "\n\n".join(part for part in (asked, piped.strip("\n")) if part.strip())
 
 
-def documents_of(files: Sequence[Path] | None) -> tuple[Document, ...]:
-    """Read the documents; each is titled with its file's name. Raises `InvalidRequestError`."""
-    from stretto.messages import Document  # noqa: PLC0415 - keeps `stretto --help` light
-
-    return tuple(Document.read(file) for file in files or ())
-
-
 def _piped() -> str:
     """What a pipe or a file on standard input holds; nothing where it is a terminal, a device or a socket."""
     stream = sys.stdin
@@ -103,6 +94,9 @@ def _piped() -> str:
         return stream.read()
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
         return ""  # services hold a socket or a device open here that would never end
-    from stretto.messages import decoded  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.documents.plain import decoded  # noqa: PLC0415 - keeps `stretto --help` light
 
-    return decoded(stream.buffer.read(), "The text on standard input")
+    try:
+        return decoded(stream.buffer.read())
+    except DocumentError as error:
+        raise InvalidRequestError(f"The text on standard input was not read: {error}.") from None

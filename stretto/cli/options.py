@@ -117,7 +117,12 @@ Preferred = Annotated[Preference | None, typer.Option("--preference", "-p", help
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
 Documents = Annotated[
     list[Path] | None,
-    typer.Option("--document", "-d", metavar="FILE", help="A text file to read for the answer; may be repeated."),
+    typer.Option(
+        "--document",
+        "-d",
+        metavar="FILE",
+        help="A file, folder or pattern to read: text, Markdown, HTML, PDF, DOCX, code. May be repeated.",
+    ),
 ]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens to write.")]
 Temperature = Annotated[

@@ -13,26 +13,31 @@ from stretto.events import (
     BranchStarted,
     Event,
     OutlinePointReady,
+    PassageRead,
     RouteChosen,
 )
 
 POCKET = "local:pocket"
+_BAR = 20  # cells
 _PATIENCE_S = 5.0  # after which it is said why loading takes so long
 
 
 class Progress:
     """Feed it events; `phrase` says where things stand.
 
-    ``model`` is named while nothing has been heard of it; ``loads``: it has to be loaded first.
+    ``model`` is named while nothing has been heard of it; ``loads``: it has to be loaded first; ``blocks``: the bar of
+    passages may be drawn with more than ASCII.
     """
 
-    def __init__(self, model: str, now_s: Callable[[], float], *, loads: bool = False) -> None:
+    def __init__(self, model: str, now_s: Callable[[], float], *, loads: bool = False, blocks: bool = True) -> None:
         self._model, self._loads = one_line(model), loads
         self._now_s = now_s
         self._began = now_s()
         self._strategy = ""
         self._points = 0
         self._heard = False
+        self._bar = ("█", "░") if blocks else ("#", "-")
+        self._read: tuple[int, int] | None = None
         self._running: dict[str, str] = {}
         self._ended = 0
 
@@ -43,6 +48,8 @@ class Progress:
                 self._strategy = event.route.strategy
             case OutlinePointReady():
                 self._points += 1
+            case PassageRead():
+                self._read = event.done, event.total
             case BranchStarted():
                 self._running[event.branch_id] = event.kind
             case BranchDelta():
@@ -65,6 +72,10 @@ class Progress:
     def _doing(self) -> str:
         if not self._strategy:
             return "choosing a strategy"
+        if "passage" in self._running.values():
+            return self._passages()
+        if "collapse" in self._running.values():
+            return "putting findings together"
         parts = [kind for kind in self._running.values() if kind in ("point", "item")]
         if "outline" in self._running.values() or "plan" in self._running.values():
             known = f": {counted(self._points, 'point')}" if self._points else ""
@@ -75,6 +86,14 @@ class Progress:
             done = f", {self._ended} done" if self._ended else ""
             return f"writing {counted(every, parts[0] if parts else 'point')}{done}"
         return "writing" if self._heard else self._waiting
+
+    def _passages(self) -> str:
+        """How many passages of a long document are read: ``reading ████░░ 12 of 18 passages``."""
+        if self._read is None:
+            return f"reading: {self._waiting}" if not self._heard else "reading"
+        done, total = self._read
+        full = round(_BAR * done / max(1, total))
+        return f"reading {self._bar[0] * full}{self._bar[1] * (_BAR - full)} {done:,} of {counted(total, 'passage')}"
 
 
 def counted(number: int, noun: str) -> str:

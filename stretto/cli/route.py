@@ -8,7 +8,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import reporting
-from stretto.cli.opening import documents_of, opener_of, question_of
+from stretto.cli.opening import opener_of, question_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -49,7 +49,7 @@ def route(
         "strategy": strategy,
         "preference": preference.value if preference else None,
         "system": system,
-        "documents": documents_of(document),
+        "documents": list(document or ()),
         "max_tokens": max_tokens,
         "temperature": temperature,
         "decoding": decoding,

@@ -7,6 +7,7 @@ tell the phases apart, so the drawing holds without colour, and in ASCII where t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ FEWEST_BAR = 16
 HEADING = "     time  tokens"
 FIGURES = len(HEADING)
 MARKS_APART = 12  # cells between two numbers of the axis, at least
+
+
+_KIND = re.compile(r"^(?:point|item|passage|piece|round)-")
+_MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and those that failed
 
 
 @dataclass(frozen=True)
@@ -39,21 +44,33 @@ _STYLES = {"waiting": "dim", "silent": "yellow", "writing": "green", "failed": "
 def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
     """The timeline of an answer as lines of at most ``width`` cells; ``blocks=False`` keeps to ASCII."""
     signs = _Signs() if blocks else _ASCII
+    branches, hidden = _drawn(answer.branches)
     end_s = max([answer.timeline.total_s, *(branch.span.ended_s or 0.0 for branch in answer.branches)])
     if not answer.branches or end_s <= 0:
         return [Text("Nothing ran.", "dim")]
-    labels = [_label(branch) for branch in answer.branches]
+    labels = [_label(branch) for branch in branches]
     room = min(MOST_LABEL, max(cell_len(label) for label in labels), max(1, width - FIGURES - FEWEST_BAR - 1))
     bar = max(FEWEST_BAR, width - room - FIGURES - 1)
     rows = [_axis(end_s, room, bar)]
-    for branch, label in zip(answer.branches, labels, strict=True):
+    for branch, label in zip(branches, labels, strict=True):
         row = Text(_fitted(label, room) + " ", "dim" if branch.status == "failed" else "")
         rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s))
+    if hidden:
+        rows.append(Text(f"{hidden:,} more passages were read in between", "dim"))
     return [*rows, _legend(answer.branches, signs), _totals(answer, signs), *_decoded(answer, width, signs)]
 
 
+def _drawn(branches: Sequence[Branch]) -> tuple[list[Branch], int]:
+    """The branches that get a row, and how many passages get none."""
+    passages = [branch for branch in branches if branch.kind == "passage"]
+    half = _MOST_PASSAGES // 2
+    between = passages[half:-half] if len(passages) > _MOST_PASSAGES else []
+    hidden = {branch.id for branch in between if branch.status == "finished"}
+    return [branch for branch in branches if branch.id not in hidden], len(hidden)
+
+
 def _label(branch: Branch) -> str:
-    number = branch.id.removeprefix("point-").removeprefix("item-")
+    number = _KIND.sub("", branch.id)
     return one_line(f"{number} {branch.title}" if branch.title else branch.id)
 
 

@@ -8,7 +8,7 @@ templates themselves, and braces of JSON need no escape.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -50,7 +50,7 @@ class Template:
     def messages(self, **values: str) -> tuple[Message, ...]:
         """Fill in the values. Parts that come out empty are left out. Raises `UnknownPromptError`."""
         try:
-            filled = [(role, _squeeze(text.substitute(values))) for role, text in self.parts]
+            filled = [(role, _squeezed(text, values).substitute(values).strip("\n")) for role, text in self.parts]
         except (KeyError, ValueError) as error:
             raise UnknownPromptError(
                 f"The prompt {self.family}/{self.version}/{self.name} ({self.source}) cannot be filled: {error}. "
@@ -59,9 +59,14 @@ class Template:
         return tuple(Message(role=role, content=content) for role, content in filled if content)
 
 
-def _squeeze(text: str) -> str:
-    """Placeholders that were empty leave blank lines behind; more than one in a row says nothing."""
-    return re.sub(r"\n{3,}", "\n\n", text).strip("\n")
+def _squeezed(text: _Text, values: Mapping[str, str]) -> _Text:
+    """The template without the blank lines that empty values would leave behind; those within values stay."""
+    empty = [name for name in text.get_identifiers() if values.get(name) == ""]
+    if not empty:
+        return text
+    names = "|".join(map(re.escape, empty))
+    kept = re.sub(rf"(?<!\$)\$(?:(?:{names})\b|\{{(?:{names})\}})", "", text.template)
+    return _Text(re.sub(r"\n{3,}", "\n\n", kept).strip("\n"))
 
 
 class Catalogue:

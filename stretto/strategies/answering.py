@@ -77,6 +77,8 @@ async def _answer(
             runner.warn(f"decoding={unused!r} was left out: {backend.name} has no decoding methods to choose from.")
         if not backend.capabilities.names and any(message.name for message in request.messages):
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
+        for note in request.unread:
+            runner.warn(note)
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await strategy.run(request, route, runner)
@@ -132,6 +134,8 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
             critical_path_s=max(ends, default=0.0),
         ),
         warnings=tuple(runner.warnings),
+        citations=runner.citations,
+        passages=runner.passages,
         finish_reason=_finish_reason(visible),
     )
     missing = sum(running.exception is not None or running.partial for running in visible)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,9 @@ from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
+
+NOT_TEXT: frozenset[BranchKind] = frozenset({"outline", "plan", "passage", "collapse"})
+"""Kinds of branches whose text is not part of the answer."""
 
 BUFFER = 262_144  # characters a branch may write before its turn comes; a longer one is cut
 
@@ -33,6 +37,7 @@ class BranchSpec:
             between what was received and what comes in that other way. Neither is part of the text.
         called: what warnings call it, as the subject of a sentence; without it, its title in quotes.
         on_end: called when the branch has ended, however it ended.
+        until_s: seconds after the request at which the branch ends as failed, where that is before the deadline.
         accepts_refusal: a refusal is this branch's result, not its failure.
     """
 
@@ -46,6 +51,7 @@ class BranchSpec:
     another_way: Callable[[str], Prompt | None] = lambda _: None
     joint: str = ""
     on_end: Callable[[Running], None] = lambda _: None
+    until_s: float = math.inf
     accepts_refusal: bool = False
 
 
@@ -100,12 +106,12 @@ class Running:
         """Whether how it ended is how a part of the answer ended."""
         if self.discarded or self.replaced:
             return False
-        return self.partial or self.spec.kind not in ("outline", "plan")
+        return self.partial or self.spec.kind not in NOT_TEXT
 
     @property
     def in_answer(self) -> bool:
         """Whether the answer holds text of it."""
-        kept = not (self.dropped or self.discarded or self.spec.kind in ("outline", "plan"))
+        kept = not (self.dropped or self.discarded or self.spec.kind in NOT_TEXT)
         return kept and bool(self.text.strip())
 
     async def read(self) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stretto.backends.base import Prompt
+from stretto.document import Document
 from stretto.errors import InvalidRequestError
-from stretto.request import Document, Message, Request
+from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer

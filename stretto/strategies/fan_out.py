@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,8 +19,9 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
 from stretto.backends.chunk_check import what_is_wrong
+from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
     AuthenticationError,
     BackendError,
@@ -34,7 +35,7 @@ from stretto.errors import (
 from stretto.events import BranchDelta, BranchFailed, BranchFinished, BranchStarted, Event, TextDelta
 from stretto.prompts import Catalogue, Template
 from stretto.request import Budget
-from stretto.strategies.branch import BranchSpec, Running, all_discarded
+from stretto.strategies.branch import NOT_TEXT, BranchSpec, Running, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
@@ -84,6 +85,8 @@ class FanOut:
         self.ledger = Ledger(budget)
         self.branches: list[Running] = []
         self.warnings: list[str] = []
+        self.citations: tuple[Citation, ...] = ()
+        self.passages: tuple[PassageRecord, ...] = ()
         self.strategy = ""
         self.parsed: Any = None
         self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s)
@@ -108,6 +111,19 @@ class FanOut:
         """The prompt template of that name for this backend's family of models."""
         return self._prompts.get(name, self.capabilities.prompt_family)
 
+    async def text_counter(self) -> Callable[[str], int] | None:
+        """Counts the tokens of a text as the backend does; ``None`` where it can only estimate them."""
+        # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+        found: Callable[[], Awaitable[Callable[[str], int] | None]] | None
+        found = getattr(self._backend, CountsText.text_counter.__name__, None)
+        return None if found is None else await found()
+
+    def limits_left(self) -> Mapping[str, float]:
+        """What the rate limits of the server leave now, by kind: requests, tokens; empty where nothing is known."""
+        found: Callable[[], Mapping[str, float]] | None
+        found = getattr(self._backend, ReportsLimits.limits_left.__name__, None)
+        return {} if found is None else found()
+
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""
         self.warnings.append(mend(text))
@@ -131,7 +147,8 @@ class FanOut:
     async def _run(self, running: Running) -> None:
         try:
             with running._scope as scope:
-                scope.deadline = min(scope.deadline, self._until)
+                own = anyio.current_time() + running.spec.until_s - self.now_s()
+                scope.deadline = min(scope.deadline, self._until, own)
                 for parent in running.spec.after:
                     await parent.ended()
                     running.needed_s = self.now_s()
@@ -206,7 +223,7 @@ class FanOut:
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
         # The deadline is that of the whole answer; it is kept here, not call by call.
         options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
-        if running.spec.kind in ("outline", "plan"):  # what they write is not the answer
+        if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
         running.unreported = tokens or estimate(prompt)
         failure: Exception | None = None

@@ -89,7 +89,7 @@ def test_a_document_that_is_no_text_is_refused(stretto, tmp_path):
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff")
     result = stretto("ask", "What?", "-d", str(tmp_path / "picture.png"))
     assert result.exit_code == 2
-    assert "not UTF-8 text" in result.stderr
+    assert "neither UTF-8 text nor of a known format" in result.stderr
 
 
 def test_json_is_the_whole_answer(stretto):

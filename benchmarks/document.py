@@ -1,0 +1,296 @@
+"""Long documents: time over the critical path, needles in up to 1,000 windows, LangChain beside it, the own time.
+
+    python -m benchmarks.document [--repeats 5] [--picture]
+
+The server is scripted and runs in a process of its own (`document_model.py`), so the time to the first token and the
+rate are the same for all. Where LangChain's chains are not installed, their row is left out; `document_langchain.py`
+says how to install them. ``--picture`` draws the answer of the documentation only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import heapq
+import io
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from benchmarks.document_langchain import HOW, read
+from benchmarks.document_model import CAPTAIN, FACT, HOPS, QUESTION, haystack, reply
+from benchmarks.measuring import IMAGES, Spread, machine, save
+from stretto import AsyncStretto, Document
+from stretto.answer import Answer
+from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.registry import open_backend
+from stretto.backends.wrapper import Wrapper
+from stretto.documents import cut
+from stretto.documents.pdf import read_pdf
+from stretto.strategies.document.counting import estimate
+from stretto.strategies.document.density import share_of
+from stretto.testing import ScriptedBackend
+from stretto.testing.server import HttpReply, ScriptedServer
+
+FIRST_S, RATE = 0.3, 300.0
+WINDOW, SLOTS, NEEDLES = 4_000, 8, 72
+LENGTH = 500_000  # characters of the document that is read over HTTP
+HOPS_WINDOWS = (10, 100, 1_000)
+CHARACTERS_OF_WINDOW = 6_000
+
+
+class Narrow(Wrapper):
+    """A model with a small context window, so that a short document is read in many passages."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """As the server's, with the window and slots of this benchmark."""
+        return replace(super().capabilities, context_window=WINDOW, parallel_slots=SLOTS)
+
+
+@contextmanager
+def server(record: Path) -> Iterator[str]:
+    """The scripted server in a process of its own; it writes the times of each request."""
+    command = [sys.executable, "-m", "benchmarks.document", "--serve", str(record)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+async def serve(record: Path) -> None:
+    """Answer until the process is ended, and write the times of each request that has ended, in their order."""
+    scripted = ScriptedServer(
+        lambda received: HttpReply(reply(received.prompt)), time_to_first_token_s=FIRST_S, tokens_per_second=RATE
+    )
+    async with scripted:
+        sys.stdout.write(f"{scripted.openai_url}\n")
+        sys.stdout.flush()
+        with record.open("w", encoding="utf-8") as lines:
+            for number in itertools.count():
+                await scripted.wait_until(partial(_ended, number=number))
+                request = scripted.requests[number]
+                lines.write(json.dumps([_kind(request.prompt), request.arrived_s, request.ended_s]) + "\n")
+                lines.flush()
+
+
+def _ended(scripted: ScriptedServer, number: int) -> bool:
+    return len(scripted.requests) > number and scripted.requests[number].ended_s is not None
+
+
+def _kind(prompt: str) -> str:
+    return "map" if '"no_information"' in prompt else "collapse" if '"keep"' in prompt else "final"
+
+
+def critical_s(calls: Sequence[tuple[str, float, float]]) -> float:
+    """The least an answer can take: passages in the slots one after the other, the slowest collapse, the last call."""
+    slots = [0.0] * SLOTS
+    for kind, arrived_s, ended_s in calls:
+        if kind == "map":
+            heapq.heappush(slots, heapq.heappop(slots) + ended_s - arrived_s)
+    rest = {kind: max((e - a for k, a, e in calls if k == kind), default=0.0) for kind in ("collapse", "final")}
+    return max(slots) + rest["collapse"] + rest["final"]
+
+
+async def answered(url: str, document: Document) -> tuple[float, Answer]:
+    """Seconds and the answer, with a client whose connections are not open yet."""
+    async with AsyncStretto(Narrow(open_backend("openai:scripted", base_url=url, api_key="none"))) as stretto:
+        began = time.perf_counter()
+        answer = await stretto.ask(QUESTION, strategy="document", documents=[document])
+        seconds = time.perf_counter() - began
+        await stretto.backends["main"].aclose()
+        return seconds, answer
+
+
+async def over_http(repeats: int) -> dict[str, Any]:
+    """Stretto and LangChain over the same server, in turns."""
+    walls: list[float] = []
+    ratios: list[float] = []
+    peers: list[dict[str, float]] = []
+    document = Document(text=haystack(LENGTH, NEEDLES), title="report")
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder) / "times.jsonl"
+        with server(record) as url:
+            for turn in range(repeats + 1):
+                known = len(record.read_text().splitlines()) if record.exists() else 0
+                seconds, answer = await answered(url, document)
+                # Another process writes them.
+                while len(calls := record.read_text().splitlines()[known:]) < answer.usage.calls:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+                sizes = [record.end - record.start for record in answer.passages]
+                peer = await read(url, document.text, slots=SLOTS, chunk_characters=max(sizes), most_tokens=2_300)
+                if turn == 0:
+                    continue  # imports and connections
+                walls.append(seconds)
+                ratios.append(seconds / critical_s([json.loads(line) for line in calls]))
+                if peer is not None:
+                    peers.append(peer)
+    found = {
+        "repeats": repeats,
+        "passages": len(answer.passages),
+        "collapses": sum(branch.kind == "collapse" for branch in answer.branches),
+        "stretto": {
+            "seconds": _spread(walls),
+            "calls": answer.usage.calls,
+            "tokens": answer.usage.total_tokens,
+            "needles": len({citation.quote for citation in answer.citations}),
+        },
+        "wall_over_critical_path": _spread(ratios),
+    }
+    if peers:
+        found["langchain"] = peers[-1] | {"seconds": _spread([peer["seconds"] for peer in peers])}
+    else:
+        sys.stderr.write(f"LangChain is left out: {HOW}\n")
+    picture(answer)
+    return found
+
+
+def needles() -> list[dict[str, Any]]:
+    """Documents of 10, 100 and 1,000 windows: what is found of 40 needles, and of a question in two hops."""
+    rows = []
+    for windows in HOPS_WINDOWS:
+        document = Document(text=haystack(windows * CHARACTERS_OF_WINDOW, 40) + f"\n\n{CAPTAIN}", title="report")
+        row: dict[str, Any] = {"windows": windows, "characters": len(document.text)}
+        for name, question in (("all", QUESTION), ("two_hops", HOPS)):
+            backend = ScriptedBackend(_script, capabilities=Capabilities(context_window=2_000, json_schema=True))
+            began = time.perf_counter()
+            answer = asyncio.run(_ask(backend, question, document))
+            quotes = [citation.quote for citation in answer.citations]
+            exact = all(document.text[each.start : each.end] == each.quote for each in answer.citations)
+            row[name] = {
+                "found": len({quote for quote in quotes if FACT.fullmatch(quote)}),
+                "exact_offsets": exact,
+                "passages": len(answer.passages),
+                "calls": answer.usage.calls,
+                "seconds": round(time.perf_counter() - began, 2),
+            }
+        rows.append(row)
+    return rows
+
+
+def _script(prompt: Prompt) -> str:
+    return reply("\n\n".join(message.content for message in prompt.messages))
+
+
+async def _ask(backend: ScriptedBackend, question: str, document: Document) -> Answer:
+    async with AsyncStretto(backend) as stretto:
+        return await stretto.ask(question, strategy="document", documents=[document])
+
+
+def own_time(repeats: int) -> dict[str, Any]:
+    """Processor seconds for 10 MB of text, cut and counted, and for a PDF of 300 pages beside pypdf's own."""
+    document = Document(text=haystack(10_000_000, 10))
+    data = _pdf(300)
+    times: dict[str, list[float]] = {"cut_10_mb": [], "pdf": [], "pypdf": []}
+    for _ in range(repeats):
+        times["cut_10_mb"].append(_cpu(lambda: cut(document, 8_000, estimate, share=share_of)))
+        times["pdf"].append(_cpu(lambda: read_pdf(data, "report")))
+        times["pypdf"].append(_cpu(lambda: _extract(data)))
+    return {name: _spread(values) for name, values in times.items()}
+
+
+def _cpu(work: Any) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _extract(data: bytes) -> None:
+    from pypdf import PdfReader  # noqa: PLC0415 - part of an extra
+
+    for page in PdfReader(io.BytesIO(data)).pages:
+        page.extract_text()
+
+
+def _pdf(pages: int) -> bytes:
+    """A PDF with forty lines of text on each page."""
+    from pypdf import PdfWriter  # noqa: PLC0415 - as above
+    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject  # noqa: PLC0415
+
+    names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    font = DictionaryObject({NameObject(key): NameObject(value) for key, value in names.items()})
+    writer = PdfWriter()
+    words = haystack(80 * 40 * pages, 0).replace("\n\n", " ")
+    for number in range(pages):
+        page = writer.add_blank_page(600, 800)
+        lines = (words[(number * 40 + line) * 80 :][:80] for line in range(40))
+        drawn = " ".join(f"1 0 0 1 40 {760 - 18 * at} Tm ({line}) Tj" for at, line in enumerate(lines))
+        stream = DecodedStreamObject()
+        stream.set_data(f"BT /F1 11 Tf {drawn} ET".encode())
+        page[NameObject("/Contents")] = writer._add_object(stream)
+        fonts = DictionaryObject({NameObject("/F1"): font})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    spread = Spread.of(values)
+    return {"median": round(spread.median, 4), "least": round(spread.least, 4), "most": round(spread.most, 4)}
+
+
+def picture(answer: Answer) -> None:
+    """Draw when each call of an answer ran: the passages, their findings put together, the answer."""
+    import matplotlib as mpl  # noqa: PLC0415 - a development package
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice above
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    colors = {"passage": "#4c78a8", "collapse": "#f58518", "direct": "#54a24b"}
+    names = {"passage": "map: passages", "collapse": "collapse: findings", "direct": "final: the answer"}
+    figure, axes = plt.subplots(figsize=(9, 4.5))
+    for row, branch in enumerate(answer.branches):
+        span = branch.span
+        if span.started_s is not None and span.ended_s is not None:
+            axes.barh(row, span.ended_s - span.started_s, left=span.started_s, height=0.9, color=colors[branch.kind])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds since the question")
+    axes.set_ylabel("calls")
+    axes.legend(handles=[Patch(color=colors[kind], label=names[kind]) for kind in colors], loc="lower left")
+    axes.set_title(f"{len(answer.passages)} passages, {SLOTS} at a time")
+    figure.tight_layout()
+    figure.savefig(IMAGES / "document.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--picture", action="store_true", help="only draw docs/img/document.svg")
+    parser.add_argument("--serve", type=Path, metavar="FILE", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        anyio.run(serve, options.serve)
+        return
+    http = anyio.run(over_http, 1 if options.picture else options.repeats)
+    if options.picture:
+        return
+    result = {
+        "machine": machine(),
+        "server": {"time_to_first_token_s": FIRST_S, "tokens_per_second": RATE, "window": WINDOW, "slots": SLOTS},
+        "needles_there": NEEDLES,
+        "over_http": http,
+        "needles": needles(),
+        "own_cpu_seconds": own_time(options.repeats),
+    }
+    sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    save("document", result)
+
+
+if __name__ == "__main__":
+    main()

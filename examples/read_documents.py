@@ -1,0 +1,53 @@
+"""Ask a question about a text that fits into no context window: the sources of Python's asyncio.
+
+    python examples/read_documents.py
+
+The model here is a script that only finds lines, so the example needs no key and no network. For a real one, replace
+the line with ``AsyncStretto(...)``; everything else stays as it is.
+"""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+from stretto import AsyncStretto
+from stretto.backends.base import Capabilities, Prompt
+from stretto.testing import ScriptedBackend
+
+QUESTION = "In which functions can a TimeoutError be raised?"
+FOUND = re.compile(r"^.*raise (?:exceptions\.)?TimeoutError.*$", re.MULTILINE)
+
+
+def find_lines(prompt: Prompt) -> str:
+    """What a model would write that can only find the lines where a TimeoutError is raised."""
+    text = prompt.messages[-1].content
+    if '"no_information"' in text:  # it reads one passage
+        passage = text.partition(" the passage\n")[2].rpartition(" after the passage\n")[0]
+        quotes = [line.strip() for line in FOUND.findall(passage)]
+        answer = "It raises a TimeoutError." if quotes else ""
+        return json.dumps({"evidence": quotes, "answer": answer, "confidence": 4, "no_information": not quotes})
+    numbers = re.findall(r"^\[(\d+)\]", text, re.MULTILINE)  # it puts the findings together
+    return "A TimeoutError is raised in these places: " + "; ".join(f"[{number}]" for number in numbers) + "."
+
+
+async def main() -> None:
+    """Read, show how far the reading is, and print the answer with its places."""
+    script = ScriptedBackend(find_lines, capabilities=Capabilities(context_window=16_000, json_schema=True))
+    async with AsyncStretto(script) as stretto:  # for a real model: AsyncStretto("openai:gpt-5.4-mini")
+        folder = Path(asyncio.__file__).parent
+        async with stretto.stream(QUESTION, documents=[folder]) as events:
+            async for event in events:
+                if event.type == "route_chosen":
+                    print(event.route.cause, end="\n\n")
+                if event.type == "passage_read" and event.done == event.total:
+                    print(f"{event.total} passages were read.", end="\n\n")
+                if event.type == "text_delta":
+                    print(event.text, end="", flush=True)
+            print("\n")
+            for citation in events.answer.citations:
+                print(f"{citation.label} {citation.quote}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

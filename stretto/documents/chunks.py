@@ -1,0 +1,173 @@
+"""From a document to chunks that fit a context window, with exact offsets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from stretto.document import Document
+from stretto.documents.plain import fences
+from stretto.errors import MissingDependencyError
+
+__all__ = ["Chunk", "cut"]
+
+_PARAGRAPH = re.compile(r"[^\S\n]*\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
+_LONGEST_PIECE = 100_000  # characters of a paragraph that are looked at together
+_HALF = 0.5  # a chunk that is so full ends before a heading
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage of a document: ``document.text[start:end]``.
+
+    Attributes:
+        index: of the chunk in its document, from 0.
+        start: offset of its first character.
+        end: offset behind its last character.
+        tokens: as counted.
+    """
+
+    index: int
+    start: int
+    end: int
+    tokens: int
+
+    def text(self, document: Document) -> str:
+        """The passage."""
+        return document.text[self.start : self.end]
+
+
+def cut(
+    document: Document,
+    size: int,
+    count: Callable[[str], int],
+    *,
+    share: Callable[[str], float] | None = None,
+) -> tuple[Chunk, ...]:
+    """Cut a document into chunks of at most ``size`` tokens, in order, with only white space between them.
+
+    Chunks end between paragraphs where that is possible: not within a code block, a table row or a sentence, and not
+    behind a heading. Only a paragraph that is longer than a chunk is cut, by semchunk.
+
+    Args:
+        document: its text and headings.
+        size: the most tokens of a chunk, at least 1.
+        count: tokens of a text.
+        share: of ``size`` that a chunk with this paragraph may fill, above 0 and at most 1; smaller where a text is
+            dense. Everything is 1 without it.
+    """
+    text = document.text
+    packer = _Packer(text, size, count)
+    headings = {heading.offset for heading in document.headings}
+    for start, end in _paragraphs(document):
+        limit = size if share is None else max(1, int(size * min(1.0, share(text[start:end]))))
+        packer.add(start, end, limit, heading=start in headings)
+    packer.flush()
+    return tuple(Chunk(index, start, end, tokens) for index, (start, end, tokens) in enumerate(packer.chunks))
+
+
+class _Packer:
+    """Puts whole paragraphs together while they fit."""
+
+    def __init__(self, text: str, size: int, count: Callable[[str], int]) -> None:
+        self.chunks: list[tuple[int, int, int]] = []
+        self._text, self._size, self._count = text, size, count
+        self._parts: list[tuple[int, int, int, int, bool]] = []  # start, end, tokens, limit, heading
+        self._tokens = 0
+        self._limit = size
+
+    def add(self, start: int, end: int, limit: int, *, heading: bool) -> None:
+        if end - start > _LONGEST_PIECE:
+            self._add_long(start, end, limit)
+            return
+        tokens = self._count(self._text[start:end]) + (1 if self._parts else 0)  # one for the gap before it
+        if tokens > limit:
+            self._add_long(start, end, limit)
+            return
+        full = self._tokens + tokens > min(self._limit, limit)
+        if full or (heading and self._tokens > self._limit * _HALF):
+            self.flush(keep_heading=not heading)
+        self._parts.append((start, end, tokens, limit, heading))
+        self._tokens += tokens
+        self._limit = min(self._limit, limit)
+
+    def flush(self, *, keep_heading: bool = False) -> None:
+        """End the chunk; a heading at its end goes to the next one, if there is a next one."""
+        kept: list[tuple[int, int, int, int, bool]] = []
+        while keep_heading and len(self._parts) > 1 and self._parts[-1][4]:
+            kept.insert(0, self._parts.pop())
+        while self._parts:
+            start, end = self._parts[0][0], self._parts[-1][1]
+            tokens = self._count(self._text[start:end])
+            if tokens <= self._size or len(self._parts) == 1:
+                self.chunks.append((start, end, tokens))
+                break
+            kept.insert(0, self._parts.pop())  # parts together may have more tokens than one by one
+        self._parts = kept
+        self._tokens = sum(part[2] for part in kept)
+        self._limit = min((part[3] for part in kept), default=self._size)
+        if kept and not keep_heading:
+            self.flush()
+
+    def _add_long(self, start: int, end: int, limit: int) -> None:
+        """A paragraph that does not fit into one chunk is cut at lines, sentences, words, characters, in that order."""
+        try:
+            from semchunk.semchunk import chunk  # noqa: PLC0415 - most documents have no such paragraph
+        except ImportError as error:
+            raise MissingDependencyError(
+                "A paragraph is longer than a passage may be, and semchunk, which cuts it, is not installed. "
+                "Run: pip install 'stretto[documents]'"
+            ) from error
+        while self._parts and self._parts[-1][4]:  # a heading goes with what stands below it
+            start = self._parts.pop()[0]
+        self.flush()
+        for first, last in _pieces(self._text, start, end):
+            found = chunk(self._text[first:last], limit, self._count, memoize=False, offsets=True)
+            spans = cast("list[tuple[int, int]]", found[1])  # with offsets=True
+            for a, b in spans:
+                tokens = self._count(self._text[first + a : first + b])
+                self.chunks.append((first + a, first + b, tokens))
+
+
+def _paragraphs(document: Document) -> Iterator[tuple[int, int]]:
+    """Runs of lines without an empty line; a code block with all its lines; table rows and headings by themselves."""
+    text = document.text
+    blocks = iter([*fences(text), (len(text), len(text))])
+    block = next(blocks)
+    borders = iter([*(heading.offset for heading in document.headings), len(text)])
+    border = next(borders)
+    position = 0
+    while found := _PARAGRAPH.search(text, position):
+        start, end = found.span()
+        while block[1] <= start and block[0] < len(text):
+            block = next(blocks)
+        if block[0] < end:  # a code block begins in this paragraph
+            if block[0] > start:
+                end = block[0]
+            else:
+                start, end = block
+        while border <= start and border < len(text):
+            border = next(borders)
+        if start < border < end and end != block[1]:
+            end = border
+        position = end
+        end = start + len(text[start:end].rstrip())
+        if end > start:
+            yield start, end
+
+
+def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Lines of a paragraph together, up to a bound; a longer line is cut at white space, or anywhere."""
+    first = start
+    while first < end:
+        last = min(first + _LONGEST_PIECE, end)
+        if last < end:
+            near = max(text.rfind("\n", first, last), 0) or max(text.rfind(" ", first, last), 0)
+            last = near if near > first else last
+        piece = text[first:last]
+        left = len(piece) - len(piece.lstrip())
+        if stripped := piece.strip():
+            yield first + left, first + left + len(stripped)
+        first = last if last > first else end

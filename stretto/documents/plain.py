@@ -1,0 +1,88 @@
+"""Plain text, source code and Markdown."""
+
+from __future__ import annotations
+
+import re
+
+from stretto.document import Document, Heading
+from stretto.errors import DocumentError
+
+__all__ = ["decoded", "fences", "read_markdown", "read_text"]
+
+_SNIFFED = 262_144  # bytes from which an encoding is told
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
+_HASHED = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^\n]*?)[ \t]*#*[ \t]*$", re.MULTILINE)
+_UNDERLINED = re.compile(r"^ {0,3}(?![-=#>\s])([^\n]{1,300})\n {0,3}(=+|-{2,})[ \t]*$", re.MULTILINE)
+
+
+def read_text(data: bytes, title: str) -> Document:
+    """A text as it stands, in whatever encoding. Raises `DocumentError` for binary data."""
+    return Document(text=decoded(data), title=title)
+
+
+def read_markdown(data: bytes, title: str) -> Document:
+    """A text with Markdown's headings; the first of level 1 is its title."""
+    text = decoded(data)
+    headings = tuple(_headings(text))
+    first = next((heading.text for heading in headings if heading.level == 1), "")
+    return Document(text=text, title=first or title, headings=headings)
+
+
+def decoded(data: bytes) -> str:
+    r"""The text of these bytes: UTF-8 if they are valid UTF-8, else what charset-normalizer finds most likely.
+
+    Line ends become ``\n``. Raises `DocumentError` for what is not text.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = _detected(data)
+    if "\0" in text[:_SNIFFED]:
+        raise DocumentError("it is binary data, not text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _detected(data: bytes) -> str:
+    from charset_normalizer import from_bytes  # noqa: PLC0415 - most texts are UTF-8
+
+    found = from_bytes(data[:_SNIFFED]).best()
+    if found is None:
+        raise DocumentError("its encoding cannot be told; save it as UTF-8")
+    return data.decode(found.encoding, errors="replace")
+
+
+def _headings(text: str) -> list[Heading]:
+    fenced = fences(text)
+    found = [
+        Heading(offset=match.start(), level=len(match[1]), text=match[2])
+        for match in _HASHED.finditer(text)
+        if match[2]
+    ]
+    found += [
+        Heading(offset=match.start(), level=1 if match[2][0] == "=" else 2, text=match[1].strip())
+        for match in _UNDERLINED.finditer(text)
+    ]
+    inside = iter(sorted(fenced))
+    span = next(inside, None)
+    kept = []
+    for heading in sorted(found, key=lambda each: each.offset):
+        while span is not None and span[1] <= heading.offset:
+            span = next(inside, None)
+        if span is None or heading.offset < span[0]:
+            kept.append(heading)
+    return kept
+
+
+def fences(text: str) -> list[tuple[int, int]]:
+    """Where code blocks stand, from fence to fence; one that is never closed runs to the end."""
+    spans: list[tuple[int, int]] = []
+    opened: re.Match[str] | None = None
+    for match in _FENCE.finditer(text):
+        if opened is None:
+            opened = match
+        elif match[1][0] == opened[1][0] and len(match[1]) >= len(opened[1]):
+            spans.append((opened.start(), match.end()))
+            opened = None
+    if opened is not None:
+        spans.append((opened.start(), len(text)))
+    return spans

@@ -1,0 +1,77 @@
+"""How reading a passage ended, and what to try next: nothing is taken for read that was not read to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stretto.document import Document
+from stretto.documents import cut
+from stretto.errors import BudgetExceededError, DeadlineExceededError
+from stretto.strategies.branch import Running
+from stretto.strategies.document.library import Place
+from stretto.strategies.document.records import json_object
+from stretto.strategies.document.run import Reading
+
+__all__ = ["Tries", "next_tries", "outcome_of"]
+
+_AGAIN = 2  # readings after one that broke off or makes no sense
+_HALVINGS = 3  # of a passage whose record does not fit
+_LEAST = 16  # tokens of a passage that is worth halving
+
+
+@dataclass(frozen=True)
+class Tries:
+    """A passage to read, how often it may be read again, and how often cut in two."""
+
+    place: Place
+    again: int = _AGAIN
+    halvings: int = _HALVINGS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one reading.
+
+    Attributes:
+        found: the record as the model wrote it; ``None`` where there is none.
+        cut_off: it ended at its length: there may be more in the passage.
+        error: why there is none.
+        hopeless: reading it again cannot help.
+    """
+
+    found: dict[str, Any] | None
+    cut_off: bool = False
+    error: str = ""
+    hopeless: bool = False
+
+
+def outcome_of(running: Running) -> Outcome:
+    """Read off an ended branch what came of it."""
+    error = running.exception
+    if error is not None:
+        out_of_means = isinstance(error, (DeadlineExceededError, BudgetExceededError))
+        # Without a word received, the fan-out has asked twice already.
+        return Outcome(None, error=str(error), hopeless=out_of_means or not running.text.strip())
+    found = json_object(running.text)
+    cut_off = running.finish_reason in ("length", "budget")
+    return Outcome(found, cut_off, "" if found else "its record could not be understood")
+
+
+def next_tries(reading: Reading, tries: Tries, outcome: Outcome) -> list[Tries]:
+    """What to read instead: the halves of a passage whose record does not fit, or the passage again."""
+    if outcome.cut_off and tries.halvings and tries.place.chunk.tokens > _LEAST:
+        parts = _halves(reading, tries.place)
+        if len(parts) > 1:
+            return [Tries(part, tries.again, tries.halvings - 1) for part in parts]
+    if outcome.found is None and not outcome.hopeless and tries.again:
+        return [replace(tries, again=tries.again - 1)]
+    return []
+
+
+def _halves(reading: Reading, place: Place) -> list[Place]:
+    text = reading.library.text(place)
+    size = max(1, place.chunk.tokens // 2 + 1)
+    parts = cut(Document(text=text), size, reading.count)
+    start = place.chunk.start
+    return [replace(place, chunk=replace(part, start=start + part.start, end=start + part.end)) for part in parts]

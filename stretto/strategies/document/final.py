@@ -1,0 +1,111 @@
+"""The last reading: one streamed answer from what was found, each number in it a citation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stretto.answer import Branch
+from stretto.backends.base import Prompt
+from stretto.citation import Citation
+from stretto.strategies.branch import BranchSpec
+from stretto.strategies.document.citing import CitationFilter
+from stretto.strategies.document.findings import Finding, Findings
+from stretto.strategies.document.run import Reading
+
+__all__ = ["answer_from", "answer_whole", "whole"]
+
+_PASSAGE_TOKENS = 120  # of a document that is sent whole, for each number that can be cited
+_NOTHING = "Nothing in the passages bears on the question."
+
+
+def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -> CitationFilter:
+    """Stream the answer that these findings give. If nothing of it comes, the findings themselves are the answer.
+
+    The citations are complete when the merge is.
+    """
+    said = findings.all_shown(kept) or _NOTHING
+
+    def resolve(number: int) -> Citation | None:
+        quote = findings.quotes.get(number)
+        return reading.library.citation(quote.document, quote.start, quote.end) if quote else None
+
+    def instead(branch: Branch) -> str:
+        if branch.text.strip() or not kept:
+            return ""
+        reading.runner.warn("The answer could not be put together; the findings of the passages stand in its place.")
+        return citing.feed(_listed(findings, kept)) + citing.finish()
+
+    citing = _start(reading, "document_answer", said, resolve, instead)
+    return citing
+
+
+def whole(reading: Reading) -> tuple[Reading, str] | None:
+    """The documents as one prompt shows them, in short numbered passages; ``None`` where they do not fit."""
+    if sum(place.chunk.tokens for place in reading.library.places) > reading.sizes.whole:
+        return None
+    reading = reading.cut(_PASSAGE_TOKENS)
+    library = reading.library
+    lines, titled = [], None
+    for place in library.places:
+        if place.document != titled:
+            titled = place.document
+            lines.append(f'Document "{library.titles[titled]}":')
+        lines.append(f"[{place.number}] {library.text(place)}")
+    said = "\n\n".join(lines)
+    return (reading, said) if reading.count(said) <= reading.sizes.whole else None
+
+
+def answer_whole(reading: Reading, said: str) -> CitationFilter:
+    """Stream the answer to documents that are sent as they are."""
+    library = reading.library
+
+    def resolve(number: int) -> Citation | None:
+        if not 0 < number <= len(library.places):
+            return None
+        place = library.places[number - 1]
+        return library.citation(place.document, place.chunk.start, place.chunk.end)
+
+    return _start(reading, "document_whole", said, resolve)
+
+
+def _start(
+    reading: Reading,
+    template: str,
+    said: str,
+    resolve: Callable[[int], Citation | None],
+    instead: Callable[[Branch], str] = lambda _: "",
+) -> CitationFilter:
+    runner = reading.runner
+    form = "Write the answer as JSON." if reading.task.json else ""
+    prompt = Prompt(reading.messages(template, records=said, form=form))
+
+    def another_way(received: str) -> Prompt | None:
+        if not received.strip():
+            return prompt
+        question = prompt.messages[-1].content
+        return Prompt(reading.messages("continue", question=question, received=received, documents=""))
+
+    answering = runner.start(
+        BranchSpec(
+            id="answer",
+            kind="direct",
+            called="The answer",
+            prompt=lambda: prompt,
+            options=reading.request.options,
+            another_way=another_way,
+            accepts_refusal=True,
+        )
+    )
+    citing = CitationFilter(resolve)
+    runner.merge.add_branch(answering, filter_=citing, ending=instead)
+    return citing
+
+
+def _listed(findings: Findings, kept: Sequence[Finding]) -> str:
+    """The findings as a list, where no answer could be written from them."""
+    return "\n".join(
+        f"- {' '.join(finding.answer.split()) or findings.quotes[finding.evidence[0]].quote} "
+        f"{''.join(f'[{number}]' for number in finding.evidence[:3])}".rstrip()
+        for finding in kept
+        if finding.answer or finding.evidence
+    )

@@ -1,0 +1,100 @@
+"""Records of passages as a prompt shows them, numbered quotations, and how many fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from stretto.citation import Evidence, PassageRecord
+from stretto.strategies.document.library import Library
+from stretto.strategies.document.quoting import unfenced
+
+__all__ = ["Finding", "Findings"]
+
+_SHORTEST_ANSWER = 80  # characters that trimming leaves
+_PARTS = 8  # of the room; findings are cut so small before some are left out
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one passage, or several put together, say: an answer and numbered quotations."""
+
+    answer: str
+    evidence: tuple[int, ...]
+    confidence: int
+
+
+class Findings:
+    """All quotations that were found, numbered from 1 in the order of the documents."""
+
+    def __init__(self, library: Library, records: Sequence[PassageRecord], count: Callable[[str], int]) -> None:
+        self._library = library
+        self._count = count
+        self.quotes: dict[int, Evidence] = {}
+        self.found: list[Finding] = []
+        known: dict[tuple[int, int, int], int] = {}  # neighbours may both quote what stands across their border
+        for record in records:
+            numbers = []
+            for evidence in record.evidence:
+                place = (evidence.document, evidence.start, evidence.end)
+                numbers.append(known.setdefault(place, len(known) + 1))
+                self.quotes[numbers[-1]] = evidence
+            if record.informative:
+                self.found.append(Finding(record.answer, tuple(numbers), record.confidence))
+
+    def shown(self, finding: Finding) -> str:
+        """One finding as a prompt shows it."""
+        lines = [f"Finding, confidence {finding.confidence} of 5: {' '.join(finding.answer.split())}"]
+        for number in finding.evidence:
+            quote = self.quotes[number]
+            called = self._library.called(quote.document, quote.start, quote.end)
+            lines.append(f'[{number}] ({called}) "{" ".join(quote.quote.split())}"')
+        return "\n".join(lines)
+
+    def all_shown(self, findings: Sequence[Finding]) -> str:
+        """Several findings as a prompt shows them."""
+        return unfenced("\n\n".join(self.shown(each) for each in findings), self._library.fence)
+
+    def tokens(self, *findings: Finding) -> int:
+        """Tokens of findings in a prompt."""
+        return sum(self._count(self.shown(each)) + 2 for each in findings)
+
+    def split(self, finding: Finding, most: int) -> list[Finding]:
+        """Cut a finding with many quotations into some that fit; a quotation too long by itself stays alone."""
+        if self.tokens(finding) <= most or len(finding.evidence) <= 1:
+            return [finding]
+        half = len(finding.evidence) // 2
+        parts = (
+            replace(finding, evidence=finding.evidence[:half]),
+            replace(finding, evidence=finding.evidence[half:]),
+        )
+        return [piece for part in parts for piece in self.split(part, most)]
+
+    def groups(self, findings: Sequence[Finding], most: int) -> list[list[Finding]]:
+        """Neighbours together, up to ``most`` tokens."""
+        groups: list[list[Finding]] = []
+        size = 0
+        for finding in (piece for each in findings for piece in self.split(each, most)):
+            tokens = self.tokens(finding)
+            if not groups or size + tokens > most:
+                groups.append([])
+                size = 0
+            groups[-1].append(finding)
+            size += tokens
+        return groups
+
+    def trimmed(self, findings: Sequence[Finding], most: int) -> tuple[list[Finding], int]:
+        """Leave out what is least sure until the rest fits. Returns what is left, in order, and how many were not."""
+        if self.tokens(*findings) <= most:
+            return list(findings), 0
+        short = (replace(each, answer=each.answer[:_SHORTEST_ANSWER]) if each.evidence else each for each in findings)
+        kept = [piece for each in short for piece in self.split(each, most // _PARTS)]
+        total = self.tokens(*kept)
+        order = sorted(range(len(kept)), key=lambda index: (kept[index].confidence, -index))
+        out: set[int] = set()
+        for index in order:
+            if total <= most or len(out) == len(kept) - 1:
+                break
+            out.add(index)
+            total -= self.tokens(kept[index])
+        return [each for index, each in enumerate(kept) if index not in out], len(out)

@@ -1,0 +1,128 @@
+"""The documents of one request, cut into passages, and how each passage is shown to a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stretto.citation import Citation
+from stretto.document import Document
+from stretto.documents import Chunk
+from stretto.strategies.document.quoting import Passage, fence_for, one_line
+from stretto.strategies.document.sizes import EDGE, OUTLINE
+
+__all__ = ["Library", "Place"]
+
+_MOST_HEADINGS = 40  # of a document in the outline
+
+
+@dataclass(frozen=True)
+class Place:
+    """One passage: its document, its range, and its number among all passages, from 1."""
+
+    number: int
+    document: int
+    chunk: Chunk
+
+
+@dataclass(frozen=True)
+class Library:
+    """Documents and their passages. Numbers of documents are those of the request.
+
+    Attributes:
+        documents: as they came.
+        titles: one for each document, on one line; no two are alike.
+        fence: a line that stands in no document. It is the same for all prompts about the same documents: what they
+            share is cached only if it is the same to the letter.
+        places: the passages, in order.
+    """
+
+    documents: tuple[Document, ...]
+    titles: tuple[str, ...]
+    fence: str
+    places: tuple[Place, ...] = ()
+
+    @classmethod
+    def of(cls, documents: tuple[Document, ...]) -> Library:
+        """The documents, not cut yet."""
+        return cls(documents, _titles(documents), fence_for(*(document.text for document in documents)))
+
+    def cut(self, chunks: Iterable[Sequence[Chunk]]) -> Library:
+        """The same documents with these chunks, given document by document."""
+        placed = ((document, chunk) for document, each in enumerate(chunks) for chunk in each)
+        places = (Place(number, document, chunk) for number, (document, chunk) in enumerate(placed, start=1))
+        return replace(self, places=tuple(places))
+
+    def text(self, place: Place) -> str:
+        """The passage."""
+        return place.chunk.text(self.documents[place.document])
+
+    def passage(self, place: Place) -> Passage:
+        """The passage with the edges of its neighbours, to look quotations up in."""
+        start, end = max(0, place.chunk.start - EDGE), place.chunk.end + EDGE
+        return Passage(self.documents[place.document].text[start:end], start, (place.chunk.start, place.chunk.end))
+
+    def shown(self, place: Place) -> dict[str, str]:
+        """The values that templates show of a passage: its text, the edges of its neighbours, and the fence."""
+        document, chunk = self.documents[place.document], place.chunk
+        return {
+            "fence": self.fence,
+            "passage": self.text(place),
+            "before": document.text[max(0, chunk.start - EDGE) : chunk.start].lstrip(),
+            "after": document.text[chunk.end : chunk.end + EDGE].rstrip(),
+            "number": str(place.number),
+            "total": str(len(self.places)),
+            "title": f'"{self.titles[place.document]}", {self.where(place.document, chunk.start, chunk.end)}',
+        }
+
+    def called(self, document: int, start: int, end: int) -> str:
+        """What a person calls a passage: ``report, p. 12``."""
+        return f"{self.titles[document]}, {self.where(document, start, end)}"
+
+    def where(self, document: int, start: int, end: int) -> str:
+        """``p. 12`` or ``chars 100-250``."""
+        return self.documents[document].place(start, end)
+
+    def outline(self) -> str:
+        """What every reader of a passage is told of the whole: titles, headings, and how the documents begin."""
+        parts = []
+        room = max(200, OUTLINE // len(self.documents))
+        for title, document in zip(self.titles, self.documents, strict=True):
+            upper = (heading for heading in document.headings[:_MOST_HEADINGS] if heading.level <= 2)
+            headings = "; ".join(one_line(heading.text, 0) for heading in upper)
+            head = headings or " ".join(document.text[:room].split())
+            parts.append(f'"{title}": {head[:room]}')
+        return "\n".join(parts)[: 2 * OUTLINE]
+
+    def citation(self, document: int, start: int, end: int) -> Citation:
+        """The citation of a place."""
+        title, whole = self.titles[document], self.documents[document]
+        heading = whole.heading(start)
+        return Citation(
+            label=f"[{self.called(document, start, end)}]",
+            title=title,
+            source=whole.source,
+            document=document,
+            start=start,
+            end=end,
+            quote=whole.text[start:end],
+            page=whole.page(start),
+            heading=one_line(heading.text, 0) if heading else "",
+        )
+
+
+def _titles(documents: Sequence[Document]) -> tuple[str, ...]:
+    """A title for each; those that are alike get their folder before them, or else a number behind."""
+    titles = [one_line(document.title, number) for number, document in enumerate(documents)]
+    alike = Counter(titles)
+    for number, document in enumerate(documents):
+        if alike[titles[number]] > 1 and document.source:
+            titles[number] = one_line(f"{Path(document.source).parent.name}/{titles[number]}", number)
+    seen: Counter[str] = Counter()
+    for number, title in enumerate(titles):
+        seen[title] += 1
+        if seen[title] > 1:
+            titles[number] = f"{title} ({seen[title]})"
+    return tuple(titles)

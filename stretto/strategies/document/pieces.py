@@ -1,0 +1,94 @@
+"""Rewrites or translates a long document piece by piece, all at the same time, with the same names throughout."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+
+import anyio
+
+from stretto.answer import Branch
+from stretto.backends.base import Prompt
+from stretto.strategies.branch import Running
+from stretto.strategies.document.library import Place
+from stretto.strategies.document.quoting import unfenced
+from stretto.strategies.document.records import json_object
+from stretto.strategies.document.run import Reading
+
+__all__ = ["write_pieces"]
+
+_NAME = re.compile(r"\b[A-ZÀ-ÖØ-ÞА-Я][\w'’-]*(?:\s+(?:(?:of|von|van|de|la|du)\s+)?[A-ZÀ-ÖØ-ÞА-Я][\w'’-]*){0,3}")
+_MOST_NAMES = 60
+_TWICE = 2
+_PIECE_TOKENS = 1_500  # a model rewrites a short piece more faithfully than a long one
+
+
+def _piece_tokens(reading: Reading) -> int:
+    """How long a piece may be: what it becomes has to fit behind it."""
+    return max(1, min(_PIECE_TOKENS, reading.sizes.chunk // 2))
+
+
+async def write_pieces(reading: Reading) -> None:
+    """Agree on names in one call, then write all pieces; they stream in order, with the white space between them."""
+    reading = await anyio.to_thread.run_sync(reading.cut, _piece_tokens(reading))
+    library, runner = reading.library, reading.runner
+    names = await _names(reading)
+    end, document = 0, 0
+    for place in library.places:
+        if place.document != document:
+            end, document = 0, place.document
+            runner.merge.add("\n\n")
+        text = library.documents[document].text
+        runner.merge.add(text[end : place.chunk.start])
+        end = place.chunk.end
+        runner.merge.add_branch(_start(reading, place, names), ending=partial(_ending, reading, place))
+
+
+def _start(reading: Reading, place: Place, names: str) -> Running:
+    shown = reading.library.shown(place)
+    del shown["fence"]
+    prompt = Prompt(reading.messages("document_piece", names=names, **shown))
+    room = 4 * place.chunk.tokens + 200
+    return reading.start(f"piece-{place.number}", "piece", lambda: prompt, room=room, title=shown["title"])
+
+
+def _ending(reading: Reading, place: Place, branch: Branch) -> str:
+    """A piece that could not be written stands in the answer as it was."""
+    if branch.status == "finished":
+        if branch.finish_reason == "length":
+            reading.runner.warn(f"{reading.title(place)}, breaks off: it grew too long.")
+        return ""
+    library = reading.library
+    if branch.text.strip():
+        reading.runner.warn(f"{reading.title(place)}, breaks off: {branch.error}")
+        return ""
+    reading.runner.warn(f"{reading.title(place)}, stands as it was: {branch.error}")
+    return library.text(place)
+
+
+def _names_in(text: str) -> Iterator[str]:
+    """Runs of capitalised words; the first word of a sentence is none of them, because every first word is so."""
+    for found in _NAME.finditer(text):
+        before = text[max(0, found.start() - 3) : found.start()]
+        inside = before[-1:] in (" ", "\t") and before.strip(" \t")[-1:] not in (".", "!", "?", ":", "")
+        name = found[0] if inside else found[0].partition(" ")[2]
+        if name:
+            yield name
+
+
+async def _names(reading: Reading) -> str:
+    """Names that occur more than once, and what each becomes; empty where there are none."""
+    counted = Counter(name for document in reading.library.documents for name in _names_in(document.text))
+    terms = [name for name, times in counted.most_common(_MOST_NAMES) if times >= _TWICE]
+    if not terms or len(reading.library.places) < _TWICE:
+        return "(none)"
+    said = "\n".join(terms)
+    prompt = Prompt(reading.messages("document_names", terms=said))
+    running = reading.start("names", "plan", lambda: prompt, room=reading.sizes.record)
+    await running.ended()
+    told = json_object(running.text) if running.exception is None else None
+    pairs = [(name, told[name]) for name in terms if told and isinstance(told.get(name), str)]
+    agreed = "\n".join(f"{name} -> {' '.join(becomes.split())[:80]}" for name, becomes in pairs)
+    return unfenced(agreed, reading.library.fence) or "(none)"

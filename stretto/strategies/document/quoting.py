@@ -1,0 +1,98 @@
+"""Where a quotation stands in a passage, and fences around text that must not be read as instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from hashlib import sha256
+
+__all__ = ["Passage", "fence_for", "one_line", "unfenced"]
+
+_SAME = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "–": "-", "—": "-"})
+_LONGEST_TITLE = 120
+
+
+class Passage:
+    """A text that quotations are looked up in: letter by letter, else whatever the white space and quotation marks.
+
+    Whole words go before parts of words, and places in ``own`` before those in the neighbouring passages.
+
+    Args:
+        text: of the passage, with the edges of its neighbours.
+        start: offset of the text in its document.
+        own: range of the passage itself in its document; without it, all of the text.
+    """
+
+    def __init__(self, text: str, start: int = 0, own: tuple[int, int] | None = None) -> None:
+        self.text = text
+        self.start = start
+        self._own = (own[0] - start, own[1] - start) if own else (0, len(text))
+        self._plain: str | None = None
+        self._at: list[int] = []
+
+    def find(self, quote: str, taken: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:
+        """The place of ``quote`` in the document, preferably one not ``taken``; ``None`` if it stands nowhere here."""
+        place = self._find(quote.strip(), {(start - self.start, end - self.start) for start, end in taken})
+        return place and (self.start + place[0], self.start + place[1])
+
+    def _find(self, quote: str, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
+        if not quote:
+            return None
+        if found := self._best([(match.start(), match.end()) for match in _places(quote, self.text)], taken):
+            return found
+        wanted = " ".join(quote.translate(_SAME).split())
+        plain = self._plainly()
+        spans = ((match.start(), match.end()) for match in _places(wanted, plain))
+        return self._best([(self._at[start], self._at[end - 1] + 1) for start, end in spans], taken)
+
+    def _best(self, spans: list[tuple[int, int]], taken: set[tuple[int, int]]) -> tuple[int, int] | None:
+        """The first that touches the passage itself and is not taken, else the first that does one, else the first."""
+        first, last = self._own
+        own = [span for span in spans if span[0] < last and span[1] > first]
+        free = (span for span in own if span not in taken)
+        return next(free, own[0] if own else spans[0] if spans else None)
+
+    def _plainly(self) -> str:
+        """The text with single spaces and plain quotes, and where each of its characters stands."""
+        if self._plain is None:
+            kept: list[str] = []
+            for word in re.finditer(r"\S+", self.text):
+                if kept:
+                    kept.append(" ")
+                    self._at.append(word.start() - 1)
+                kept.append(word[0].translate(_SAME))
+                self._at.extend(range(word.start(), word.end()))
+            self._plain = "".join(kept)
+        return self._plain
+
+
+def _places(quote: str, text: str) -> list[re.Match[str]]:
+    """Where a quotation stands, as whole words; if nowhere so, also within words, unless it is a single character."""
+    exact = re.escape(quote)
+    whole = list(re.finditer(rf"(?<!\w){exact}(?!\w)", text))
+    return whole or (list(re.finditer(exact, text)) if len(quote) > 1 else [])
+
+
+def fence_for(*texts: str) -> str:
+    """A line to put around these texts that stands in none of them; the same for the same texts.
+
+    It is drawn from a hash of all of them, so that nobody can write a text that holds its own fence.
+    """
+    digest = sha256()
+    for text in texts:
+        digest.update(text.encode("utf-8", "replace"))
+    number = int.from_bytes(digest.digest()[:8])
+    while any((fence := f"=== {number:x} ===") in text for text in texts):
+        number += 1
+    return fence
+
+
+def unfenced(text: str, fence: str) -> str:
+    """What a model wrote, without the fence: something stays in its place, or two halves could become a new one."""
+    return text.replace(fence, "(line)")
+
+
+def one_line(title: str, number: int) -> str:
+    """A title as a prompt and a citation show it: one line, without brackets, never empty."""
+    line = " ".join(re.sub(r"[\[\]<>\"`=]", " ", title).split())
+    return line[:_LONGEST_TITLE].rstrip() or f"document {number + 1}"

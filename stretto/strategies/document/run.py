@@ -1,0 +1,203 @@
+"""What all ways of reading share: the request without its documents, counting, prompts, and starting branches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import anyio
+
+from stretto.answer import BranchKind
+from stretto.backends.base import Prompt
+from stretto.citation import PassageRecord
+from stretto.documents import cut
+from stretto.events import PassageRead
+from stretto.request import Message, Request
+from stretto.strategies.branch import BranchSpec, Running
+from stretto.strategies.direct import asked
+from stretto.strategies.document.counting import Counter, estimate, total_tokens
+from stretto.strategies.document.density import share_of
+from stretto.strategies.document.library import Library, Place
+from stretto.strategies.document.quoting import unfenced
+from stretto.strategies.document.shelf import Shelf
+from stretto.strategies.document.sizes import Sizes, sizes_of
+from stretto.strategies.document.task import Task, task_of
+from stretto.strategies.fan_out import FanOut
+
+__all__ = ["Reading", "reading_of"]
+
+_READING_SHARE = 0.65  # of the time to the deadline; the rest is for putting together and answering
+_CONVERSATION = 2_000  # characters of the conversation before the question that the reader of a passage is shown
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One run over documents.
+
+    Attributes:
+        request: as it came, its documents taken out: no prompt may hold them whole by accident.
+        runner: starts branches and merges them.
+        library: the documents, cut into passages.
+        task: what is to be done.
+        sizes: tokens for each kind of call.
+        count: tokens of a text.
+        shelf: keeps how documents were cut.
+    """
+
+    request: Request
+    runner: FanOut
+    library: Library
+    task: Task
+    sizes: Sizes
+    count: Counter
+    shelf: Shelf
+
+    def cut(self, size: int, share: Callable[[str], float] | None = None) -> Reading:
+        """The same run with passages of at most ``size`` tokens."""
+        chunks = (
+            self.shelf.keep(
+                document,
+                (self.runner.model, "chunks", size, share is None),
+                partial(cut, document, size, self.count, share=share),
+            )
+            for document in self.library.documents
+        )
+        return replace(self, library=self.library.cut(chunks))
+
+    def messages(self, template: str, **values: str) -> tuple[Message, ...]:
+        """A template filled for this request, the turns before the question in their places."""
+        return asked(self.request, self.runner, template, fence=self.library.fence, **values)
+
+    def passage_prompt(
+        self, template: str, place: Place, *, schema: Mapping[str, Any] | None = None, **values: str
+    ) -> Prompt:
+        """The prompt that shows one passage.
+
+        The conversation and the question stand behind the passage, so that all before them is the same for the next
+        question about these documents. All up to the passage is the same for all passages.
+        """
+        shown = self.library.shown(place) | values
+        messages = _passage_messages(self.request, self.runner, self.library, template, task=self.task, shown=shown)
+        at = messages[-1].content.find(f"\n{self.library.fence} passage {place.number} of ")
+        return Prompt(messages, response_schema=self.schema(schema), shared=max(at, 0))
+
+    def schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """The schema, if this backend can be held to one."""
+        return schema if self.runner.capabilities.json_schema else None
+
+    def title(self, place: Place) -> str:
+        """What a person calls this passage."""
+        return self.library.called(place.document, place.chunk.start, place.chunk.end)
+
+    def unread(self, place: Place, *, error: str = "") -> PassageRecord:
+        """The record of a passage that could not be read, or, without an error, that was skipped."""
+        return PassageRecord(
+            document=place.document,
+            start=place.chunk.start,
+            end=place.chunk.end,
+            status="failed" if error else "skipped",
+            error=error,
+        )
+
+    async def announce(self, record: PassageRecord, done: int, total: int) -> None:
+        """Tell whoever follows the answer that a passage was read."""
+        title = self.library.called(record.document, record.start, record.end)
+        await self.runner.announce(PassageRead(record=record, done=done, total=total, title=title))
+
+    def start(
+        self,
+        name: str,
+        kind: BranchKind,
+        prompt: Callable[[], Prompt],
+        *,
+        room: int | None,
+        title: str = "",
+        on_end: Callable[[Running], None] = lambda _: None,
+    ) -> Running:
+        """Start a branch of at most ``room`` tokens.
+
+        After a failure it is asked for once more, unless it had begun to write: what it wrote cannot be taken back, and
+        a record is worth nothing with half of another one before it.
+        """
+        options = self.request.options.model_copy(update={"max_tokens": room, "stop": (), "response_format": None})
+        return self.runner.start(
+            BranchSpec(
+                id=name,
+                kind=kind,
+                title=title,
+                prompt=prompt,
+                options=options,
+                another_way=lambda received: None if received.strip() else prompt(),
+                on_end=on_end,
+                until_s=self._until_s(),
+            )
+        )
+
+    def _until_s(self) -> float:
+        """When reading must end so that the last call can still be made before the deadline."""
+        deadline = self.request.options.deadline_s
+        return math.inf if deadline is None or self.task.kind == "rewrite" else deadline * _READING_SHARE
+
+
+async def reading_of(request: Request, runner: FanOut, shelf: Shelf) -> Reading:
+    """Cut the documents of a request for the backend of this answer. Raises `ContextOverflowError`.
+
+    Counting and cutting megabytes takes a moment, so it is done beside the event loop, until the request is cancelled.
+    """
+    count = await runner.text_counter() or estimate
+
+    def counted(text: str) -> int:
+        anyio.from_thread.check_cancelled()
+        return count(text)
+
+    reading = await anyio.to_thread.run_sync(_reading_of, request, runner, shelf, counted)
+    return replace(reading, count=count)
+
+
+def _reading_of(request: Request, runner: FanOut, shelf: Shelf, count: Counter) -> Reading:
+    library = Library.of(request.documents)
+    bare = request.model_copy(update={"documents": ()})
+    task = task_of(request.question, len(request.documents))
+    empty = dict.fromkeys(("before", "after", "passage", "title"), "") | {"fence": library.fence}
+    empty |= {"number": "0", "total": "0"}
+    mapping = _passage_messages(bare, runner, library, "document_map", task=task, shown=empty)
+    closing = asked(bare, runner, "document_answer", fence=library.fence, records="", form="")
+    purpose = (runner.model, "tokens")
+    tokens = (shelf.keep(each, purpose, partial(total_tokens, each.text, count)) for each in library.documents)
+    sizes = sizes_of(
+        request,
+        task,
+        runner.capabilities,
+        model=runner.model,
+        overhead=_counted(mapping, count) + 160,
+        closing=_counted(closing, count),
+        total=sum(tokens),
+        left=runner.limits_left(),
+    )
+    reading = Reading(bare, runner, library, task, sizes, count, shelf)
+    return reading.cut(sizes.chunk, None if task.kind == "rewrite" else share_of)
+
+
+def _passage_messages(
+    request: Request, runner: FanOut, library: Library, template: str, *, task: Task, shown: Mapping[str, str]
+) -> tuple[Message, ...]:
+    alone = request.model_copy(update={"messages": _alone(request)})
+    said = _conversation(request.history, library.fence)
+    return asked(alone, runner, template, outline=library.outline(), task=task.instruction, conversation=said, **shown)
+
+
+def _alone(request: Request) -> tuple[Message, ...]:
+    return (*(each for each in request.messages if each.role == "system"), request.messages[-1])
+
+
+def _conversation(history: Sequence[Message], fence: str) -> str:
+    """The end of the conversation before the question, as the reader of a passage is shown it."""
+    said = "\n".join(f"{message.role}: {message.content}" for message in history)[-_CONVERSATION:]
+    return f"{fence} the conversation so far\n{unfenced(said, fence)}\n{fence} end\n\n" if said else ""
+
+
+def _counted(messages: Sequence[Message], count: Counter) -> int:
+    return sum(count(message.content) + 8 for message in messages)

@@ -1,0 +1,47 @@
+"""Keeps how documents were cut, so that the next question about them starts at once. Bounded; safe between threads."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import TypeVar, cast
+
+from stretto.document import Document
+
+__all__ = ["Shelf"]
+
+T = TypeVar("T")
+
+
+class Shelf:
+    """Values by document and purpose, the least recently used out first.
+
+    Args:
+        most_characters: of all documents that are kept, each counted once for each purpose; no document longer than
+            half of it is kept.
+    """
+
+    def __init__(self, most_characters: int = 64_000_000) -> None:
+        self._most = most_characters
+        self._size = 0
+        self._kept: OrderedDict[Hashable, tuple[int, object]] = OrderedDict()
+        self._lock = Lock()
+
+    def keep(self, document: Document, purpose: Hashable, make: Callable[[], T]) -> T:
+        """The value that was kept for this document and purpose, else a new one."""
+        # The hash of a text is computed once for each string object, and the same object is found without comparing.
+        key = (document.text, document.headings, purpose)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return cast("T", self._kept[key][1])
+        value = make()  # two threads may both make it: neither waits for the other's document
+        size = len(document.text)
+        with self._lock:
+            if size <= self._most // 2 and key not in self._kept:
+                self._kept[key] = (size, value)
+                self._size += size
+                while self._size > self._most:
+                    self._size -= self._kept.popitem(last=False)[1][0]
+        return value

@@ -1,0 +1,129 @@
+"""How much text each call gets: by the context window, the calls that run side by side, and the rate limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stretto.backends.base import Capabilities, Measured
+from stretto.errors import ContextOverflowError
+from stretto.request import Request
+from stretto.strategies.document.task import Task
+
+__all__ = ["EDGE", "LARGEST_CHUNK", "OUTLINE", "UNKNOWN_WINDOW", "Sizes", "sizes_of", "useful_slots"]
+
+UNKNOWN_WINDOW = 32_000  # tokens; of a model that nobody knows
+MAP_TOKENS = 700  # a record may have
+EXTRACT_TOKENS = 2_000  # a record that lists everything
+THINKING = 2_000  # more for a reasoning model
+ANSWER_TOKENS = 1_200  # kept free for the answer where the request names no limit
+LEAST_CHUNK = 64
+USUAL_LEAST = 400
+# The longer a passage, the more of its middle is lost; what a reader may miss is the caller's to say.
+LARGEST_CHUNK = {"fastest": 16_000, "balanced": 8_000, "careful": 3_000}
+LARGEST_EXTRACT = 4_000
+EDGE = 160  # characters of the neighbouring passages that are shown
+OUTLINE = 1_200  # characters of the document's beginning and headings that are shown
+MARGIN = 0.05
+STEPS = 128  # tokens to which the instructions are rounded up: a longer question still gets the same passages
+STEPS_OF_WINDOW = 32  # a step is no more than this part of a small window
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Tokens for each kind of call.
+
+    Attributes:
+        chunk: of a passage at most.
+        record: that a record may have.
+        findings: that all findings together may have in the last prompt.
+        group: of records that are put together in one call.
+        whole: that documents may have to be sent as they are.
+    """
+
+    chunk: int
+    record: int
+    findings: int
+    group: int
+    whole: int
+
+
+def sizes_of(
+    request: Request,
+    task: Task,
+    able: Capabilities,
+    *,
+    model: str,
+    overhead: int,
+    closing: int,
+    total: int,
+    left: Mapping[str, float],
+) -> Sizes:
+    """Fit the sizes to a backend.
+
+    Args:
+        request: preference and ``max_tokens`` are read.
+        task: what is to be done.
+        able: what the backend can do.
+        model: its name, for the error.
+        overhead: tokens of the prompt for a passage without the passage.
+        closing: tokens of the last prompt without the findings.
+        total: tokens of all documents.
+        left: what the rate limits leave now, by kind.
+
+    Raises `ContextOverflowError` if not even a short passage fits beside the question.
+    """
+    window = able.context_window or UNKNOWN_WINDOW
+    thinking = THINKING if able.reasoning else 0
+    step = min(STEPS, max(1, window // STEPS_OF_WINDOW))
+    overhead = math.ceil(overhead / step) * step
+    most = EXTRACT_TOKENS if task.kind == "extract" else MAP_TOKENS
+    record = min(most, max(48, window // 6)) + thinking
+    room = int((window - record - overhead) * (1 - MARGIN))
+    if room < LEAST_CHUNK:
+        raise ContextOverflowError(
+            f"The question leaves {max(0, room)} tokens of the {window} of {model} for a passage, and "
+            f"{LEAST_CHUNK} are the least. Ask a shorter question, or use a model with a larger window.",
+            backend=model,
+        )
+    usual = LARGEST_CHUNK[request.preference]
+    largest = min(room, min(usual, LARGEST_EXTRACT) if task.kind == "extract" else usual)
+    chunk = _chunk(total, overhead + record, room, largest, able=able, left=left)
+    answer = min(request.options.max_tokens or ANSWER_TOKENS, window // 3) + thinking
+    findings = max(LEAST_CHUNK, int((window - answer - closing) * (1 - MARGIN)))
+    return Sizes(
+        chunk=chunk,
+        record=record,
+        findings=min(findings, 12_000),
+        group=max(LEAST_CHUNK, min(room, 6_000)),
+        whole=findings,
+    )
+
+
+def useful_slots(able: Capabilities) -> int:
+    """Calls that are worth running side by side: on a local model, as many as one forward takes for little more time.
+
+    By the measured step times: where a forward of eight rows takes four times one of a single row, eight requests
+    beside each other end as soon as two would.
+    """
+    slots = max(1, able.parallel_slots)
+    times = (able.measured or Measured()).step_ms
+    rows = max((rows for rows in times if rows <= slots), default=0)
+    if 1 not in times or rows <= 1 or times[rows] <= 0:
+        return slots
+    return min(slots, max(1, round(rows * times[1] / times[rows])))
+
+
+def _chunk(total: int, other: int, room: int, largest: int, *, able: Capabilities, left: Mapping[str, float]) -> int:
+    """Tokens of a passage: as small as the calls side by side allow, as large as the rate limits demand."""
+    requests = left.get("requests", math.inf)
+    slots = min(useful_slots(able), max(1, math.floor(min(requests, 1e9))))
+    chunk = min(largest, max(math.ceil(total / slots), min(USUAL_LEAST, largest)))  # one wave, if that is not too short
+    tokens = min(left.get("tokens", math.inf), left.get("input-tokens", math.inf))
+    calls = math.ceil(total / chunk)
+    if (
+        calls > requests or total + calls * other > tokens
+    ):  # the limits are the bottleneck: send the instructions rarely
+        return largest if calls <= requests else min(room, max(largest, math.ceil(total / max(1.0, requests))))
+    return chunk

@@ -1,0 +1,189 @@
+import os
+import subprocess
+import sys
+
+import anyio
+import pytest
+from files import bomb, empty_pages, pdf, word
+
+from stretto import AsyncStretto, Document
+from stretto.documents import cut, read_document, read_documents
+from stretto.errors import DocumentError, MissingDependencyError
+from stretto.testing import ScriptedBackend
+
+
+def made(folder, name, data):
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return file
+
+
+def test_a_pdf_has_its_title_pages_and_outline(tmp_path):
+    data = pdf("First page.", "Second page.", title="Annual report", outline={"Results": 1})
+    document = read_document(made(tmp_path, "report.pdf", data))
+    second = document.text.index("Second page.")
+    assert document.title == "Annual report"
+    assert [document.page(0), document.page(second)] == [1, 2]
+    assert document.place(second, second + 12) == "p. 2"
+    assert document.place(0, second + 12) == "pp. 1-2"
+    assert document.heading(second).text == "Results"
+
+
+def test_a_word_file_keeps_headings_and_tables_in_order(tmp_path):
+    document = read_document(made(tmp_path, "lease.docx", word("Lease")))
+    assert document.text == "Terms\n\nThe rent is 900 euros.\n\nDates\n\nbegins | 1 May\n\nSigned.\n\n"
+    assert [(each.level, each.text, document.text[each.offset :][:5]) for each in document.headings] == [
+        (1, "Terms", "Terms"),
+        (2, "Dates", "Dates"),
+    ]
+
+
+def test_markdown_headings_in_code_blocks_are_none(tmp_path):
+    text = "Title\n=====\n\n```\n# not one\n```\n\n## Section ##\n\ntext\n"
+    document = read_document(made(tmp_path, "a.md", text))
+    assert [(each.level, each.text) for each in document.headings] == [(1, "Title"), (2, "Section")]
+    assert document.title == "Title"
+
+
+def test_a_page_shows_what_its_readers_see(tmp_path):
+    page = (
+        "<html><head><title>News</title><script>evil()</script></head><body><h1>Storm &amp; rain</h1>"
+        "<p>It <b>rained</b><br>all day.</p><!-- no --><table><tr><td>Mon</td><td>3 mm</td></tr></table>"
+        "<pre>a\n  b</pre></body></html>"
+    )
+    document = read_document(made(tmp_path, "a.html", page))
+    assert document.title == "News"
+    assert document.text.split("\n") == [
+        "Storm & rain",
+        "",
+        "It rained all day.",
+        "",
+        "Mon | 3 mm |",
+        "a",
+        "  b",
+        "",
+        "",
+    ]
+    assert [(each.offset, each.text) for each in document.headings] == [(0, "Storm & rain")]
+
+
+def test_pages_may_be_nested_deeper_than_the_interpreter(tmp_path):
+    document = read_document(made(tmp_path, "a.html", "<div>" * 20_000 + "deep" + "</div>" * 20_000))
+    assert document.text.strip() == "deep"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_texts_are_read_in_their_encoding(tmp_path, encoding):
+    text = "Die Gebühr für die Prüfung beträgt 30 Euro; größere Änderungen sind möglich.\n" * 20
+    assert read_document(made(tmp_path, "a.txt", text.encode(encoding))).text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.txt", b"\x00\x01\x02" * 50, "binary data"),
+        ("a.pdf", b"no pdf", "cannot be read as a PDF"),
+        ("a.pdf", pdf("secret", locked=True), "password"),
+        ("a.pdf", pdf("", ""), "no text"),
+        ("a.docx", b"no zip", "cannot be read as a Word file"),
+        ("a.docx", bomb(), "it is not opened"),
+    ],
+)
+def test_what_cannot_be_read_gives_one_error_that_names_the_file(tmp_path, name, data, said):
+    file = made(tmp_path, name, data)
+    with pytest.raises(DocumentError, match=said) as raised:
+        read_document(file)
+    assert str(file) in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DocumentError, match="check the path"):
+        read_document(tmp_path / "none.txt")
+
+
+def test_ten_thousand_empty_pages_are_no_text(tmp_path):
+    with pytest.raises(DocumentError, match="no text"):
+        read_document(made(tmp_path, "a.pdf", empty_pages(10_000)))
+
+
+def test_a_folder_with_one_bad_file_gives_the_rest(tmp_path):
+    made(tmp_path, "b.txt", "second")
+    made(tmp_path, "a/a.md", "first")
+    made(tmp_path, "c.pdf", b"broken")
+    made(tmp_path, ".git/config.txt", "hidden")
+    made(tmp_path, "picture.png", b"\x89PNG")
+    reading = read_documents([tmp_path])
+    assert [document.text for document in reading.documents] == ["second", "first"]
+    assert [left.path.name for left in reading.left_out] == ["c.pdf"]
+
+
+def test_a_pattern_names_files(tmp_path):
+    made(tmp_path, "x/a.md", "a")
+    made(tmp_path, "x/y/b.md", "b")
+    made(tmp_path, "x/c.txt", "c")
+    reading = read_documents([f"{tmp_path}/**/*.md"])
+    assert [document.text for document in reading.documents] == ["a", "b"]
+
+
+def test_a_folder_with_nothing_to_read_is_an_error(tmp_path):
+    with pytest.raises(DocumentError, match="no file that can be read"):
+        read_documents([tmp_path])
+
+
+def test_a_folder_with_too_many_files_is_an_error(tmp_path):
+    for number in range(4):
+        made(tmp_path, f"{number}.txt", "text")
+    with pytest.raises(DocumentError, match="more than 3 files"):
+        read_documents([tmp_path], most_files=3)
+
+
+def test_a_folder_of_which_nothing_can_be_read_says_why(tmp_path):
+    made(tmp_path, "a.pdf", b"broken")
+    made(tmp_path, "b.pdf", b"broken too")
+    with pytest.raises(DocumentError, match=r"None of the 2 files of .* can be read: it cannot be read as a PDF"):
+        read_documents([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "package"),
+    [
+        ("a.pdf", pdf("text"), "pypdf"),
+        ("a.docx", word(), "docx"),
+        ("a.html", b"<p>text</p>", "bs4"),
+        ("a.txt", "größer".encode("cp1252"), "charset_normalizer"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(tmp_path, name, data, package):
+    code = (
+        "import sys; sys.modules[sys.argv[2]] = None\n"
+        "from stretto import Document\n"
+        "from stretto.errors import MissingDependencyError\n"
+        "try: Document.read(sys.argv[1])\n"
+        "except MissingDependencyError as error: print(error)\n"
+    )
+    file = made(tmp_path, name, data)
+    said = subprocess.run([sys.executable, "-c", code, str(file), package], capture_output=True, text=True, check=True)
+    assert f"the package {package} is not installed. Run: pip install 'stretto[documents]'" in said.stdout
+
+
+def test_a_paragraph_too_long_for_a_passage_names_the_package_that_cuts_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "semchunk.semchunk", None)
+    with pytest.raises(MissingDependencyError, match=r"semchunk.*pip install 'stretto\[documents\]'"):
+        cut(Document(text="word " * 100), 10, len)
+
+
+@pytest.mark.anyio
+async def test_files_are_read_beside_the_event_loop(tmp_path):
+    file = made(tmp_path, "a.fifo.txt", "")
+    file.unlink()
+    os.mkfifo(file)
+    with anyio.fail_after(20):
+        async with AsyncStretto(ScriptedBackend({"": "Fine."})) as stretto, anyio.create_task_group() as tasks:
+
+            async def write():
+                await anyio.to_thread.run_sync(file.write_text, "From a pipe.")
+
+            tasks.start_soon(write)
+            answer = await stretto.ask("What?", documents=file, strategy="direct")
+    assert answer.text == "Fine."
