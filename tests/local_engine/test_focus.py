@@ -1,6 +1,7 @@
 """Focus reading, against transformers' own code run slowly and in the order of the paper."""
 
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ MODELS = ["llama", "qwen2", "qwen3", "mistral"]
 DOCUMENT = [(7 * place * place + 3 * place) % (VOCABULARY - 5) + 5 for place in range(90)]
 LOCAL = [(11 * place) % (VOCABULARY - 5) + 5 for place in range(12)]
 ANSWER = [17, 230, 45]
-OPTIONS = FocusOptions(chunk=24, appended=8)
+OPTIONS = FocusOptions(chunk=24, overlap=5, appended=8)
 
 
 def adapter_of(forward, rank, scale=0.2):
@@ -106,7 +107,7 @@ def test_focus_reading_computes_what_plain_code_computes(architecture, rank, loa
     ready = loaded(architecture)
     for adapter in (None, adapter_of(ready.forward, rank)):
         for document in (DOCUMENT[:20], DOCUMENT):  # one chunk, and several
-            chunks = cut(document, OPTIONS.chunk)
+            chunks = cut(document, OPTIONS.chunk, OPTIONS.overlap)
             expected = reference(model, changed(model, adapter), chunks, LOCAL[-OPTIONS.appended :], LOCAL)
             got = last(reader_of(ready, adapter, document), LOCAL)
             assert torch.allclose(got, expected, atol=2e-4), (got - expected).abs().max()
@@ -120,7 +121,9 @@ def test_the_next_tokens_are_those_of_reading_everything_anew(architecture, load
     for count in range(len(ANSWER) + 1):
         answer = ANSWER[:count]
         behind = [*LOCAL[-OPTIONS.appended :], *answer]
-        expected = reference(model, changed(model, adapter), cut(DOCUMENT, OPTIONS.chunk), behind, [*LOCAL, *answer])
+        expected = reference(
+            model, changed(model, adapter), cut(DOCUMENT, OPTIONS.chunk, OPTIONS.overlap), behind, [*LOCAL, *answer]
+        )
         assert torch.allclose(last(reader, LOCAL, answer), expected, atol=2e-4)
 
 
@@ -138,8 +141,8 @@ def test_neither_batching_nor_keeping_changes_a_token(  # noqa: PLR0917 - hypoth
 ):
     ready = loaded("llama")
     adapter = adapter_of(ready.forward, 4)
-    together = FocusOptions(chunk=chunk, appended=appended, rows=rows, kept_bytes=kept)
-    alone = FocusOptions(chunk=chunk, appended=appended, rows=1, kept_bytes=0)
+    together = FocusOptions(chunk=chunk, overlap=chunk // 4, appended=appended, rows=rows, kept_bytes=kept)
+    alone = FocusOptions(chunk=chunk, overlap=chunk // 4, appended=appended, rows=1, kept_bytes=0)
     reader, tokens = reader_of(ready, adapter, DOCUMENT[:length], together), LOCAL[:local]
     assert reader.all_kept or kept < 2**30
     for count in range(3):
@@ -159,13 +162,13 @@ def test_the_next_question_reads_no_chunk_again(tokenizer):
             read.append(rows.tokens.numel())
             return ready.forward(rows, cache, keep)
 
-    chunks, other = len(cut(DOCUMENT, OPTIONS.chunk)), [*LOCAL[:3], 9, 8, 7]
+    chunks, other = cut(DOCUMENT, OPTIONS.chunk, OPTIONS.overlap), [*LOCAL[:3], 9, 8, 7]
     reader = FocusReader(Counted(), None, DOCUMENT, OPTIONS, device=CPU)
     last(reader, LOCAL)
-    assert sum(read) == len(DOCUMENT) + chunks * (OPTIONS.appended - 1) + len(LOCAL)
+    assert sum(read) == sum(map(len, chunks)) + len(chunks) * (OPTIONS.appended - 1) + len(LOCAL)
     read.clear()
     second = last(reader, other)
-    assert sum(read) == chunks * (len(other) - 1) + len(other)
+    assert sum(read) == len(chunks) * (len(other) - 1) + len(other)
     assert torch.allclose(second, last(reader_of(ready, None), other), atol=1e-4)
 
 
@@ -195,15 +198,18 @@ def test_an_adapter_beside_the_weights_does_not_change_their_fingerprint(tmp_pat
 
 def test_a_head_stands_before_each_chunk(loaded):
     model, ready = build("llama"), loaded("llama")
-    chunks = [(1, *chunk) for chunk in cut(DOCUMENT, OPTIONS.chunk)]
+    chunks = [(1, *chunk) for chunk in cut(DOCUMENT, OPTIONS.chunk, OPTIONS.overlap)]
     expected = reference(model, changed(model, None), chunks, LOCAL[-OPTIONS.appended :], LOCAL)
     assert torch.allclose(last(reader_of(ready, None, head=[1]), LOCAL), expected, atol=2e-4)
 
 
-@given(length=st.integers(0, 500), longest=st.integers(1, 60))
-def test_chunks_are_the_whole_document_in_equal_parts(length, longest):
-    chunks = cut(range(length), longest)
-    assert [token for chunk in chunks for token in chunk] == list(range(length))
+@given(length=st.integers(0, 500), longest=st.integers(1, 60), data=st.data())
+def test_chunks_are_the_whole_document_in_equal_parts(length, longest, data):
+    overlap = data.draw(st.integers(0, longest - 1))
+    chunks = cut(range(length), longest, overlap)
+    rest = [token for chunk in chunks[1:] for token in chunk[overlap:]]
+    assert [*(chunks[0] if chunks else ()), *rest] == list(range(length))
+    assert all(chunk[:overlap] == before[len(before) - overlap :] for before, chunk in pairwise(chunks))
     assert all(0 < len(chunk) <= longest for chunk in chunks)
     assert len({len(chunk) for chunk in chunks}) <= 2
 

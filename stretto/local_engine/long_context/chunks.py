@@ -16,11 +16,17 @@ __all__ = ["Chunks", "Group", "bytes_per_token", "cut"]
 _ROOM = 64  # slots behind a chunk and its local tokens, so that an answer seldom moves the cache
 
 
-def cut(document: Sequence[int], longest: int) -> list[tuple[int, ...]]:
-    """Cut a document into chunks of at most ``longest`` tokens, whose lengths differ by one at most."""
-    count = -(-len(document) // longest)
-    ends = [len(document) * number // max(count, 1) for number in range(count + 1)]
-    return [tuple(document[start:end]) for start, end in pairwise(ends)]
+def cut(document: Sequence[int], longest: int, overlap: int = 0) -> list[tuple[int, ...]]:
+    """Cut a document into chunks of at most ``longest`` tokens, whose lengths differ by one at most.
+
+    Each chunk but the first begins with the last ``overlap`` tokens of the one before it.
+    """
+    if len(document) <= longest:
+        return [tuple(document)] if document else []
+    new = len(document) - overlap  # each chunk adds its tokens behind the overlap
+    count = -(-new // (longest - overlap))
+    ends = [new * number // count for number in range(count + 1)]
+    return [tuple(document[start : end + overlap]) for start, end in pairwise(ends)]
 
 
 def bytes_per_token(forward: LlamaForward) -> int:

@@ -119,7 +119,9 @@ def turned(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
     return moved.to(keys.dtype)
 
 
-def attention(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
+def attention(
+    queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None = None, *, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Grouped-query attention with the logarithm of its normaliser, by which parts of it can be merged.
 
     Args:
@@ -127,6 +129,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None
         keys: # [batch, slots, key_value_heads, head_dim]
         values: # [batch, slots, key_value_heads, head_dim]
         seen: which slots each row sees, at least one; ``None`` for all # [batch or 1, rows, slots]
+        bias: added to the scores # [rows, slots]
 
     Returns:
         the mixed values # [batch, rows, heads, head_dim], and the log-sum-exp of the scores # [batch, rows, heads]
@@ -135,6 +138,8 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None
     stored = keys.shape[2]
     grouped = queries.view(batch, rows, stored, heads // stored, width).permute(0, 2, 3, 1, 4).float()
     scores = grouped @ keys.permute(0, 2, 3, 1)[:, :, None].float() * width**-0.5  # [batch, stored, group, rows, slots]
+    if bias is not None:
+        scores = scores + bias
     if seen is not None:
         scores = scores.masked_fill(~seen[:, None, None], -torch.inf)
     sums = scores.logsumexp(-1)

@@ -27,6 +27,8 @@ from stretto.local_engine.long_context.options import FocusOptions
 
 __all__ = ["Candidates", "FocusReader", "candidates"]
 
+_CHUNK = 256  # tokens, where nobody says how many
+
 Candidates = tuple[list[Tensor], list[Tensor]]
 """Keys and values by layer # [layers][chunks, rows, key_value_heads, head_dim]"""
 
@@ -98,9 +100,11 @@ class FocusReader:
     ) -> None:
         self._forward, self._options, self._device = forward, options, device
         self._changes = None if adapter is None else adapter.layers
+        longest = options.chunk or (adapter.chunk if adapter is not None else 0) or _CHUNK
+        overlap = min(options.overlap, longest // 2)
         self._chunks = Chunks(
             forward,
-            [(*head, *chunk) for chunk in cut(document, options.chunk)],
+            [(*head, *chunk) for chunk in cut(document, longest, overlap)],
             rows=options.rows,
             behind=options.appended,
             kept_bytes=options.kept_bytes,

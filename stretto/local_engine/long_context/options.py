@@ -20,7 +20,9 @@ class FocusOptions:
     """How a document is cut for focus reading.
 
     Attributes:
-        chunk: tokens of a chunk at most.
+        chunk: tokens of a chunk at most; ``None`` for as many as the adapter was trained for.
+        overlap: tokens that a chunk repeats from the end of the one before it, so that a sentence across the border is
+            whole in one of them.
         local: last tokens of the prompt that are the local context: the question, and what stands before it.
         appended: last tokens of the local context that stand behind each chunk, N in the paper.
         rows: tokens of all chunks together that one forward reads at most; a request can be cancelled between two.
@@ -28,16 +30,22 @@ class FocusOptions:
             document. The others are computed again for each token.
     """
 
-    chunk: int = 256
-    local: int = 256
+    chunk: int | None = None
+    overlap: int = 24
+    local: int = 96
     appended: int = 64
     rows: int = 4096
     kept_bytes: int = 2**30
 
     def __post_init__(self) -> None:
-        for name, least in (("chunk", 1), ("local", 1), ("appended", 1), ("rows", 1), ("kept_bytes", 0)):
-            if getattr(self, name) < least:
-                raise SettingsError(f"{name}={getattr(self, name)} cannot be used: give {least} or more.")
+        least = {"chunk": 1, "overlap": 0, "local": 1, "appended": 1, "rows": 1, "kept_bytes": 0}
+        for name, smallest in least.items():
+            if (value := getattr(self, name)) is not None and value < smallest:
+                raise SettingsError(f"{name}={value} cannot be used: give {smallest} or more.")
+        if self.chunk is not None and self.overlap >= self.chunk:
+            raise SettingsError(
+                f"overlap={self.overlap} cannot be used with chunk={self.chunk}: give less than a chunk."
+            )
 
 
 @dataclass(frozen=True, slots=True)
