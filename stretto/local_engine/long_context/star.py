@@ -9,8 +9,8 @@ Nothing is trained.
 A document of one block, or of two, is read exactly as by full attention. Of more, tokens do not see the blocks between
 the anchor and their own.
 
-The anchor stands directly before each block, at the positions of the block before it, so that it is read once for all of
-them; keys are turned to their positions in the document afterwards. Where the document is longer than the positions
+The anchor stands directly before each block, at the positions of the block before it, so that it is read once for all
+of them; keys are turned to their positions in the document afterwards. Where the document is longer than the positions
 that the model knows, they can stay: all blocks then share the same positions (Ratner et al., arXiv:2212.10947).
 
 Acharya et al., "Star attention: Efficient LLM inference over long sequences", arXiv:2411.17116.
@@ -155,7 +155,7 @@ class StarReader:
             own[1].append(new[1])
             held = [[kind[layer].flatten(0, 1)[None] for kind in part] for part in self._parts]
             parts = [attention(queries, keys, values) for keys, values in held]
-            return merged([*parts, attention(queries, *new, seen)]).flatten(2)
+            return merged([*parts, attention(queries, new[0], new[1], seen)]).flatten(2)
 
         ids = torch.tensor([[*tokens]], device=self._device)
         states = run(self._forward, ids, (self._start + rows)[None], attend)
