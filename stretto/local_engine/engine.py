@@ -97,6 +97,7 @@ class Engine:
         self._most_threads = threads or torch.get_num_threads()
         self._changed = threading.Condition()
         self._waiting: deque[Handle] = deque()
+        self._alongside: deque[Generator[None, None, None]] = deque()
         self._coming = 0
         self._seen, self._gathered_until = 0, 0.0
         self._closed = False
@@ -156,12 +157,22 @@ class Engine:
         handle = Handle(Sequence(request, self.model.decode, constraint, self.model.token_bytes), self.cancel, listener)
         with self._changed:
             if self._closed:
-                raise BackendError(
-                    f"The engine of {self.model.name} is closed. Make a new one.", backend=self.model.name
-                )
+                raise self._is_closed()
             self._waiting.append(handle)
             self._changed.notify_all()
         return handle
+
+    def run_alongside(self, work: Generator[None, None, None]) -> None:
+        """Run something else in the engine's thread: up to its next ``yield`` between two steps of the requests.
+
+        Safe from any thread. Works follow each other. One that is not done when the engine is closed is closed; it
+        deals with its own exceptions. Raises `BackendError` when the engine is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise self._is_closed()
+            self._alongside.append(work)
+            self._changed.notify_all()
 
     def constraint(self, response_format: ResponseFormat | None, end_ids: frozenset[int]) -> Constraint | None:
         """Compile what one answer is to be held to, if anything.
@@ -211,9 +222,15 @@ class Engine:
             self._thread.join()
         atexit.unregister(self.close)
 
-    def _check(self, request: Generation) -> None:
-        name, window = self.model.name, self.model.context_window
-        length, wanted = len(request.prompt), request.max_new_tokens
+    def _is_closed(self) -> BackendError:
+        return BackendError(f"The engine of {self.model.name} is closed. Make a new one.", backend=self.model.name)
+
+    def check_tokens(self, request: Generation) -> None:
+        """Refuse a prompt without tokens, tokens that the model does not have, and methods that cannot be used.
+
+        Raises `InvalidRequestError` and `SettingsError`.
+        """
+        name = self.model.name
         if not request.prompt:
             raise InvalidRequestError("The prompt has no tokens. Give at least one.")
         self.equip(request.decoding)
@@ -229,6 +246,11 @@ class Engine:
                     f"{what} has the token id {strange}, and those of {name} are 0 to {self.model.vocabulary - 1}. "
                     "Use this model's own tokenizer."
                 )
+
+    def _check(self, request: Generation) -> None:
+        self.check_tokens(request)
+        name, window = self.model.name, self.model.context_window
+        length, wanted = len(request.prompt), request.max_new_tokens
         if length >= window:
             raise ContextOverflowError(
                 f"The prompt has {length} tokens, and the context window of {name} holds {window} with the answer. "
@@ -257,11 +279,22 @@ class Engine:
             self._measure_while_idle(scheduler)
             while self._admit(scheduler):
                 scheduler.turn()
+                self._advance_alongside()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
                 self._measure_while_idle(scheduler)
+            for work in self._alongside:
+                work.close()
         dismiss()
         scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
+
+    def _advance_alongside(self) -> None:
+        if not self._alongside:
+            return
+        try:
+            next(self._alongside[0])
+        except Exception:  # noqa: BLE001 - it is done, or it failed where it could not tell
+            self._alongside.popleft()
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
@@ -271,7 +304,9 @@ class Engine:
 
     def _measure_while_idle(self, scheduler: Scheduler) -> None:
         """Time one forward after the other, as long as nobody comes and not all is known."""
-        while self._measuring is not None and not (scheduler.handles or self._waiting or self._coming or self._closed):
+        while self._measuring is not None and not (
+            scheduler.handles or self._waiting or self._alongside or self._coming or self._closed
+        ):
             try:
                 next(self._measuring)
                 continue
@@ -286,7 +321,7 @@ class Engine:
     def _admit(self, scheduler: Scheduler) -> bool:
         """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""
         with self._changed:
-            while not (self._closed or scheduler.handles or self._gathered(_QUIET_S)):
+            while not (self._closed or scheduler.handles or self._alongside or self._gathered(_QUIET_S)):
                 pass
             if self._closed:
                 abandoned, self._waiting = self._waiting, deque()
@@ -306,7 +341,7 @@ class Engine:
         ``wait_s`` is how long to wait for more; without requests, and unless it is 0, it waits for the first.
         """
         if wait_s and not self._waiting:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed)
         if not self._waiting or self._closed:
             self._seen = 0
             return False

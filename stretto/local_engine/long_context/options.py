@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from stretto.errors import SettingsError
 
-__all__ = ["FOCUS_FILE", "WAYS", "FocusOptions", "StarOptions"]
+__all__ = ["FOCUS_FILE", "WAYS", "FocusOptions", "StarOptions", "chosen_way"]
 
 FOCUS_FILE = "focus.safetensors"
 """The projections that were trained for a model stand beside its weights under this name."""
@@ -59,10 +60,34 @@ class StarOptions:
     """
 
     block: int = 512
-    local: int = 256
+    local: int = 96
     rows: int = 4096
 
     def __post_init__(self) -> None:
         for name in ("block", "local", "rows"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name}={getattr(self, name)} cannot be used: give 1 or more.")
+
+
+def chosen_way(given: str | None, folder: Path | None, model: str) -> str | None:
+    """How prompts longer than the window are read: ``focus``, ``star``, or ``None`` where they are refused.
+
+    Args:
+        given: one of these, or ``auto`` for focus where the model's folder has an adapter.
+        folder: of the model; ``None`` for a hub name.
+        model: its name.
+
+    Raises `SettingsError` for another value, and for ``focus`` without an adapter.
+    """
+    adapted = folder is not None and (folder / FOCUS_FILE).is_file()
+    if given == "auto":
+        return "focus" if adapted else None
+    if given is not None and given not in WAYS:
+        ways = ", ".join(repr(way) for way in ("auto", *WAYS))
+        raise SettingsError(f"long_context={given!r} cannot be used. Use one of: {ways}, or None.")
+    if given == "focus" and not adapted:
+        raise SettingsError(
+            f"long_context='focus' cannot be used: {model} has no {FOCUS_FILE} beside its weights. Train one with: "
+            f"python -m stretto.local_engine.training.focus {model}. Or use 'star', which needs no training."
+        )
+    return given
