@@ -23,7 +23,7 @@ PLAN = Plan(steps=30, rank=8, chunk=96, appended=48, rate=0.01)
 HAY = ["The bicycle needs oil, air and a dry place.", "Grüße aus 東京.", "One two three, four and five."]
 
 
-def hay(chance):
+def hay(chance, ease):
     return chance.choice(HAY)
 
 
@@ -72,13 +72,14 @@ def test_a_candidate_that_stands_for_others_counts_as_often_as_they_would():
 
 def test_every_lesson_has_every_loss_and_its_needles(tokenizer):
     model = tiny("llama", tokenizer)
-    lessons, chance = lessons_of(model), random.Random(4)  # noqa: S311 - chance, not secrets
+    lessons, chance = replace(lessons_of(model), chunk=256), random.Random(4)  # noqa: S311 - chance, not secrets
     text = model.tokenizer.decode
     sizes = set()
     for number in range(60):
-        lesson = lessons.draw(chance, ease=number / 60)
+        lesson = lessons.draw(chance, ease=1 - number / 60)
         sizes.add(len(lesson.chunks[0]))
-        assert {job.loss for job in lesson.jobs} == set(LOSSES)
+        assert {job.loss for job in lesson.jobs} >= {"repetition", "continuation"}
+        assert number < 20 or "question" in {job.loss for job in lesson.jobs}
         assert len({len(chunk) for chunk in lesson.chunks}) == 1
         assert len(set(lesson.places)) == len(lesson.chunks)
         assert list(lesson.places) == sorted(lesson.places)

@@ -52,6 +52,11 @@ class Group:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def held_bytes(self) -> int:
+        """Of the keys and values that are kept."""
+        return 0 if self._cache is None else self._cache.slots * self._cache.bytes_per_slot
+
     def read(self, forward: LlamaForward, behind: Sequence[int]) -> tuple[KeyValueCache, int]:
         """Read each chunk with the tokens ``behind`` it, but for what is known already.
 
@@ -123,6 +128,11 @@ class Chunks:
     def all_kept(self) -> bool:
         """Whether no chunk is read twice."""
         return all(group.kept for group in self.groups)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the keys and values that are kept."""
+        return sum(group.held_bytes for group in self.groups)
 
     def read(self, behind: Sequence[int]) -> Iterator[tuple[Group, KeyValueCache, int]]:
         """Read the groups with these tokens behind each chunk; see `Group.read`."""

@@ -121,6 +121,11 @@ class FocusReader:
         """Whether no chunk is read twice."""
         return self._chunks.all_kept
 
+    @property
+    def held_bytes(self) -> int:
+        """Of the keys and values that are kept between two tokens."""
+        return self._chunks.held_bytes
+
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
         """Score what follows the local context and the answer so far.
 

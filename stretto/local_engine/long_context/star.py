@@ -91,6 +91,11 @@ class StarReader:
         """Blocks."""
         return len(self._blocks)
 
+    @property
+    def held_bytes(self) -> int:
+        """Of the keys and values of the document."""
+        return sum(layer.numel() * layer.element_size() for part in self._parts for kind in part for layer in kind)
+
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
         """Score what follows the query and the answer so far; see `FocusReader.read`."""
         self._reading = self._reading or self._read_blocks()

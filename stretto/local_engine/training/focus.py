@@ -57,14 +57,14 @@ class Plan:
 
     minutes: float = 25.0
     steps: int | None = None  # instead of minutes
-    rank: int | None = 64  # of what is added to a projection; None for whole matrices
+    rank: int | None = None  # of what is added to a projection; None for whole matrices
     losses: tuple[str, ...] = LOSSES
     chunk: int = 256  # tokens at most
     appended: int = 64
     learned: int = 6  # tokens of a local context that carry loss in one step
-    skilled: float = 0.8  # share of tokens said right above which lessons become harder
+    skilled: float = 0.85  # share of the memory's tokens said right above which lessons become harder
     climb: float = 0.005  # by so much in a step; at 1 they are as hard as they get
-    rate: float = 0.003
+    rate: float = 0.001
     seed: int = 1
     save_every: float = 60.0  # seconds
 
@@ -237,15 +237,18 @@ class Trainer:
         chosen = [_chosen(chance, job, self.plan.learned) for job in lesson.jobs]
         adapter = FocusAdapter.of({name: each.to(self.forward.dtype) for name, each in self.tensors.items()})
         shares = Shares()
-        total, count = torch.zeros(()), sum(map(len, chosen))
+        total, count, right, asked = torch.zeros(()), sum(map(len, chosen)), 0, 0
         for job, (wanted, logits) in zip(
             lesson.jobs, lesson_losses(self.plain, self.forward, adapter, lesson, chosen), strict=True
         ):
             loss = cross_entropy(logits.float(), wanted, reduction="sum")
-            total = total + loss / count
+            total = total + job.weight * loss / count
+            said = int((logits.argmax(-1) == wanted).sum())
+            if job.weight == 1 or "repetition" not in self.plan.losses:
+                right, asked = right + said, asked + len(wanted)
             shares += Shares(
                 Counter({job.loss: loss.item()}),
-                Counter({job.loss: int((logits.argmax(-1) == wanted).sum())}),
+                Counter({job.loss: said}),
                 Counter({job.loss: len(wanted)}),
             )
         total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -255,7 +258,7 @@ class Trainer:
             group["lr"] = self.plan.rate * warm * min(1.0, max(0.02, left))
         self.optimiser.step()
         self.optimiser.zero_grad()
-        self.skill = 0.9 * self.skill + 0.1 * sum(shares.right.values()) / count
+        self.skill = 0.9 * self.skill + 0.1 * right / max(1, asked)
         if self.skill > self.plan.skilled:
             self.level = min(1.0, self.level + self.plan.climb)
         self.number += 1
@@ -325,13 +328,11 @@ def main(arguments: list[str] | None = None) -> None:
         "--texts", type=Path, help="folder of text files to hide needles in; needed but for local:pocket"
     )
     add_arguments(parser, minutes=Plan.minutes, folder=Path("build/focus"))
-    parser.add_argument(
-        "--rank", type=int, default=64, help="of what is added to each projection; 0 for whole matrices"
-    )
+    parser.add_argument("--rank", type=int, help="of what is added to each projection; by default whole matrices")
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES), help="by default all")
     parser.add_argument("--chunk", type=int, default=256, help="tokens of a chunk at most (default 256)")
     parser.add_argument("--appended", type=int, default=64, help="local tokens behind each chunk (default 64)")
-    parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default %(default)s)")
+    parser.add_argument("--rate", type=float, default=0.001, help="learning rate (default %(default)s)")
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FOCUS_FILE} beside the weights")
     chosen = parser.parse_args(arguments)
     try:
@@ -349,7 +350,7 @@ def _train(chosen: argparse.Namespace) -> None:
     if chosen.fresh:
         (chosen.folder / "checkpoint.safetensors").unlink(missing_ok=True)
     names = ("minutes", "steps", "rank", "chunk", "appended", "rate", "seed")
-    given = {name: getattr(chosen, name) for name in names} | {"rank": chosen.rank or None}
+    given = {name: getattr(chosen, name) for name in names}
     plan = Plan(**given, losses=tuple(chosen.losses))
     torch.set_num_threads(chosen.threads)
     model = load_model(source, device="cpu", dtype="float32", packed=False)

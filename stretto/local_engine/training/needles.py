@@ -25,7 +25,12 @@ NAMES = (
 _FILES = ("*.txt", "*.md", "*.py")
 _SHORT = 40
 _SPAN = 32  # tokens of a local context that repeats or continues
-_LENGTHS = (48, 64, 96, 128, 192, 256, 384, 512)
+_LESS = 0.1  # weight of a token of text that the memory helps little to say
+_LENGTHS = (64, 96, 128, 192, 256, 384, 512)
+
+
+Draw = Callable[[random.Random, float], str]
+"""Draws a text; the number, from 1 down to 0, is how easy it is to read."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Job:
         learned: place of the first learned token.
         appended: so many tokens before the first learned one stand behind each chunk.
         source: the chunk that helps to say them.
+        weight: how much its tokens count.
     """
 
     loss: str
@@ -45,6 +51,7 @@ class Job:
     learned: int
     appended: int
     source: int
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -64,14 +71,14 @@ class Lesson:
     total: int
 
 
-def pocket_texts() -> Callable[[random.Random], str]:
-    """Draw texts of the pocket model's corpus: prose of the encyclopaedia, source code, words in no order."""
+def pocket_texts() -> Draw:
+    """Draw texts of the pocket model's corpus: prose of the encyclopaedia; source code and words in no order later."""
     corpus = Corpus()
     prose = [straight_answer(topic) for topic in corpus.topics]
     points = [point.text for topic in corpus.topics for point in topic.points]
 
-    def draw(chance: random.Random) -> str:
-        kind = chance.random()
+    def draw(chance: random.Random, ease: float) -> str:
+        kind = chance.random() * (1 - ease)
         if kind < 0.6:
             return chance.choice(points)
         if kind < 0.75:
@@ -83,7 +90,7 @@ def pocket_texts() -> Callable[[random.Random], str]:
     return draw
 
 
-def texts_in(folder: Path) -> Callable[[random.Random], str]:
+def texts_in(folder: Path) -> Draw:
     """Draw pieces of the text files in a folder. Raises `SettingsError` for one without text."""
     files = sorted(file for kind in _FILES for file in folder.rglob(kind))
     texts = [text for file in files if len(text := file.read_text(encoding="utf-8", errors="ignore")) > 50]
@@ -92,7 +99,7 @@ def texts_in(folder: Path) -> Callable[[random.Random], str]:
             f"The folder {str(folder)!r} holds no text: no {', '.join(_FILES)} of 50 characters and more."
         )
 
-    def draw(chance: random.Random) -> str:
+    def draw(chance: random.Random, ease: float) -> str:  # noqa: ARG001 - all of them are as hard
         text = chance.choice(texts)
         start = text.rfind("\n", 0, chance.randrange(len(text))) + 1
         return text[start : start + 2000] or text[:2000]
@@ -108,7 +115,7 @@ class Haystack:
         draw: a text of the hay.
     """
 
-    def __init__(self, model: LoadedModel, draw: Callable[[random.Random], str]) -> None:
+    def __init__(self, model: LoadedModel, draw: Draw) -> None:
         self._tokenizer, self._draw = model.tokenizer, draw
         self._end = model.tokenizer.eos_token or "\n"
         bos = model.tokenizer.bos_token
@@ -125,11 +132,11 @@ class Haystack:
         found: Any = self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids
         return tuple(found)
 
-    def hay(self, chance: random.Random, count: int) -> list[int]:
+    def hay(self, chance: random.Random, count: int, ease: float = 0.0) -> list[int]:
         """So many tokens of text."""
         found: list[int] = []
         while len(found) < count:
-            found += self.encode(" " + self._draw(chance).strip())
+            found += self.encode(" " + self._draw(chance, ease).strip())
         return found[:count]
 
     def needle(self, name: str, code: str) -> tuple[int, ...]:
@@ -156,7 +163,8 @@ class Lessons:
         appended: tokens behind each chunk at most.
         tokens: of all chunks of a lesson, about.
         total: candidates that a document is taken for at most.
-        jobs: questions of a lesson; beside them there are three repetitions and a continuation.
+        jobs: questions of a hard lesson, where one needle is repeated; in an easy one it is the other way round. Beside
+            them a span is repeated, and there is a continuation.
     """
 
     haystack: Haystack
@@ -169,13 +177,17 @@ class Lessons:
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
         """One lesson; ``ease``, from 1 down to 0, has chunks be few and short at first."""
-        longest = max(min(48, self.chunk), int(self.chunk * (1 - ease)))
+        longest = max(min(64, self.chunk), int(self.chunk * (1 - ease)))
         length = chance.choice([size for size in _LENGTHS if size <= longest] or [longest])
         most = max(2, min(int(4 + 60 * (1 - ease)), self.tokens // length))
-        count = chance.randint(max(1, most // 2), most)
+        count = chance.randint(most - int(most * (1 - ease) / 2), most)
         total = max(count, int(self.total ** chance.uniform(0, 1 - ease)))
-        names = chance.sample(NAMES, min(chance.randint(-(-count // 2), count), len(NAMES)))
-        where = {name: chance.randrange(count) for name in names}  # some chunks have two needles, many have none
+        hidden = chance.randint(count - int(count * (1 - ease) / 2), count)
+        names = chance.sample(NAMES, min(hidden, len(NAMES)))
+        if chance.random() < ease:
+            where = dict(zip(names, chance.sample(range(count), len(names)), strict=True))
+        else:
+            where = {name: chance.randrange(count) for name in names}  # some chunks have two needles, some have none
         codes = {name: str(chance.randrange(10_000, 100_000)) for name in names}
         chunks: list[tuple[int, ...]] = []
         follows: tuple[int, ...] = ()
@@ -185,33 +197,33 @@ class Lessons:
             room = max(1, length // 2 // len(needles[0])) if needles else 0
             for name in held[room:]:
                 del where[name]
-            chunk, follows = self._chunk(chance, length, needles[:room])
+            chunk, follows = self._chunk(chance, length, needles[:room], ease)
             chunks.append(chunk)
         jobs: list[Job] = []
         if "question" in self.losses:
-            asked = chance.sample(sorted(where), min(self.jobs, len(where)))
+            asked = chance.sample(sorted(where), min(round(self.jobs * min(1.0, 2 - 2 * ease)), len(where)))
             jobs += [self._question(chance, name, codes[name], where[name]) for name in asked]
         if "repetition" in self.losses:
-            for name in chance.sample(sorted(where), min(2, len(where))):
-                given, needle = self.haystack.encode(f" The code of {name}"), self.haystack.needle(name, codes[name])
+            for name in chance.sample(sorted(where), min(self.jobs - round((self.jobs - 1) * (1 - ease)), len(where))):
+                given, needle = self.haystack.encode(f" The code of {name} is"), self.haystack.needle(name, codes[name])
                 jobs.append(Job("repetition", needle, len(given), self.appended, where[name]))
             place = chance.randrange(count)
             start = chance.randrange(max(1, length - _SPAN))
             span = chunks[place][start : start + _SPAN]
-            jobs.append(Job("repetition", span, len(span) // 2, self.appended, place))
+            jobs.append(Job("repetition", span, len(span) // 2, self.appended, place, _LESS))
         if "continuation" in self.losses:
-            jobs.append(Job("continuation", follows, _SPAN // 2, self.appended, count - 1))
+            jobs.append(Job("continuation", follows, _SPAN // 2, self.appended, count - 1, _LESS))
         return Lesson(tuple(chunks), tuple(jobs), tuple(sorted(chance.sample(range(total), count))), total)
 
     def _chunk(
-        self, chance: random.Random, length: int, needles: Sequence[tuple[int, ...]]
+        self, chance: random.Random, length: int, needles: Sequence[tuple[int, ...]], ease: float
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """A chunk with needles in it, and the text that follows it."""
         head = self.haystack.head
         count = length - len(head) - sum(map(len, needles))
         if count < 0:
             raise SettingsError(f"A chunk of {length} tokens cannot hold a needle. Use longer chunks.")
-        hay = self.haystack.hay(chance, count + _SPAN)
+        hay = self.haystack.hay(chance, count + _SPAN, ease)
         ends = sorted(chance.randint(0, count) for _ in needles)
         found, start = [*head], 0
         for needle, end in zip(needles, ends, strict=True):
