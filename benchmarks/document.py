@@ -28,7 +28,7 @@ from typing import Any
 
 import anyio
 
-from benchmarks.document_langchain import HOW, read
+from document_langchain import HOW, read
 from benchmarks.document_model import CAPTAIN, FACT, HOPS, QUESTION, haystack, reply
 from benchmarks.measuring import IMAGES, Spread, machine, save
 from stretto import AsyncStretto, Document

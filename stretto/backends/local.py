@@ -18,6 +18,7 @@ from stretto.errors import InvalidRequestError
 from stretto.local_engine.compiling import compiling
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.long_context.options import chosen_way
 from stretto.local_engine.record import Record
 from stretto.local_engine.source import find_source
 from stretto.request import GenerationOptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from stretto.local_engine.constraint import Constraint
     from stretto.local_engine.engine import Engine
     from stretto.local_engine.load import LoadedModel
+    from stretto.local_engine.long_context.reader import LongContextReader
 
 __all__ = ["LocalBackend"]
 
@@ -58,6 +60,9 @@ class LocalBackend:
             0 for none.
         remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default: how fast
             one request is answered would tell something of what others were told.
+        long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
+            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``None`` refuses it.
+            The question has to stand at the end of the prompt. One such prompt is read at a time, token by token.
         special_tokens_in_text: let control tokens of the model that are written in a message, such as ``<|im_end|>``,
             be control tokens. By default they are text, so that no message can end its turn and begin another.
 
@@ -79,6 +84,7 @@ class LocalBackend:
         lexical: LexicalOptions | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
+        long_context: str | None = "auto",
         special_tokens_in_text: bool = False,
     ) -> None:
         options = LoadingOptions(
@@ -99,6 +105,8 @@ class LocalBackend:
         self._decoding = decoding or DEFAULT_DECODING
         self._capabilities = options.capabilities()
         self._loader = EngineLoader(self._name, options.load)
+        self._way = chosen_way(long_context, options.source.folder, self._name)
+        self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()
 
@@ -132,9 +140,15 @@ class LocalBackend:
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
         constraint = await self._prepared(engine, prompt, decoding)
         with engine.announced():
-            ids = await self._tokens(engine.model, prompt, engine.model.context_window)
-            request = _generation(engine.model, ids, prompt, options, decoding)
-            handle = engine.submit(request, chunks.put, constraint=constraint)
+            ids = await self._tokens(engine.model, prompt, None if self._way else engine.model.context_window)
+            long = self._way if len(ids) >= engine.model.context_window else None
+            if long is None:
+                request = _generation(engine.model, ids, prompt, options, decoding)
+                handle = engine.submit(request, chunks.put, constraint=constraint)
+        if long is not None:  # no batch should wait for what it takes to make it ready
+            reader = await self._loader.in_preparer(partial(self._long_reader, engine, long))
+            request = _generation(engine.model, ids, prompt, options, decoding, room=reader.room(len(ids)))
+            handle = reader.submit(request, chunks.put, constraint=constraint)
         try:
             yield chunks
         finally:
@@ -171,6 +185,13 @@ class LocalBackend:
 
         return await self._loader.in_preparer(prepare)
 
+    def _long_reader(self, engine: Engine, way: str) -> LongContextReader:
+        """What answers prompts longer than the window; the first call reads and hashes the weights."""
+        from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
+
+        self._reader = self._reader or LongContextReader(engine, way)
+        return self._reader
+
     async def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
         """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
         turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
@@ -185,10 +206,17 @@ def _format(prompt: Prompt) -> Mapping[str, Any] | str | None:
 
 
 def _generation(
-    model: LoadedModel, ids: tuple[int, ...], prompt: Prompt, options: GenerationOptions, decoding: str
+    model: LoadedModel,
+    ids: tuple[int, ...],
+    prompt: Prompt,
+    options: GenerationOptions,
+    decoding: str,
+    *,
+    room: int | None = None,
 ) -> Generation:
     own = model.sampling  # what the model recommends; what the caller says goes before it
-    room = min(model.context_window, model.cache_tokens) - len(ids)
+    if room is None:
+        room = min(model.context_window, model.cache_tokens) - len(ids)
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,

@@ -293,6 +293,28 @@ class KeyValueCache:
             for layer, coming in zip(held, new, strict=True):
                 layer[sequence, :length] = coming[0, :length]
 
+    @classmethod
+    def of(cls, keys: Sequence[Tensor], values: Sequence[Tensor], capacity: int) -> KeyValueCache:
+        """Begin a cache with given keys and values, of each layer, and make room for ``capacity`` slots.
+
+        Args:
+            keys: already turned to the positions of their slots # [layers][batch, slots, key_value_heads, head_dim]
+            values: like ``keys``.
+            capacity: slots that will be in use.
+        """
+        new = cls(len(keys[0]))
+        new.extent = keys[0].shape[1]
+        new.capacity = blocks(max(capacity, new.extent))
+        for given, own in ((keys, new._keys), (values, new._values)):
+            for layer in given:
+                own.append(layer.new_zeros(new.batch, new.capacity, *layer.shape[2:]))
+                own[-1][:, : new.extent] = layer
+        return new
+
+    def layer(self, number: int, slots: int) -> tuple[Tensor, Tensor]:
+        """Views of the first ``slots`` keys and values of one layer # [batch, slots, key_value_heads, head_dim]."""
+        return self._keys[number][:, :slots], self._values[number][:, :slots]
+
     @property
     def allocated(self) -> bool:
         """Whether it has been written to."""

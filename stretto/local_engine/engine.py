@@ -140,6 +140,14 @@ class Engine:
         self._serving.add(handle)
         return handle
 
+    def run_alongside(self, work: Generator[None, None, None]) -> None:
+        """Run something else in the engine's thread: up to its next ``yield`` between two steps of the requests.
+
+        Safe from any thread. Works follow each other. One that is not done when the engine is closed is closed; it
+        deals with its own exceptions. Raises `BackendError` when the engine is closed.
+        """
+        self._serving.add_alongside(work)
+
     def constraint(self, response_format: ResponseFormat | None, end_ids: frozenset[int]) -> Constraint | None:
         """Compile what one answer is to be held to, if anything.
 
@@ -178,9 +186,12 @@ class Engine:
         """End every request with the reason ``cancelled`` and the thread with it. Idempotent; waits for the thread."""
         self._serving.close()
 
-    def _check(self, request: Generation) -> None:
-        name, window = self.model.name, self.model.context_window
-        length, wanted = len(request.prompt), request.max_new_tokens
+    def check_tokens(self, request: Generation) -> None:
+        """Refuse a prompt without tokens, tokens that the model does not have, and methods that cannot be used.
+
+        Raises `InvalidRequestError` and `SettingsError`.
+        """
+        name = self.model.name
         if not request.prompt:
             raise InvalidRequestError("The prompt has no tokens. Give at least one.")
         self.equip(request.decoding)
@@ -196,6 +207,11 @@ class Engine:
                     f"{what} has the token id {strange}, and those of {name} are 0 to {self.model.vocabulary - 1}. "
                     "Use this model's own tokenizer."
                 )
+
+    def _check(self, request: Generation) -> None:
+        self.check_tokens(request)
+        name, window = self.model.name, self.model.context_window
+        length, wanted = len(request.prompt), request.max_new_tokens
         if length >= window:
             raise ContextOverflowError(
                 f"The prompt has {length} tokens, and the context window of {name} holds {window} with the answer. "

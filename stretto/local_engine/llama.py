@@ -233,6 +233,26 @@ class LlamaForward:
         return self._compiled is not None
 
     @property
+    def layers(self) -> Sequence[_Layer]:
+        """The layers, for code that runs them with another attention: `stretto.local_engine.long_context.decoder`."""
+        return self._layers
+
+    @property
+    def norm(self) -> _Norm:
+        """The norm behind the last layer."""
+        return self._norm
+
+    @property
+    def head_width(self) -> int:
+        """Numbers of one attention head."""
+        return int(self._width)
+
+    @property
+    def frequencies(self) -> Tensor:
+        """Of the rotation, in radians a position # [head_dim / 2]."""
+        return self._frequencies
+
+    @property
     def sizes(self) -> tuple[int, int, int]:
         """Vocabulary, width of the residual stream, layers."""
         vocabulary, hidden = self._embedding.shape
@@ -280,7 +300,7 @@ class LlamaForward:
         else:
             state = pads.embed(rows.tokens, self._embedding)
             active = rows.pads[..., None].to(state.dtype)  # [batch, rows, 1]
-        cosine, sine = self._rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
+        cosine, sine = self.rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
         plan = self._attention.plan(rows, state.dtype)
         for number, layer in enumerate(self._layers):
             normed = layer.norm(state)
@@ -306,7 +326,7 @@ class LlamaForward:
             state = state.index_select(1, keep)
         return self._norm(state)
 
-    def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosine and sine such that a head x turns as ``x * cosine + roll(x, head_dim / 2) * sine``."""
         angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
         cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
 from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.long_context.options import FOCUS_FILE
 from stretto.local_engine.pads import PadAdapter
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["attach", "fingerprint", "read_adapter", "write_adapter"]
 
+_ADAPTERS = (ADAPTER_FILE, FOCUS_FILE)
+
 
 def fingerprint(folder: Path) -> str:
     """SHA-256 of the model's weights, all files in the order of their names. Raises `SettingsError` without any."""
-    files = sorted(file for file in folder.glob("*.safetensors") if file.name != ADAPTER_FILE)
+    files = sorted(file for file in folder.glob("*.safetensors") if file.name not in _ADAPTERS)
     if not files:
         raise SettingsError(f"The folder {str(folder)!r} holds no *.safetensors weights that an adapter could be for.")
     digest = hashlib.sha256()

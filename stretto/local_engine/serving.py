@@ -66,6 +66,7 @@ class Serving:
         self._most_threads = threads or torch.get_num_threads()
         self._changed = threading.Condition()
         self._waiting: deque[Handle] = deque()
+        self._alongside: deque[Generator[None, None, None]] = deque()
         self._coming = 0
         self._seen, self._gathered_until = 0, 0.0
         self._closed = False
@@ -94,11 +95,15 @@ class Serving:
     def add(self, handle: Handle) -> None:
         """Queue a request. Raises `BackendError` when all is closed."""
         with self._changed:
-            if self._closed:
-                raise BackendError(
-                    f"The engine of {self.model.name} is closed. Make a new one.", backend=self.model.name
-                )
+            self._refuse_when_closed()
             self._waiting.append(handle)
+            self._changed.notify_all()
+
+    def add_alongside(self, work: Generator[None, None, None]) -> None:
+        """See `Engine.run_alongside`."""
+        with self._changed:
+            self._refuse_when_closed()
+            self._alongside.append(work)
             self._changed.notify_all()
 
     def cancel(self, handle: Handle) -> None:
@@ -127,6 +132,10 @@ class Serving:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise BackendError(f"The engine of {self.model.name} is closed. Make a new one.", backend=self.model.name)
+
     def _serve(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
@@ -136,11 +145,22 @@ class Serving:
             self._measure_while_idle(scheduler)
             while self._admit(scheduler):
                 scheduler.turn()
+                self._advance_alongside()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
                 self._measure_while_idle(scheduler)
+            for work in self._alongside:
+                work.close()
         dismiss()
         scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
+
+    def _advance_alongside(self) -> None:
+        if not self._alongside:
+            return
+        try:
+            next(self._alongside[0])
+        except Exception:  # noqa: BLE001 - it is done, or it failed where it could not tell
+            self._alongside.popleft()
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
@@ -150,7 +170,9 @@ class Serving:
 
     def _measure_while_idle(self, scheduler: Scheduler) -> None:
         """Time one forward after the other, as long as nobody comes and not all is known."""
-        while self._measuring is not None and not (scheduler.handles or self._waiting or self._coming or self._closed):
+        while self._measuring is not None and not (
+            scheduler.handles or self._waiting or self._alongside or self._coming or self._closed
+        ):
             try:
                 next(self._measuring)
                 continue
@@ -165,7 +187,7 @@ class Serving:
     def _admit(self, scheduler: Scheduler) -> bool:
         """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""
         with self._changed:
-            while not (self._closed or scheduler.handles or self._gathered(_QUIET_S)):
+            while not (self._closed or scheduler.handles or self._alongside or self._gathered(_QUIET_S)):
                 pass
             if self._closed:
                 abandoned, self._waiting = self._waiting, deque()
@@ -185,7 +207,7 @@ class Serving:
         ``wait_s`` is how long to wait for more; without requests, and unless it is 0, it waits for the first.
         """
         if wait_s and not self._waiting:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed)
         if not self._waiting or self._closed:
             self._seen = 0
             return False

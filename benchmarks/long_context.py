@@ -1,0 +1,335 @@
+"""Documents longer than the window: what is found in them, how long it takes, and what it needs.
+
+    python benchmarks/long_context.py                         the pocket model, with the adapter beside its weights
+    python benchmarks/long_context.py --adapter FILE --control FILE
+    python benchmarks/long_context.py --quick                 little of everything; writes nothing
+
+Passkey: sentences such as "The code of Anna is 48213." stand at drawn places of a document made of prose, source code
+and words in no order. The question for one of them is a chat message behind the document. It counts as found if greedy
+decoding says the whole sentence, token by token. The numbers are drawn, so they are in no training text.
+
+Ways: focus reading with the adapter; with an adapter trained with the continuation loss only (`--control`), and with
+projections that were not trained, which have to fail; plain truncation, where the model reads the end of the prompt
+that fits into its window; full attention, also beyond the positions that were trained; Star attention, all blocks at
+the same positions.
+
+Time and memory: until the first token of an answer is known and for each token that follows, on one thread, against
+full attention of the same model over the same document, far beyond the positions it was trained for. Memory is that of
+keys and values.
+
+Perplexity: of the last tokens of files that the model was not trained on, by the tokens that stand before them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from measuring import IMAGES, machine, save
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.load import LoadedModel, load_model
+from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
+from stretto.local_engine.long_context.chunks import bytes_per_token
+from stretto.local_engine.long_context.focus import FocusReader
+from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions, StarOptions
+from stretto.local_engine.long_context.star import StarReader
+from stretto.local_engine.pad_file import fingerprint
+from stretto.local_engine.pocket.source import held_out_source
+from stretto.local_engine.source import find_source
+from stretto.local_engine.training.needles import NAMES, Haystack, pocket_texts
+
+CPU = torch.device("cpu")
+console = Console(width=118)
+
+
+class Reader(Protocol):
+    """What reads a document; see `FocusReader.read`."""
+
+    def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
+        """Score what follows."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Of keys and values."""
+        ...
+
+
+class Full:
+    """Full attention over the document, or over as much of its end as ``most`` tokens leave room for."""
+
+    def __init__(self, forward: LlamaForward, document: Sequence[int], most: int | None = None) -> None:
+        self._forward, self._most, self._document = forward, most, [*document]
+        self._cache, self._known = KeyValueCache(1), 0
+        self._tokens: list[int] = []
+
+    @property
+    def held_bytes(self) -> int:
+        """Of keys and values."""
+        return self._known * bytes_per_token(self._forward)
+
+    def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
+        """Read what is not known yet, 512 tokens at a time."""
+        behind = [*local, *answer]
+        room = len(self._document) if self._most is None else max(0, self._most - len(local) - 32)
+        tokens = [*self._document[-room:], *behind] if room else behind
+        same = 0
+        while same < min(len(tokens) - 1, len(self._tokens)) and tokens[same] == self._tokens[same]:
+            same += 1
+        logits = torch.empty(0)
+        for start in range(same, len(tokens), 512):
+            stop = min(start + 512, len(tokens))
+            rows = Rows(torch.tensor([tokens[start:stop]]), torch.arange(start, stop)[None], stop)
+            logits = self._forward(rows, self._cache, torch.tensor([stop - start - 1]))[0, 0]
+            yield None
+        self._tokens, self._known = tokens, len(tokens)
+        yield logits
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to read long documents; ``longest`` times the window is the most it is tried at."""
+
+    name: str
+    open: Callable[[Sequence[int]], Reader]
+    longest: int = 64
+
+
+def ways_of(model: LoadedModel, adapter: FocusAdapter, control: FocusAdapter | None) -> list[Way]:
+    """All ways."""
+    forward, window = model.forward, model.context_window
+    assert isinstance(forward, LlamaForward)
+    head = (int(model.tokenizer.bos_token_id),)
+
+    def focus(own: FocusAdapter | None, **more: int) -> Callable[[Sequence[int]], Reader]:
+        options = FocusOptions(chunk=adapter.chunk, **more)
+        return lambda document: FocusReader(forward, own, document, options, device=CPU, head=head)
+
+    def star(document: Sequence[int]) -> Reader:
+        return StarReader(forward, [*head, *document], StarOptions(), device=CPU, shared=True)
+
+    found = [Way("focus", focus(adapter))]
+    if control is not None:
+        found.append(Way("focus, continuation loss only", focus(control), 16))
+    return [
+        *found,
+        Way("focus, untrained", focus(None), 16),
+        Way("truncation", lambda document: Full(forward, [*head, *document], window)),
+        Way("full attention", lambda document: Full(forward, [*head, *document]), 4),
+        Way("star", star, 16),
+    ]
+
+
+def last(reader: Reader, local: Sequence[int], answer: Sequence[int] = ()) -> Tensor:
+    """Logits behind the answer so far."""
+    *_, logits = reader.read(local, answer)
+    assert logits is not None
+    return logits
+
+
+def passkey(haystack: Haystack, ways: Sequence[Way], window: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Share of the codes found, by length of the document."""
+    rows: list[dict[str, Any]] = []
+    for times in options.times:
+        chance = random.Random(f"passkey {times}")  # noqa: S311 - chance, not secrets
+        documents = [hidden(haystack, chance, times * window, options.questions) for _ in range(options.documents)]
+        for way in ways:
+            if times > way.longest:
+                continue
+            began, right, asked = time.perf_counter(), 0, 0
+            for document, codes in documents:
+                reader = way.open(document)
+                for name, code in codes.items():
+                    right += said(reader, haystack.question(name), haystack.answer(name, code))
+                    asked += 1
+            took = time.perf_counter() - began
+            rows.append({"way": way.name, "times": times, "right": right, "asked": asked, "seconds": took})
+            console.print(f"{times} x window, {way.name}: {right} of {asked} ({took:.0f} s)", highlight=False)
+    return rows
+
+
+def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -> tuple[list[int], dict[str, str]]:
+    """A document of so many tokens with ``count`` codes in it."""
+    codes = {name: str(chance.randrange(10_000, 100_000)) for name in chance.sample(NAMES, count)}
+    needles = [haystack.needle(name, code) for name, code in codes.items()]
+    hay = haystack.hay(chance, length - sum(map(len, needles)))
+    found: list[int] = []
+    start = 0
+    for needle, end in zip(needles, sorted(chance.randint(0, len(hay)) for _ in needles), strict=True):
+        found += [*hay[start:end], *needle]
+        start = end
+    return [*found, *hay[start:]], codes
+
+
+def said(reader: Reader, local: Sequence[int], expected: Sequence[int]) -> bool:
+    """Whether greedy decoding says what is expected."""
+    return all(int(last(reader, local, expected[:count]).argmax()) == token for count, token in enumerate(expected))
+
+
+def times_of(haystack: Haystack, ways: Sequence[Way], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seconds to the first token and for each that follows, and bytes held, by length."""
+    chance, rows = random.Random("times"), []  # noqa: S311 - chance, not secrets
+    chosen = [way for way in ways if way.name in ("focus", "full attention", "star")]
+    local, answer = haystack.question("Anna"), haystack.answer("Anna", "12345")
+    for length in options.lengths:
+        document = haystack.hay(chance, length)
+        for way in chosen:
+            reader = way.open(document)
+            began = time.perf_counter()
+            last(reader, local)
+            first = time.perf_counter() - began
+            began = time.perf_counter()
+            for count in range(1, 5):
+                last(reader, local, answer[:count])
+            each = (time.perf_counter() - began) / 4
+            rows.append(
+                {"way": way.name, "tokens": length, "first_s": first, "token_s": each, "bytes": reader.held_bytes}
+            )
+            console.print(
+                f"{length} tokens, {way.name}: {first:.2f} s, {each * 1e3:.0f} ms a token, "
+                f"{reader.held_bytes / 2**20:.0f} MiB",
+                highlight=False,
+            )
+    return rows
+
+
+def slope(rows: Sequence[dict[str, Any]], way: str, field: str) -> float:
+    """The exponent with which a figure grows with the length, over the longer half."""
+    points = [(math.log(row["tokens"]), math.log(max(row[field], 1e-9))) for row in rows if row["way"] == way]
+    points = points[len(points) // 2 - 1 :] if len(points) > 3 else points
+    if len(points) < 2:
+        return math.nan
+    across, up = (sum(axis) / len(points) for axis in zip(*points, strict=True))
+    return float(sum((x - across) * (y - up) for x, y in points) / sum((x - across) ** 2 for x, _ in points))
+
+
+def perplexity(model: LoadedModel, ways: Sequence[Way], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Perplexity of the last 16 tokens of held-out source files, by what stands before them."""
+    text = "\n\n".join(held_out_source().values())
+    ids = model.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+    rows = []
+    for before in options.before:
+        for way in ways:
+            if way.name == "focus, untrained" or before > way.longest * model.context_window:
+                continue
+            total, count = 0.0, 0
+            for place in range(options.files):
+                end = before + 64 + 16 + place * (len(ids) - before - 80) // max(1, options.files)
+                reader = way.open(ids[end - before - 80 : end - 80])
+                local, wanted = ids[end - 80 : end - 16], ids[end - 16 : end]
+                for step, token in enumerate(wanted):
+                    total -= float(last(reader, local, wanted[:step]).float().log_softmax(-1)[token])
+                    count += 1
+            rows.append({"way": way.name, "before": before, "perplexity": math.exp(total / count)})
+            console.print(
+                f"{before} tokens before, {way.name}: perplexity {rows[-1]['perplexity']:.1f}", highlight=False
+            )
+    return rows
+
+
+def draw(found: Sequence[dict[str, Any]], timed: Sequence[dict[str, Any]], scored: Sequence[dict[str, Any]]) -> None:
+    """Found codes, times, memory and perplexity, by length."""
+    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
+
+    figure, panels = plt.subplots(1, 4, figsize=(15, 3.8))
+    colours = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(row["way"] for row in found))}
+
+    def line(axes: Any, rows: Sequence[dict[str, Any]], across: str, up: Callable[[dict[str, Any]], float]) -> None:
+        for way in dict.fromkeys(row["way"] for row in rows):
+            own = [row for row in rows if row["way"] == way]
+            xs, ys = [row[across] for row in own], [up(row) for row in own]
+            axes.plot(xs, ys, marker=".", label=way, color=colours.get(way))
+
+    line(panels[0], found, "times", lambda row: row["right"] / row["asked"])
+    panels[0].set(title="codes found", xlabel="document, in windows of the model", ylim=(-0.03, 1.03))
+    line(panels[1], timed, "tokens", lambda row: row["first_s"])
+    panels[1].set(title="seconds to the first token", xlabel="tokens", yscale="log")
+    line(panels[2], timed, "tokens", lambda row: row["bytes"] / 2**20)
+    panels[2].set(title="MiB of keys and values", xlabel="tokens", yscale="log")
+    line(panels[3], scored, "before", lambda row: row["perplexity"])
+    panels[3].set(title="perplexity", xlabel="tokens before", yscale="log")
+    for axes in panels:
+        axes.set_xscale("log", base=2)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.title.set_fontsize(10)
+    panels[0].legend(fontsize=7)
+    figure.tight_layout()
+    IMAGES.mkdir(exist_ok=True)
+    figure.savefig(IMAGES / "long-context.png", dpi=110)
+
+
+def show(found: Sequence[dict[str, Any]]) -> None:
+    """A table of the codes found."""
+    every = sorted({row["times"] for row in found})
+    table = Table("way", *(f"{times} x" for times in every), title="codes found", title_justify="left")
+    for way in dict.fromkeys(row["way"] for row in found):
+        own = {row["times"]: f"{row['right']}/{row['asked']}" for row in found if row["way"] == way}
+        table.add_row(way, *(own.get(times, "not run") for times in every))
+    console.print(table)
+
+
+def main() -> None:
+    """Measure, show, save and draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="local:pocket")
+    parser.add_argument("--adapter", type=Path, help=f"by default {FOCUS_FILE} beside the weights")
+    parser.add_argument("--control", type=Path, help="adapter trained with --losses continuation")
+    parser.add_argument("--times", nargs="+", type=int, default=[1, 4, 16, 64], help="windows of a document")
+    parser.add_argument("--documents", type=int, default=4, help="of each length")
+    parser.add_argument("--questions", type=int, default=10, help="about each document")
+    parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 2048, 4096, 8192, 16384, 32768])
+    parser.add_argument("--before", nargs="+", type=int, default=[256, 1024, 4096, 16384])
+    parser.add_argument("--files", type=int, default=6, help="places of the source files")
+    parser.add_argument("--only", nargs="+", help="ways by name")
+    parser.add_argument("--quick", action="store_true", help="little of everything; writes no result and no plot")
+    options = parser.parse_args()
+    if options.quick:
+        options.times, options.documents, options.questions, options.lengths = [1], 1, 3, [512, 1024]
+        options.before, options.files = [256], 1
+    torch.set_num_threads(1)
+    source = find_source(options.model)
+    model = load_model(source, dtype="float32", device="cpu")
+    assert source.folder is not None
+    assert isinstance(model.forward, LlamaForward)
+    base = fingerprint(source.folder)
+    path = options.adapter or source.folder / FOCUS_FILE
+    if not path.is_file():
+        sys.exit(f"{path} is missing. Train it with: python -m stretto.local_engine.training.focus {options.model}")
+    adapter = read_focus(path, base, source.name, model.forward, CPU)
+    control = None if options.control is None else read_focus(options.control, base, source.name, model.forward, CPU)
+    ways = [way for way in ways_of(model, adapter, control) if not options.only or way.name in options.only]
+    haystack = Haystack(model, pocket_texts())
+    with torch.inference_mode():
+        found = passkey(haystack, ways, model.context_window, options)
+        timed = times_of(haystack, ways, options)
+        scored = perplexity(model, ways, options)
+    show(found)
+    slopes = {
+        way: {field: slope(timed, way, field) for field in ("first_s", "token_s", "bytes")}
+        for way in dict.fromkeys(row["way"] for row in timed)
+    }
+    console.print(slopes)
+    if not options.quick:
+        about = {"machine": machine(), "model": source.name, "window": model.context_window, "chunk": adapter.chunk}
+        save("long_context", {**about, "passkey": found, "times": timed, "slopes": slopes, "perplexity": scored})
+        draw(found, timed, scored)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Draws which token sees which when a long document is read, as SVG, for docs/long-context.md.
+
+    python benchmarks/long_context_masks.py
+
+Rows are tokens that are computed, columns tokens that they see; numbers are positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from measuring import IMAGES
+
+from stretto.local_engine.long_context.chunks import cut
+
+__all__ = ["WAYS", "Token", "picture", "tokens"]
+
+WAYS = ("focus", "star")
+_DOCUMENT, _PIECE, _APPENDED, _LOCAL = 9, 3, 2, 3
+_CELL, _LEFT, _TOP = 17, 116, 60
+_COLOURS = {"document": "#9db8d9", "local": "#d9c39d", "candidate": "#c4513d", "anchor": "#d5dde8", "query": "#d9c39d"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token that is computed.
+
+    Attributes:
+        name: what is written beside its row.
+        kind: by which it is coloured.
+        position: at which it is computed.
+        sees: numbers of the tokens before it that it sees.
+        place: position at which later rows see it, where that is another.
+    """
+
+    name: str
+    kind: str
+    position: int
+    sees: tuple[int, ...]
+    place: int | None = None
+
+
+def tokens(way: str) -> list[Token]:
+    """All tokens of a small document, in the order in which they are computed."""
+    pieces = cut(range(_DOCUMENT), _PIECE)
+    found: list[Token] = []
+    if way == "focus":
+        candidates = []
+        for number, piece in enumerate(pieces):
+            first = len(found)
+            names = [(f"d{token}", "document") for token in piece]
+            names += [(f"q{token}", "local") for token in range(_LOCAL - _APPENDED, _LOCAL)]
+            for position, (name, kind) in enumerate(names):
+                last = position == len(names) - 1
+                found.append(
+                    Token(
+                        name,
+                        "candidate" if last else kind,
+                        position,
+                        tuple(range(first, first + position)),
+                        number if last else None,
+                    )
+                )
+            candidates.append(len(found) - 1)
+        first = len(found)
+        for position in range(_LOCAL):
+            before = (*candidates, *range(first, first + position))
+            found.append(Token(f"q{position}", "local", len(pieces) + position, before))
+        return found
+    for number, piece in enumerate(pieces):
+        first = len(found)
+        for position, token in enumerate(piece):
+            anchor = range(_PIECE) if number else range(0)
+            sees = (*anchor, *range(first, first + position))
+            kind = "document" if number else "anchor"
+            found.append(Token(f"d{token}", kind, len(anchor) + position, sees, token))
+    for position in range(_LOCAL):
+        found.append(Token(f"q{position}", "query", _DOCUMENT + position, tuple(range(len(found)))))
+    return found
+
+
+def picture(way: str) -> str:
+    """The mask of one way."""
+    every = tokens(way)
+    size = _LEFT + _CELL * len(every) + 12, _TOP + _CELL * len(every) + 34
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" '
+        f'height="{size[1]}" font-family="sans-serif" font-size="10">',
+        f'<rect width="{size[0]}" height="{size[1]}" fill="white"/>',
+        f'<text x="8" y="16" font-size="12">{escape(_title(way))}</text>',
+        '<text x="8" y="52">token, at position</text>',
+    ]
+    for row, token in enumerate(every):
+        top, across = _TOP + _CELL * row, _LEFT + _CELL * row
+        moved = "" if token.place is None or token.place == token.position else f" &#8594; {token.place}"
+        lines.append(f'<text x="8" y="{top + 12}">{escape(token.name)} at {token.position}{moved}</text>')
+        lines.append(f'<text x="{across + 2}" y="{_TOP - 6}" font-size="8">{escape(token.name)}</text>')
+        for column in range(row + 1):
+            seen = column in token.sees or column == row
+            fill = _COLOURS[every[column].kind] if seen else "#f4f4f4"
+            lines.append(
+                f'<rect x="{_LEFT + _CELL * column}" y="{top}" width="{_CELL - 1}" height="{_CELL - 1}" fill="{fill}"/>'
+            )
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _title(way: str) -> str:
+    if way == "focus":
+        return "focus: chunks with the end of the question; candidates (red) move to 0, 1, 2"
+    return "star: blocks behind their anchor, moved to their place; the query sees all"
+
+
+def main() -> None:
+    """Write the pictures."""
+    IMAGES.mkdir(exist_ok=True)
+    for way in WAYS:
+        (IMAGES / f"long-context-{way}.svg").write_text(picture(way), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Documents longer than the window: FocusLLM and Star attention around a frozen decoder; see `docs/long-context.md`."""

@@ -1,0 +1,118 @@
+"""The projections trained for candidate positions, and their file: beside the weights, and bound to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from stretto.errors import SettingsError
+from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.long_context.decoder import Change, LayerChange
+
+__all__ = ["FocusAdapter", "new_tensors", "read_focus", "write_focus"]
+
+_PARTS = ("query_key_value", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class FocusAdapter:
+    """What is added to the frozen projections at candidate positions.
+
+    Attributes:
+        layers: one for each layer of the model.
+        chunk: tokens of a chunk it was trained for at most; 0 where nothing is known.
+        appended: local tokens behind each chunk it was trained for at most; 0 where nothing is known.
+    """
+
+    layers: Sequence[LayerChange]
+    chunk: int = 0
+    appended: int = 0
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it by name."""
+        found = {}
+        for number, layer in enumerate(self.layers):
+            for part in _PARTS:
+                change: Change = getattr(layer, part)
+                found[f"layers.{number}.{part}.outer"] = change.outer
+                if change.inner is not None:
+                    found[f"layers.{number}.{part}.inner"] = change.inner
+        return found
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], chunk: int = 0, appended: int = 0) -> FocusAdapter:
+        """Put together what `tensors` took apart. Raises `KeyError` where something is missing."""
+        count = 1 + max((int(name.split(".")[1]) for name in tensors if name.startswith("layers.")), default=-1)
+        layers = [
+            LayerChange(
+                *(
+                    Change(tensors[f"layers.{number}.{part}.outer"], tensors.get(f"layers.{number}.{part}.inner"))
+                    for part in _PARTS
+                )
+            )
+            for number in range(count)
+        ]
+        return cls(layers, chunk, appended)
+
+
+def new_tensors(forward: LlamaForward, rank: int | None, seed: int = 1) -> dict[str, Tensor]:
+    """The tensors of an adapter that adds nothing yet, in float32, by the names of `FocusAdapter.tensors`.
+
+    Args:
+        forward: the model.
+        rank: of what is added to a projection; ``None`` for whole matrices, as in the paper.
+        seed: of the thin matrices that rows are multiplied by first.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    (_, hidden, layers), (heads, stored) = forward.sizes, forward.heads
+    mixed = heads * forward.head_width
+    sizes = {"query_key_value": ((heads + 2 * stored) * forward.head_width, hidden), "output": (hidden, mixed)}
+    found = {}
+    for number in range(layers):
+        for part, (outputs, inputs) in sizes.items():
+            name = f"layers.{number}.{part}"
+            found[f"{name}.outer"] = torch.zeros(outputs, inputs if rank is None else rank)
+            if rank is not None:
+                found[f"{name}.inner"] = torch.randn(rank, inputs, generator=generator) / inputs**0.5
+    return found
+
+
+def write_focus(path: Path, adapter: FocusAdapter, base: str) -> None:
+    """Keep an adapter, in bfloat16, with the `fingerprint` of the weights it was trained on."""
+    tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in adapter.tensors().items()}
+    notes = {"format": "pt", "base": base, "chunk": str(adapter.chunk), "appended": str(adapter.appended)}
+    new = path.with_suffix(".new")
+    save_file(tensors, new, metadata=notes)
+    new.replace(path)
+
+
+def read_focus(path: Path, base: str, model: str, forward: LlamaForward, device: torch.device) -> FocusAdapter:
+    """Read an adapter for the weights with the fingerprint ``base``. Raises `SettingsError`."""
+    command = f"python -m stretto.local_engine.training.focus {model}"
+    if not path.is_file():
+        raise SettingsError(f"{model} has no adapter for focus reading: {path} is missing. Train one with: {command}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            notes: dict[str, str] = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).to(device, forward.dtype) for name in file.keys()}  # noqa: SIM118 - no mapping
+        adapter = FocusAdapter.of(tensors, int(notes.get("chunk", 0)), int(notes.get("appended", 0)))
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise SettingsError(f"{path} is no adapter for focus reading: {error}. Train one with: {command}") from error
+    if notes.get("base") != base:
+        raise SettingsError(
+            f"{path} was trained on other weights of {model} (SHA-256 {notes.get('base', 'unknown')[:12]}) than those "
+            f"in its folder ({base[:12]}). Train it again with: {command} --fresh"
+        )
+    expected = new_tensors(forward, 1)
+    if len(adapter.layers) * 4 != len(expected) or any(
+        layer.query_key_value.outer.shape[0] != expected["layers.0.query_key_value.outer"].shape[0]
+        for layer in adapter.layers
+    ):
+        raise SettingsError(f"{path} does not fit the sizes of {model}. Train it again with: {command} --fresh")
+    return adapter

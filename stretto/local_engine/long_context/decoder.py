@@ -1,0 +1,148 @@
+"""The layers of a Llama-like model with another attention around them, and other projections for some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, rms_norm, silu
+
+from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.products import product
+
+__all__ = ["Attend", "Change", "LayerChange", "attention", "run", "turned"]
+
+
+class Attend(Protocol):
+    """What the rows of one layer attend to."""
+
+    def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
+        """Mix values for the rows at hand.
+
+        Args:
+            layer: its number.
+            queries: turned to their positions # [batch, rows, heads, head_dim]
+            keys: of these rows, turned likewise # [batch, rows, key_value_heads, head_dim]
+            values: of these rows # [batch, rows, key_value_heads, head_dim]
+            window: sliding window of this layer.
+
+        Returns:
+            # [batch, rows, heads * head_dim]
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is added to a projection: a whole matrix, or the product of two thin ones (Hu et al., arXiv:2106.09685).
+
+    Attributes:
+        outer: # [outputs, inputs], or with ``inner`` # [outputs, rank]
+        inner: # [rank, inputs]
+    """
+
+    outer: Tensor
+    inner: Tensor | None = None
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """What it adds # [..., inputs] -> [..., outputs]."""
+        return linear(rows if self.inner is None else linear(rows, self.inner), self.outer)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerChange:
+    """What is added to the projections of one layer: query, key and value together, and output."""
+
+    query_key_value: Change
+    output: Change
+
+
+def run(
+    forward: LlamaForward,
+    tokens: Tensor,
+    positions: Tensor,
+    attend: Attend,
+    changes: Sequence[LayerChange] | None = None,
+) -> Tensor:
+    """Run the layers over some rows.
+
+    Args:
+        forward: the model.
+        tokens: ids # [batch, rows]
+        positions: # [batch, rows]
+        attend: what the rows see.
+        changes: added to the projections of each layer, for all rows; ``None`` for the frozen model.
+
+    Returns:
+        normalised final states, for `LlamaForward.read_out` # [batch, rows, hidden]
+    """
+    heads, stored = forward.heads
+    rotated, width = heads + stored, forward.head_width
+    state = forward.read_in(tokens).to(forward.dtype)  # [batch, rows, hidden]
+    cosine, sine = forward.rotation(positions, state.dtype)
+    for number, layer in enumerate(forward.layers):
+        normed = layer.norm(state)
+        projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
+        if changes is not None:
+            projected = projected + changes[number].query_key_value(normed)
+        split = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
+        turning = split[:, :, :rotated]
+        if layer.query_key_norm is not None:
+            turning = rms_norm(turning, (width,), None, forward.epsilon) * layer.query_key_norm
+        turning = turning * cosine + turning.roll(width // 2, -1) * sine
+        mixed = attend(number, turning[:, :, :heads], turning[:, :, heads:], split[:, :, rotated:], layer.window)
+        written = product(mixed, layer.output, layer.output_bias)
+        state = state + (written if changes is None else written + changes[number].output(mixed))
+        gate, up = product(layer.feed_forward_norm(state), layer.gate_up).chunk(2, dim=-1)
+        state = state + product(silu(gate) * up, layer.down)
+    return forward.norm(state)
+
+
+def turned(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
+    """Turn keys from the positions they stand at to others.
+
+    The result is what the projection before the rotation, turned to the new position, would be (Su et al.,
+    arXiv:2104.09864).
+
+    Args:
+        forward: the model.
+        keys: # [..., slots, key_value_heads, head_dim]
+        by: positions to move by, negative towards the front # [..., slots]
+    """
+    angles = by[..., None, None] * forward.frequencies.to(by.device)  # [..., slots, 1, head_dim / 2]
+    cosine, sine = angles.cos(), angles.sin()
+    first, second = keys.float().chunk(2, dim=-1)
+    moved = torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+    return moved.to(keys.dtype)
+
+
+def attention(
+    queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None = None, *, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Grouped-query attention with the logarithm of its normaliser, by which parts of it can be merged.
+
+    Args:
+        queries: # [batch, rows, heads, head_dim]
+        keys: # [batch, slots, key_value_heads, head_dim]
+        values: # [batch, slots, key_value_heads, head_dim]
+        seen: which slots each row sees, at least one; ``None`` for all # [batch or 1, rows, slots]
+        bias: added to the scores # [rows, slots]
+
+    Returns:
+        the mixed values # [batch, rows, heads, head_dim], and the log-sum-exp of the scores # [batch, rows, heads]
+    """
+    batch, rows, heads, width = queries.shape
+    stored = keys.shape[2]
+    grouped = queries.view(batch, rows, stored, heads // stored, width).permute(0, 2, 3, 1, 4).float()
+    scores = grouped @ keys.permute(0, 2, 3, 1)[:, :, None].float() * width**-0.5  # [batch, stored, group, rows, slots]
+    if bias is not None:
+        scores = scores + bias
+    if seen is not None:
+        scores = scores.masked_fill(~seen[:, None, None], -torch.inf)
+    sums = scores.logsumexp(-1)
+    mixed = (scores - sums[..., None]).exp() @ values.permute(0, 2, 1, 3)[:, :, None].float()
+    mixed = mixed.permute(0, 3, 1, 2, 4).reshape(batch, rows, heads, width).to(queries.dtype)
+    return mixed, sums.permute(0, 3, 1, 2).reshape(batch, rows, heads)

@@ -1,0 +1,166 @@
+"""FocusLLM: a document's chunks are read side by side, and each hands one candidate token to a frozen decoder.
+
+Behind every chunk stand the last tokens of the local context. At the last of them, the *candidate position*, the
+decoder runs with projections of query, key, value and output that were trained for it; all other positions run frozen.
+The candidates' keys and values of every layer, in the order of the chunks, are the past of the frozen decoder over the
+local context: they stand at positions 0 to k - 1, and the local context from k on. Every chunk begins at position 0, so
+no position is larger than a chunk, or than the candidates with the local context.
+
+Each token of the answer needs new candidates: all chunks advance by the token before and the new one.
+
+Li et al., "FocusLLM: Precise understanding of long context by dynamic condensing", arXiv:2408.11745.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.long_context.adapter import FocusAdapter
+from stretto.local_engine.long_context.chunks import Chunks, cut
+from stretto.local_engine.long_context.decoder import LayerChange, attention, run, turned
+from stretto.local_engine.long_context.options import FocusOptions
+
+__all__ = ["Candidates", "FocusReader", "candidates"]
+
+_CHUNK = 256  # tokens, where nobody says how many
+
+Candidates = tuple[list[Tensor], list[Tensor]]
+"""Keys and values by layer # [layers][chunks, rows, key_value_heads, head_dim]"""
+
+
+def candidates(
+    forward: LlamaForward,
+    changes: Sequence[LayerChange] | None,
+    tokens: Tensor,
+    past: KeyValueCache,
+    *,
+    slots: Tensor,
+    places: Tensor,
+) -> Candidates:
+    """Run candidate positions behind the sequences of a cache, each by itself; nothing is written to it.
+
+    Args:
+        forward: the model.
+        changes: the trained projections.
+        tokens: at the candidate positions # [chunks, rows]
+        past: what stands before them.
+        slots: of the past that each candidate sees, and so its position, in rising order # [rows]
+        places: at which each chunk's candidate will stand among the others # [chunks]
+
+    Returns:
+        the candidates, with keys turned to their places.
+    """
+    found: Candidates = ([], [])
+    by = places[:, None] - slots
+    (chunks, rows), last = tokens.shape, int(slots[-1])
+    itself = torch.eye(rows, dtype=torch.bool, device=tokens.device)
+    every = torch.arange(last, device=tokens.device)
+    whole = torch.cat((every < slots[:, None], itself), 1)[None]  # [1, rows, slots + rows]
+
+    def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
+        known = past.layer(layer, last)
+        seen = whole
+        if window is not None:
+            seen = whole & torch.cat((every > slots[:, None] - window, itself), 1)
+        both = [torch.cat((old, new), 1) for old, new in zip(known, (keys, values), strict=True)]
+        found[0].append(turned(forward, keys, by))
+        found[1].append(values)
+        return attention(queries, both[0], both[1], seen if rows > 1 or window is not None else None)[0].flatten(2)
+
+    run(forward, tokens, slots.expand(chunks, rows), attend, changes)
+    return found
+
+
+class FocusReader:
+    """Answers questions about one document; one at a time.
+
+    Args:
+        forward: the frozen decoder.
+        adapter: projections for candidate positions; ``None`` for the frozen ones.
+        document: tokens of the memory.
+        options: how it is cut, and what is kept.
+        device: where the model is.
+        head: tokens before each chunk, such as the one that begins every text.
+    """
+
+    def __init__(
+        self,
+        forward: LlamaForward,
+        adapter: FocusAdapter | None,
+        document: Sequence[int],
+        options: FocusOptions,
+        *,
+        device: torch.device,
+        head: Sequence[int] = (),
+    ) -> None:
+        self._forward, self._options, self._device = forward, options, device
+        self._changes = None if adapter is None else adapter.layers
+        longest = options.chunk or (adapter.chunk if adapter is not None else 0) or _CHUNK
+        overlap = min(options.overlap, longest // 2)
+        self._chunks = Chunks(
+            forward,
+            [(*head, *chunk) for chunk in cut(document, longest, overlap)],
+            rows=options.rows,
+            behind=options.appended,
+            kept_bytes=options.kept_bytes,
+            device=device,
+        )
+
+    @property
+    def count(self) -> int:
+        """Chunks, and so candidates."""
+        return self._chunks.count
+
+    @property
+    def all_kept(self) -> bool:
+        """Whether no chunk is read twice."""
+        return self._chunks.all_kept
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the keys and values that are kept between two tokens."""
+        return self._chunks.held_bytes
+
+    def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
+        """Score what follows the local context and the answer so far.
+
+        What is known from earlier calls is not computed again. One forward or two per item, so that a request can be
+        cancelled in between.
+
+        Args:
+            local: tokens of the local context, at least one.
+            answer: tokens generated so far.
+
+        Yields:
+            ``None`` behind each group of chunks, and last the logits # [vocabulary]
+        """
+        behind = [*local[-self._options.appended :], *answer]
+        found: list[Candidates] = []
+        for group, cache, slots in self._chunks.read(behind[:-1]):
+            last = torch.full((len(group), 1), behind[-1], device=self._device)
+            here = torch.tensor([slots], device=self._device)
+            places = torch.arange(group.first, group.first + len(group), device=self._device)
+            found.append(candidates(self._forward, self._changes, last, cache, slots=here, places=places))
+            yield None
+        yield self._decode([*local, *answer], found)
+
+    def _decode(self, local: Sequence[int], found: Sequence[Candidates]) -> Tensor:
+        """Run the frozen decoder over the local context, behind the candidates."""
+        count = self.count
+        cache = KeyValueCache(1)
+        if found:
+            past = [
+                [torch.cat(layers).transpose(0, 1) for layers in zip(*(each[kind] for each in found), strict=True)]
+                for kind in (0, 1)
+            ]  # [layers][1, chunks, key_value_heads, head_dim]
+            cache = KeyValueCache.of(past[0], past[1], count + len(local))
+        tokens = torch.tensor([[*local]], device=self._device)
+        positions = torch.arange(count, count + len(local), device=self._device)[None]
+        last = torch.tensor([len(local) - 1], device=self._device)
+        logits = self._forward(Rows(tokens, positions, count + len(local)), cache, last)
+        return logits[0, 0]

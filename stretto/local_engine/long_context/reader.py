@@ -1,0 +1,216 @@
+"""Answers prompts that are longer than the window: one at a time, between the forwards of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from torch import Tensor
+
+from stretto.errors import BackendError, ContextOverflowError, RequestRejectedError, SettingsError
+from stretto.local_engine.constraint import Constraint
+from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.engine import Engine
+from stretto.local_engine.failures import explain
+from stretto.local_engine.generation import Finished, Generation
+from stretto.local_engine.handle import Handle, Listener
+from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.logprobs import score
+from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
+from stretto.local_engine.long_context.chunks import bytes_per_token
+from stretto.local_engine.long_context.focus import FocusReader
+from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions, StarOptions
+from stretto.local_engine.long_context.star import StarReader
+from stretto.local_engine.pad_file import fingerprint
+from stretto.local_engine.sampling import Sampler, choose
+from stretto.local_engine.sequence import Sequence as Answer
+
+__all__ = ["DocumentReader", "LongContextReader"]
+
+_ALONE = DraftTree()
+
+
+class DocumentReader(Protocol):
+    """What reads one document: `FocusReader` and `StarReader`."""
+
+    def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
+        """See `FocusReader.read`."""
+        ...
+
+
+class LongContextReader:
+    """Answers long prompts with the model of an engine, in the engine's thread.
+
+    The end of a prompt is its local context, where the question has to stand; what is before it is the document. One
+    prompt is read at a time, in the order of their coming; between two of its forwards the engine runs the steps of
+    other requests. What was computed for the document of the last prompt is kept for the next one that begins with it.
+
+    Args:
+        engine: of a model of the Llama family.
+        way: ``focus``, which needs an adapter beside the weights, or ``star``.
+        focus: how documents are cut for ``focus``.
+        star: the same for ``star``.
+
+    Raises `SettingsError` for another model, and where the adapter is missing or belongs to other weights.
+    """
+
+    def __init__(
+        self, engine: Engine, way: str, *, focus: FocusOptions | None = None, star: StarOptions | None = None
+    ) -> None:
+        model = engine.model
+        forward = getattr(model.forward, "plain", model.forward)  # on a GPU it stands behind recorded steps
+        if not isinstance(forward, LlamaForward):
+            raise SettingsError(
+                f"long_context={way!r} needs the engine's own forward, and {model.name} is run by that of "
+                "transformers: it is not of the Llama family. Leave long_context out."
+            )
+        self._engine, self._model, self._forward, self._way = engine, model, forward, way
+        self._focus, self._star = focus or FocusOptions(), star or StarOptions()
+        quarter = max(1, model.context_window // 4)
+        block, self._local = self._star.block, min((self._focus if way == "focus" else self._star).local, quarter)
+        self._star = replace(self._star, block=min(block, quarter))
+        self._adapter: FocusAdapter | None = None
+        if way == "focus":
+            if model.folder is None:
+                raise SettingsError(
+                    f"{model.name} has no adapter for focus reading: an adapter stands beside the weights in a folder. "
+                    "Save the model to one, and train an adapter with python -m stretto.local_engine.training.focus."
+                )
+            base = fingerprint(model.folder)
+            self._adapter = read_focus(model.folder / FOCUS_FILE, base, model.name, forward, model.device)
+        self._held: tuple[tuple[int, ...], DocumentReader] | None = None
+
+    def takes(self, tokens: int) -> bool:
+        """Whether a prompt of so many tokens is longer than the window, so that it is read here."""
+        return tokens >= self._model.context_window
+
+    def room(self, tokens: int) -> int:
+        """Tokens that may follow a prompt of so many.
+
+        Raises `ContextOverflowError` where the candidates of its chunks would fill the window, and
+        `RequestRejectedError` where its keys and values do not fit into memory.
+        """
+        model, window = self._model, self._model.context_window
+        if self._way == "star":
+            free = model.cache_tokens - tokens
+            if free < 1:
+                raise RequestRejectedError(
+                    f"The prompt's {tokens} tokens need more memory than {model.device} has for Star attention: it "
+                    f"can hold {model.cache_tokens} tokens of {model.name}. Use focus reading, or shorten it.",
+                    backend=model.name,
+                )
+            return min(free, max(1, window - 2 * self._star.block - 2 * self._local))
+        candidates = -(-tokens // max(1, self._chunk - self._overlap))
+        free = window - candidates - 2 * self._local
+        if free < 1:
+            raise ContextOverflowError(
+                f"The prompt has {tokens} tokens. Read in chunks of {self._chunk} they become {candidates} candidates, "
+                f"which exceed the context window of {model.name}, {window}. Shorten it.",
+                backend=model.name,
+            )
+        return min(free, window - self._chunk - self._focus.appended)
+
+    def submit(
+        self, request: Generation, listener: Listener | None = None, *, constraint: Constraint | None = None
+    ) -> Handle:
+        """Queue a request; see `Engine.submit`. It is decoded token by token, whatever method it names."""
+        request = replace(request, decoding="autoregressive")
+        self._engine.check_tokens(request)
+        room = self.room(len(request.prompt))
+        if request.max_new_tokens > room:
+            raise RequestRejectedError(
+                f"max_tokens={request.max_new_tokens} cannot be used with a prompt of {len(request.prompt)} tokens: "
+                f"{room} positions of {self._model.name} are left. Ask for at most {room}.",
+                backend=self._model.name,
+            )
+        if constraint is None:
+            constraint = self._engine.constraint(request.response_format, request.end_ids)
+        answer = Answer(request, self._model.decode, constraint, self._model.token_bytes)
+        handle = Handle(answer, _cancel, listener)
+        steps = self._answer(handle)
+        next(steps)  # up to where it can be closed
+        try:
+            self._engine.run_alongside(steps)
+        except BackendError:
+            handle.finished = True
+            raise
+        return handle
+
+    def _answer(self, handle: Handle) -> Generator[None, None, None]:
+        """One request from beginning to end; it yields between two forwards, and tells its listener of everything."""
+        answer, request = handle.sequence, handle.sequence.request
+        try:
+            yield
+            reader, local = self._reader(answer)
+            sampler = Sampler(request, self._model.device, answer.constraint)
+            finished: Finished | None = None
+            while finished is None:
+                for logits in reader.read(local, answer.generated):
+                    if handle.cancelled:
+                        return
+                    if logits is None:
+                        yield
+                        continue
+                    finished = _commit(handle, sampler, logits)
+                    yield
+            handle.tell(finished)
+        except Exception as error:  # noqa: BLE001 - whatever it raises ends this request, not the engine
+            self._held = None
+            told = explain(error, self._model.name, self._model.device)
+            handle.tell(Finished("error", len(request.prompt), error=told))
+        finally:
+            if not handle.finished:
+                handle.tell(answer.finish("cancelled"))
+
+    def _reader(self, answer: Answer) -> tuple[DocumentReader, tuple[int, ...]]:
+        """What reads a prompt's document, and its local context."""
+        prompt = answer.request.prompt
+        local = self._local
+        if self._held is not None:
+            document, reader = self._held
+            rest = prompt[len(document) :]
+            if prompt[: len(document)] == document and 0 < len(rest) <= 2 * local:
+                answer.cached = len(document)
+                return reader, rest
+        document, rest = prompt[:-local], prompt[-local:]
+        self._held = None  # its memory is free before more is taken
+        reader = self._new(document)
+        self._held = (document, reader)
+        return reader, rest
+
+    def _new(self, document: tuple[int, ...]) -> DocumentReader:
+        model = self._model
+        if self._way == "star":
+            return StarReader(self._forward, document, self._star, device=model.device, shared=True)
+        head = (document[0],) if document and document[0] == model.tokenizer.bos_token_id else ()
+        fits = model.cache_tokens * bytes_per_token(self._forward) // 2
+        options = replace(self._focus, kept_bytes=min(self._focus.kept_bytes, fits))
+        return FocusReader(self._forward, self._adapter, document[len(head) :], options, device=model.device, head=head)
+
+    @property
+    def _chunk(self) -> int:
+        return self._focus.chunk or (self._adapter.chunk if self._adapter is not None else 0) or 256
+
+    @property
+    def _overlap(self) -> int:
+        return min(self._focus.overlap, self._chunk // 2)
+
+
+def _cancel(handle: Handle) -> None:
+    handle.cancelled = True  # seen before the next forward
+
+
+def _commit(handle: Handle, sampler: Sampler, logits: Tensor) -> Finished | None:
+    """Choose the next token, and hand out the text that is certain now."""
+    answer = handle.sequence
+    (token,) = choose(logits[None], [sampler], [()])
+    if answer.request.logprobs is not None:
+        answer.scores = score(logits[None], [token], answer.request.logprobs)
+    sampler.commit([token])
+    answer.failure = sampler.failure
+    answer.account.step(_ALONE, (), "autoregressive")
+    piece, finished = answer.accept([token])
+    if piece:
+        handle.tell(piece)
+    return finished

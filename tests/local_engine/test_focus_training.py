@@ -1,0 +1,159 @@
+"""The recipe of focus reading, on tiny models; then reading with what it trained."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_models import build
+
+from stretto.errors import SettingsError
+from stretto.local_engine.load import load_model, prepare
+from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus
+from stretto.local_engine.long_context.decoder import attention
+from stretto.local_engine.long_context.focus import FocusReader
+from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions
+from stretto.local_engine.pad_file import fingerprint
+from stretto.local_engine.source import find_source
+from stretto.local_engine.training.focus import LOSSES, Plan, Trainer, lesson_losses, main
+from stretto.local_engine.training.needles import NAMES, Haystack, Lessons
+
+CPU = torch.device("cpu")
+PLAN = Plan(steps=30, rank=8, chunk=96, appended=48, rate=0.01)
+HAY = ["The bicycle needs oil, air and a dry place.", "Grüße aus 東京.", "One two three, four and five."]
+
+
+def hay(chance, ease):
+    return chance.choice(HAY)
+
+
+def tiny(architecture, tokenizer):
+    return prepare(f"local:{architecture}", build(architecture), tokenizer, packed=False)
+
+
+def lessons_of(model, losses=LOSSES):
+    return Lessons(Haystack(model, hay), losses, PLAN.chunk, PLAN.appended, tokens=400, total=40)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "mistral"])
+def test_what_is_trained_is_what_the_reader_computes(architecture, tokenizer):
+    model = tiny(architecture, tokenizer)
+    generator = torch.Generator().manual_seed(2)
+    adapter = FocusAdapter.of(
+        {
+            name: torch.randn(each.shape, generator=generator) * 0.03
+            for name, each in new_tensors(model.forward, 4).items()
+        }
+    )
+    lesson = lessons_of(model).draw(random.Random(5), ease=0.5)  # noqa: S311 - chance, not secrets
+    count, length = len(lesson.chunks), len(lesson.chunks[0])
+    lesson = replace(lesson, places=tuple(range(count)), total=count)  # no chunk stands for others
+    chosen = [[job.learned, len(job.tokens) - 1] for job in lesson.jobs]
+    found = lesson_losses(model.forward, model.forward, adapter, lesson, chosen)
+    for job, wanted, (targets, logits) in zip(lesson.jobs, chosen, found, strict=True):
+        options = FocusOptions(chunk=length, overlap=0, appended=job.appended)
+        document = [token for chunk in lesson.chunks for token in chunk]
+        reader = FocusReader(model.forward, adapter, document, options, device=CPU)
+        for row, place in enumerate(wanted):
+            assert targets[row] == job.tokens[place]
+            with torch.inference_mode():
+                *_, expected = reader.read(job.tokens[: job.learned], job.tokens[job.learned : place])
+            assert torch.allclose(logits[row], expected, atol=3e-4), (job.loss, place)
+
+
+def test_a_candidate_that_stands_for_others_counts_as_often_as_they_would():
+    generator = torch.Generator().manual_seed(1)
+    queries, keys, values = (torch.randn(1, 3, heads, 8, generator=generator) for heads in (4, 2, 2))
+    bias = torch.tensor([1.0, 5.0, 2.0]).log().expand(3, -1)
+    often = [0, 1, 1, 1, 1, 1, 2, 2]
+    expected, _ = attention(queries, keys[:, often], values[:, often])
+    assert torch.allclose(attention(queries, keys, values, bias=bias)[0], expected, atol=1e-5)
+
+
+def test_every_lesson_has_every_loss_and_its_needles(tokenizer):
+    model = tiny("llama", tokenizer)
+    lessons, chance = replace(lessons_of(model), chunk=256), random.Random(4)  # noqa: S311 - chance, not secrets
+    text = model.tokenizer.decode
+    sizes = set()
+    for number in range(60):
+        lesson = lessons.draw(chance, ease=1 - number / 60)
+        sizes.add(len(lesson.chunks[0]))
+        assert {job.loss for job in lesson.jobs} >= {"repetition", "continuation"}
+        assert number < 20 or "question" in {job.loss for job in lesson.jobs}
+        assert len({len(chunk) for chunk in lesson.chunks}) == 1
+        assert len(set(lesson.places)) == len(lesson.chunks)
+        assert list(lesson.places) == sorted(lesson.places)
+        assert lesson.places[-1] < lesson.total
+        for job in lesson.jobs:
+            assert 0 < job.learned < len(job.tokens)
+            if job.loss == "question":
+                said = text(job.tokens[job.learned :], skip_special_tokens=True)
+                assert said in text(lesson.chunks[job.source]), "the chunk that is named holds the answer"
+                assert said.split()[3] in NAMES
+                asked = text(job.tokens[: job.learned])
+                assert f"What is the code of {said.split()[3]}?" in asked
+    assert len(sizes) > 1
+
+
+class Same:
+    """Gives one lesson again and again."""
+
+    def __init__(self, lessons):
+        self.lesson = lessons.draw(random.Random(1), ease=1.0)  # noqa: S311 - chance, not secrets
+
+    def draw(self, chance, ease):  # noqa: ARG002 - as `Lessons` does
+        return self.lesson
+
+
+def test_it_learns_and_goes_on_where_it_stopped(tokenizer, tmp_path):
+    model = tiny("llama", tokenizer)
+    lessons = Same(lessons_of(model))
+    whole, half = (Trainer(PLAN, model, lessons, tmp_path / name, base="weights") for name in ("whole", "half"))
+    first = whole.step()
+    while whole.number < 30:
+        last = whole.step()
+    assert sum(last.loss.values()) < 0.8 * sum(first.loss.values())
+    while half.number < 12:
+        half.step()
+    half.save()
+    rest = Trainer(PLAN, model, lessons, tmp_path / "half", base="weights")
+    assert rest.number == 12
+    while rest.number < whole.number:
+        rest.step()
+    for name, tensor in whole.tensors.items():
+        assert torch.equal(tensor, rest.tensors[name]), name
+    with pytest.raises(SettingsError, match="belongs to other weights"):
+        Trainer(PLAN, model, lessons, tmp_path / "half", base="others")
+
+
+def test_the_command_writes_an_adapter_for_the_folder_it_was_given(tokenizer, tmp_path, capsys):
+    folder, source = tmp_path / "model", tmp_path / "texts"
+    build("llama").save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    source.mkdir()
+    name = f"local:{folder}"
+    base = [name, "--folder", str(tmp_path / "run"), "--steps", "2", "--threads", "1", "--chunk", "96", "--rank", "2"]
+    with pytest.raises(SystemExit, match="holds no text"):
+        main([*base, "--texts", str(source)])
+    (source / "bicycle.txt").write_text("The bicycle needs oil, air and a dry place.\n" * 9)
+    main([*base, "--texts", str(source)])
+    assert "wrote" in capsys.readouterr().out
+    model = load_model(find_source(name), dtype="float32")
+    adapter = read_focus(folder / FOCUS_FILE, fingerprint(folder), name, model.forward, CPU)
+    assert (adapter.chunk, adapter.appended) == (96, 64)
+    assert any(bool(layer.output.outer.any()) for layer in adapter.layers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["local:owner/model"], "is a hub name"), (["local:{folder}"], "needs --texts")],
+)
+def test_a_command_that_cannot_be_run_says_why(arguments, message, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SystemExit, match=message):
+        main([argument.format(folder=tmp_path) for argument in arguments])
+
+
+def test_a_model_of_another_family_cannot_be_trained(loaded, tokenizer, tmp_path):
+    with pytest.raises(SettingsError, match="gemma3 cannot have an adapter"):
+        Trainer(PLAN, loaded("gemma3"), lessons_of(tiny("llama", tokenizer)), tmp_path)
