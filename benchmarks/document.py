@@ -1,6 +1,6 @@
 """Long documents: time over the critical path, needles in up to 1,000 windows, LangChain beside it, the own time.
 
-    python -m benchmarks.document [--repeats 5] [--picture]
+    python benchmarks/document.py [--repeats 5] [--picture]
 
 The server is scripted and runs in a process of its own (`document_model.py`), so the time to the first token and the
 rate are the same for all. Where LangChain's chains are not installed, their row is left out; `document_langchain.py`
@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-
 from document_langchain import HOW, read
-from benchmarks.document_model import CAPTAIN, FACT, HOPS, QUESTION, haystack, reply
-from benchmarks.measuring import IMAGES, Spread, machine, save
+from document_model import CAPTAIN, FACT, HOPS, QUESTION, haystack, reply
+from measuring import IMAGES, Spread, machine, save
+
 from stretto import AsyncStretto, Document
 from stretto.answer import Answer
 from stretto.backends.base import Capabilities, Prompt
@@ -62,7 +62,7 @@ class Narrow(Wrapper):
 @contextmanager
 def server(record: Path) -> Iterator[str]:
     """The scripted server in a process of its own; it writes the times of each request."""
-    command = [sys.executable, "-m", "benchmarks.document", "--serve", str(record)]
+    command = [sys.executable, __file__, "--serve", str(record)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -105,14 +105,11 @@ def critical_s(calls: Sequence[tuple[str, float, float]]) -> float:
     return max(slots) + rest["collapse"] + rest["final"]
 
 
-async def answered(url: str, document: Document) -> tuple[float, Answer]:
-    """Seconds and the answer, with a client whose connections are not open yet."""
-    async with AsyncStretto(Narrow(open_backend("openai:scripted", base_url=url, api_key="none"))) as stretto:
-        began = time.perf_counter()
-        answer = await stretto.ask(QUESTION, strategy="document", documents=[document])
-        seconds = time.perf_counter() - began
-        await stretto.backends["main"].aclose()
-        return seconds, answer
+async def answered(stretto: AsyncStretto, document: Document) -> tuple[float, Answer]:
+    """Seconds and the answer."""
+    began = time.perf_counter()
+    answer = await stretto.ask(QUESTION, strategy="document", documents=[document])
+    return time.perf_counter() - began, answer
 
 
 async def over_http(repeats: int) -> dict[str, Any]:
@@ -120,24 +117,28 @@ async def over_http(repeats: int) -> dict[str, Any]:
     walls: list[float] = []
     ratios: list[float] = []
     peers: list[dict[str, float]] = []
-    document = Document(text=haystack(LENGTH, NEEDLES), title="report")
+    text = haystack(LENGTH, NEEDLES)
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "times.jsonl"
         with server(record) as url:
-            for turn in range(repeats + 1):
-                known = len(record.read_text().splitlines()) if record.exists() else 0
-                seconds, answer = await answered(url, document)
-                # Another process writes them.
-                while len(calls := record.read_text().splitlines()[known:]) < answer.usage.calls:  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
-                sizes = [record.end - record.start for record in answer.passages]
-                peer = await read(url, document.text, slots=SLOTS, chunk_characters=max(sizes), most_tokens=2_300)
-                if turn == 0:
-                    continue  # imports and connections
-                walls.append(seconds)
-                ratios.append(seconds / critical_s([json.loads(line) for line in calls]))
-                if peer is not None:
-                    peers.append(peer)
+            backend = Narrow(open_backend("openai:scripted", base_url=url, api_key="none"))
+            async with AsyncStretto(backend) as stretto:
+                for turn in range(repeats + 1):
+                    document = Document(text=f"{text}\n\n{turn}", title="report")  # one that was not cut before
+                    known = len(record.read_text().splitlines()) if record.exists() else 0
+                    seconds, answer = await answered(stretto, document)
+                    # Another process writes them.
+                    while len(calls := record.read_text().splitlines()[known:]) < answer.usage.calls:  # noqa: ASYNC110
+                        await anyio.sleep(0.01)
+                    longest = max(record.end - record.start for record in answer.passages)
+                    peer = await read(url, document.text, slots=SLOTS, chunk_characters=longest, most_tokens=2_300)
+                    if turn == 0:
+                        continue  # imports and connections
+                    walls.append(seconds)
+                    ratios.append(seconds / critical_s([json.loads(line) for line in calls]))
+                    if peer is not None:
+                        peers.append(peer)
+            await backend.aclose()
     found = {
         "repeats": repeats,
         "passages": len(answer.passages),

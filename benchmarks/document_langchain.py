@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import Any
 
-from benchmarks.document_model import FACT, QUESTION
+from document_model import FACT, QUESTION
 
 HOW = "python -m venv --system-site-packages VENV && VENV/bin/pip install langchain-classic==1.0.8 langchain-openai"
 
@@ -17,11 +17,13 @@ HOW = "python -m venv --system-site-packages VENV && VENV/bin/pip install langch
 async def read(url: str, text: str, *, slots: int, chunk_characters: int, most_tokens: int) -> dict[str, float] | None:
     """Seconds, calls, tokens and needles of one answer; ``None`` where LangChain's chains are not installed."""
     try:
-        from langchain_classic.chains.summarize import load_summarize_chain  # noqa: PLC0415
+        from langchain_classic.chains.summarize import load_summarize_chain  # type: ignore[import-not-found]  # noqa: PLC0415
         from langchain_core.documents import Document  # noqa: PLC0415
         from langchain_core.prompts import PromptTemplate  # noqa: PLC0415
         from langchain_openai import ChatOpenAI  # noqa: PLC0415
-        from langchain_text_splitters import RecursiveCharacterTextSplitter  # noqa: PLC0415
+        from langchain_text_splitters import (  # type: ignore[import-not-found]  # noqa: PLC0415
+            RecursiveCharacterTextSplitter,
+        )
     except ImportError:
         return None
     room = asyncio.Semaphore(slots)
@@ -42,7 +44,7 @@ async def read(url: str, text: str, *, slots: int, chunk_characters: int, most_t
 
     asked = f"{{text}}\n\nWrite down what helps to answer this question: {QUESTION}"
     chain = load_summarize_chain(
-        Model(model="scripted", base_url=url, api_key="none", max_retries=0),  # type: ignore[call-arg, arg-type]
+        Model(model="scripted", base_url=url, api_key="none", max_retries=0),  # type: ignore[arg-type]
         chain_type="map_reduce",
         map_prompt=PromptTemplate.from_template(asked),
         combine_prompt=PromptTemplate.from_template(asked),

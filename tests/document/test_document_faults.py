@@ -9,6 +9,7 @@ from reader import FACTS, answer_to, haystack
 from stretto import AsyncStretto
 from stretto.backends.registry import open_backend
 from stretto.backends.resilient import Resilience
+from stretto.errors import IncompleteAnswerError
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +75,20 @@ async def test_a_passage_whose_server_always_fails_is_named_and_the_rest_is_ther
         assert {citation.quote for citation in answer.citations} == {
             f"The code of {name} is {code}." for name, code in FACTS.items() if name != "name5"
         }
+
+
+async def test_who_wants_no_answer_without_a_passage_gets_an_error_that_holds_it():
+    def broken(received):
+        text = received.prompt
+        fails = '"no_information"' in text and "The code of name5 is" in text
+        return HttpReply("", fault=Fault("status", status=503)) if fails else reading(received)
+
+    policy = Resilience(attempts=1)
+    with pytest.raises(IncompleteAnswerError) as raised:
+        async with asked(broken, policy=policy, on_missing="raise"):
+            pass
+    assert nothing_is_missing(raised.value.answer)
+    assert "The code of name3 is 1021" in raised.value.answer.text
 
 
 async def test_a_stall_is_given_up_and_asked_again():

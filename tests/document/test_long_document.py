@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 from reader import FACTS, answer, ask, haystack, scripted
@@ -209,3 +210,28 @@ async def test_a_question_in_two_hops_follows_its_notes_even_backwards(windows, 
         "The code of name3 is 1021.",
         "The captain of the Aurora is name3.",
     ]
+
+
+async def test_fastest_reads_all_where_the_search_is_not_installed_and_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    found = await ask(scripted(), "What is the code of name3?", haystack(60, FACTS), preference="fastest")
+    assert all(record.status == "read" for record in found.passages)
+    assert "All passages were read: bm25s is not installed. Run: pip install 'stretto[documents]'" in found.warnings
+
+
+async def test_a_reading_that_breaks_off_in_the_middle_is_begun_anew():
+    broken = []
+
+    def breaking(prompt):
+        text = answer(prompt)
+        if '"no_information"' in prompt.messages[-1].content and "of name3 is" in prompt.messages[-1].content:
+            broken.append(prompt)
+            if len(broken) == 1:
+                return Reply(chunks=[text[:9], text[9:]], fault=ServerFailedError("gone"), fault_after=1)
+        return text
+
+    found = await ask(scripted(breaking), "What is the code of name3?", haystack(20, FACTS))
+    assert broken
+    assert sum(branch.kind == "passage" for branch in found.branches) == len(found.passages) + 1
+    assert "1021" in found.text
+    assert found.warnings == ()

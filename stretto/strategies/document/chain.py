@@ -109,7 +109,7 @@ class _Chain:
         if instead := next_tries(reading, tries, outcome):
             return instead, None
         if outcome.found is None:
-            return [], reading.unread(tries.place, error=outcome.error)
+            return [], reading.failed(tries.place, running, outcome.error)
         record = record_of(outcome.found, tries.place, reading, cut_off=outcome.cut_off)
         told = outcome.found.get("notes")
         self._notes = (told.strip()[:_NOTES_CHARACTERS] if isinstance(told, str) else "") or self._notes

@@ -87,7 +87,7 @@ class _Map:
             self._total += len(instead) - 1
             return
         if outcome.found is None:
-            record = reading.unread(tries.place, error=outcome.error)
+            record = reading.failed(tries.place, running, outcome.error)
         else:
             record = record_of(outcome.found, tries.place, reading, cut_off=outcome.cut_off)
         self.records.append(record)

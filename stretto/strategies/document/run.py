@@ -92,14 +92,16 @@ class Reading:
         """What a person calls this passage."""
         return self.library.called(place.document, place.chunk.start, place.chunk.end)
 
-    def unread(self, place: Place, *, error: str = "") -> PassageRecord:
-        """The record of a passage that could not be read, or, without an error, that was skipped."""
+    def skipped(self, place: Place) -> PassageRecord:
+        """The record of a passage that was not read because a search found nothing in it."""
+        return PassageRecord(document=place.document, start=place.chunk.start, end=place.chunk.end, status="skipped")
+
+    def failed(self, place: Place, running: Running, error: str) -> PassageRecord:
+        """The record of a passage that could not be read by this call."""
+        if self.request.on_missing == "raise":
+            running.partial = running.told = True  # the answer lacks something, and a warning says what
         return PassageRecord(
-            document=place.document,
-            start=place.chunk.start,
-            end=place.chunk.end,
-            status="failed" if error else "skipped",
-            error=error,
+            document=place.document, start=place.chunk.start, end=place.chunk.end, status="failed", error=error
         )
 
     async def announce(self, record: PassageRecord, done: int, total: int) -> None:

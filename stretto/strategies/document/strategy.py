@@ -111,7 +111,7 @@ class _Run:
             return places, []
         chosen = relevant(reading, places)
         kept = {place.number for place in chosen}
-        return chosen, [reading.unread(place) for place in places if place.number not in kept]
+        return chosen, [reading.skipped(place) for place in places if place.number not in kept]
 
     def _report(self, records: Sequence[PassageRecord], skipped: Sequence[PassageRecord]) -> None:
         """Say what was not read, and what was dropped."""
