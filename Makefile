@@ -51,11 +51,11 @@ $(VENV)/bin/python:
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
 	$(PIP) --editable '.[local]'
-	$(BIN)/python -m stretto.local_engine.ahead
+	$(BIN)/python -m stretto.local_engine.measuring.ahead
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto with everything its tests need into $(VENV) (once; a few minutes) ..."
 	$(PIP) --editable '.[dev]'
-	$(BIN)/python -m stretto.local_engine.ahead
+	$(BIN)/python -m stretto.local_engine.measuring.ahead
 	@touch $@ $(VENV)/.demo

@@ -23,11 +23,11 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from stretto.errors import StrettoError
-from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.load import LoadedModel, prepare
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import LoadedModel, prepare
 from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["ARCHITECTURES", "Row", "examine", "table"]
 

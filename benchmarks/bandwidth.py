@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from rich.console import Console
 
-from stretto.local_engine.compiled.shelf import Shelf
+from stretto.local_engine.kernels.shelf import Shelf
 
 __all__ = ["floor_ms", "read_bandwidth", "synchronise", "weight_bytes"]
 

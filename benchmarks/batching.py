@@ -37,10 +37,10 @@ from prompts import mixed, points
 from rich.console import Console
 from rich.progress import Progress
 
-from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Finished, Generation, Piece
-from stretto.local_engine.load import load_model
-from stretto.local_engine.source import find_source
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving.engine import Engine
 
 SIZES = (1, 2, 4, 8, 16)
 OURS = ("autoregressive", "auto")

@@ -53,11 +53,11 @@ from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.dtype import chosen_dtype
-from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import LoadedModel, prepare
-from stretto.local_engine.source import find_source
+from stretto.local_engine.model.dtype import chosen_dtype
+from stretto.local_engine.model.load import LoadedModel, prepare
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving.engine import Engine
 
 HEATS = (0.0, 0.7)
 DRAFT_LAYERS = 2

@@ -35,7 +35,7 @@ from stretto import AsyncStretto, Document
 from stretto.answer import Answer
 from stretto.backends.base import Capabilities, Prompt
 from stretto.backends.registry import open_backend
-from stretto.backends.wrapper import Wrapper
+from stretto.backends.resilience.wrapper import Wrapper
 from stretto.documents import cut
 from stretto.documents.pdf import read_pdf
 from stretto.strategies.document.counting import estimate

@@ -38,18 +38,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tokenizers import Tokenizer, models
 
-from stretto.local_engine.cache import KeyValueCache, Rows
+from recipes.lexical.train import Plan, new_adapter
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Figures, Finished, Generation
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.load import LoadedModel, load_model, prepare
-from stretto.local_engine.pads import PadAdapter
-from stretto.local_engine.source import find_source
-from stretto.local_engine.training.lexical import Plan, new_adapter
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import LoadedModel, load_model, prepare
+from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving.engine import Engine
 
 ARCHITECTURES = ("llama", "qwen3", "mistral", "gemma3")
 ADAPTED = ("llama", "qwen3", "mistral")  # the engine's own forward runs them, so they can have an adapter

@@ -4,7 +4,7 @@
     python benchmarks/formats.py --model FOLDER      a model of your own
 
 The first format makes llguidance's view of the tokenizer; it stays. "Theirs" is llguidance's own function for that,
-"ours" is `stretto.local_engine.vocabulary`, in turns. "Held" is the longest time in which no other thread of the
+"ours" is `stretto.local_engine.text.vocabulary`, in turns. "Held" is the longest time in which no other thread of the
 process got on, seen by one that wants to every millisecond.
 """
 
@@ -27,8 +27,8 @@ from rich.table import Table
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from stretto.local_engine.source import find_source
-from stretto.local_engine.vocabulary import vocabulary
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.text.vocabulary import vocabulary
 
 SCHEMA = '{"type": "object", "properties": {"name": {"type": "string"}, "count": {"type": "integer"}}}'
 LARGE = 150_000

@@ -39,16 +39,16 @@ from rich.table import Table
 from transformers import AutoTokenizer
 from transformers.utils import logging
 
+from recipes.pocket.source import held_out_source, training_source
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.engine import Engine
-from stretto.local_engine.graphs import GraphedForward
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.load import LoadedModel, prepare
-from stretto.local_engine.measure import measure_step_cost
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import LoadedModel, prepare
+from stretto.local_engine.model.recorded_steps import GraphedForward
 from stretto.local_engine.pocket import MODEL_FOLDER
-from stretto.local_engine.pocket.source import held_out_source, training_source
+from stretto.local_engine.serving.engine import Engine
+from stretto.local_engine.serving.step_timing import measure_step_cost
 
 LLAMA_8B = Shape(4096, 14336, 32, 32, 8, 128_256, tied=False)
 TRAINED = Shape(768, 2048, 12, 12, 4, 8192)  # about 80 million parameters

@@ -15,8 +15,8 @@ from comparison.run import Method, Task
 from measuring import Spread
 from transformers import GenerationConfig
 
-from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Finished, Generation
+from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["beside", "peers", "single"]
 

@@ -30,17 +30,17 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from recipes.pocket.corpus import topics
+from recipes.pocket.source import held_out_source
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import Equipment
 from stretto.local_engine.drafting.lexical import Lexical
-from stretto.local_engine.engine import Engine
+from stretto.local_engine.drafting.lexical_adapter import attach
 from stretto.local_engine.generation import Finished, Generation
-from stretto.local_engine.load import LoadedModel, load_model
-from stretto.local_engine.pad_file import attach
-from stretto.local_engine.pocket.corpus import topics
-from stretto.local_engine.pocket.source import held_out_source
-from stretto.local_engine.source import find_source
+from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving.engine import Engine
 
 CODE_PROMPT = 1500
 console = Console(width=118)

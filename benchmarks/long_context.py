@@ -38,18 +38,18 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.load import LoadedModel, load_model
+from recipes.focus.needles import NAMES, Haystack, pocket_texts
+from recipes.pocket.source import held_out_source
+from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
-from stretto.local_engine.pad_file import fingerprint
-from stretto.local_engine.pocket.source import held_out_source
-from stretto.local_engine.source import find_source
-from stretto.local_engine.training.needles import NAMES, Haystack, pocket_texts
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.source import find_source
 
 CPU = torch.device("cpu")
 console = Console(width=118)
@@ -310,7 +310,7 @@ def main() -> None:
     base = fingerprint(source.folder)
     path = options.adapter or source.folder / FOCUS_FILE
     if not path.is_file():
-        sys.exit(f"{path} is missing. Train it with: python -m stretto.local_engine.training.focus {options.model}")
+        sys.exit(f"{path} is missing. Train it with: python -m recipes.focus.train {options.model}")
     adapter = read_focus(path, base, source.name, model.forward, CPU)
     control = None if options.control is None else read_focus(options.control, base, source.name, model.forward, CPU)
     ways = [way for way in ways_of(model, adapter, control) if not options.only or way.name in options.only]

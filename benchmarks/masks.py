@@ -20,7 +20,8 @@ import torch
 from measuring import IMAGES
 from torch import Tensor
 
-from stretto.local_engine.cache import KeyValueCache, Rows
+from stretto.local_engine.choosing.sampling import Sampler
+from stretto.local_engine.choosing.verify import verify
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel
@@ -31,10 +32,9 @@ from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, 
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling
-from stretto.local_engine.flatten import flatten
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.sampling import Sampler
-from stretto.local_engine.verify import verify
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.serving.flatten import flatten
 
 __all__ = ["METHODS", "Step", "best_step", "picture", "steps"]
 

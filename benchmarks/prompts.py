@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from sysconfig import get_path
 
-from stretto.local_engine.load import LoadedModel
-from stretto.local_engine.pocket.source import HELD_OUT_FILES
+from recipes.pocket.source import HELD_OUT_FILES
+from stretto.local_engine.model.load import LoadedModel
 from stretto.prompts import Catalogue
 from stretto.request import Message
 

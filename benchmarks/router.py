@@ -23,10 +23,10 @@ from measuring import IMAGES, machine, save
 from rich.console import Console
 from rich.table import Table
 
+from recipes.router.rows import load
 from stretto import Request
 from stretto.backends.base import Backend
 from stretto.router import Router
-from stretto.router.rows import load
 from stretto.testing import ScriptedBackend
 
 REPEATS = 5

@@ -35,7 +35,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from stretto import Answer, AsyncStretto
-from stretto.backends.http_clients import async_client
+from stretto.backends.providers.http_clients import async_client
 from stretto.backends.registry import open_backend
 
 QUESTION = "How do I look after a bicycle?"

@@ -37,10 +37,10 @@ from prompts import mixed
 from rich.console import Console
 from rich.progress import Progress
 
-from stretto.local_engine.engine import Engine, Handle
 from stretto.local_engine.generation import Finished, Generation, Piece
-from stretto.local_engine.load import LoadedModel, load_model
-from stretto.local_engine.source import find_source
+from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving.engine import Engine, Handle
 
 AT_ONCE = 24
 DECODINGS = ("autoregressive", "auto", "suffix", "prompt_lookup", "lookahead", "token_recycling", "jacobi")

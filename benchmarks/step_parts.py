@@ -24,13 +24,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from stretto.local_engine import loop
-from stretto.local_engine.compiled import model as compiled_model
 from stretto.local_engine.drafting.catalogue import DRAFTERS
-from stretto.local_engine.engine import Engine
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.load import load_model
-from stretto.local_engine.source import find_source
+from stretto.local_engine.model import compiled as compiled_model
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving import batch as loop
+from stretto.local_engine.serving.engine import Engine
 
 PARTS: dict[str, tuple[Any, str]] = {
     "drafting": (loop.Batch, "_draft"),

@@ -19,7 +19,7 @@ import anyio
 from rich.table import Table
 
 from stretto.backends.base import Backend, Chunk, Prompt
-from stretto.backends.wrapper import Wrapper
+from stretto.backends.resilience.wrapper import Wrapper
 from stretto.request import GenerationOptions
 
 OUTLINE = "Write only the outline"

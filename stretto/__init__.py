@@ -6,7 +6,7 @@ import typing
 if typing.TYPE_CHECKING:
     from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
-    from stretto.backends.local import LocalBackend
+    from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
     from stretto.client import AnswerStream, AsyncStretto, ClientOptions, Stretto, SyncAnswerStream
     from stretto.document import Document, Heading

@@ -31,7 +31,7 @@ from stretto.writing import Emit, Writing
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from stretto.backends.resilient import Endpoints
+    from stretto.backends.resilience.resilient import Endpoints
     from stretto.router import Router
     from stretto.strategies.base import Strategy
 
@@ -210,7 +210,7 @@ class AsyncStretto:
         if isinstance(given, Backend):
             return given
         from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
-        from stretto.backends.resilient import Endpoints, Resilience  # noqa: PLC0415 - likewise
+        from stretto.backends.resilience.resilient import Endpoints, Resilience  # noqa: PLC0415 - likewise
 
         self._endpoints = self._endpoints or Endpoints()
         resilience = Resilience(

@@ -11,7 +11,7 @@ import pytest
 
 from stretto import AsyncStretto, StrettoError
 from stretto.backends.registry import open_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import (
     AuthenticationError,
     BreakerOpenError,

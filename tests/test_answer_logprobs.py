@@ -4,7 +4,7 @@ import pytest
 
 from stretto import Answer, AsyncStretto
 from stretto.backends.base import Capabilities
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 from stretto.backends.registry import open_backend
 from stretto.errors import InvalidRequestError, RequestRejectedError
 from stretto.testing import ScriptedBackend

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from stretto import AsyncStretto, CallEnded, Hooks, Route, ServerFailedError, StreamBrokenError
-from stretto.backends.resilient import Resilience, resilient
+from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio

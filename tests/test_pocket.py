@@ -14,9 +14,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from stretto.local_engine.pocket import MODEL_FOLDER, UNKNOWN, augment, is_unknown, source, tasks  # noqa: E402
-from stretto.local_engine.pocket.card import card  # noqa: E402
-from stretto.local_engine.pocket.corpus import (  # noqa: E402
+from recipes.pocket import augment, source, tasks  # noqa: E402
+from recipes.pocket.card import card  # noqa: E402
+from recipes.pocket.corpus import (  # noqa: E402
     Corpus,
     outline_lines,
     render,
@@ -24,15 +24,16 @@ from stretto.local_engine.pocket.corpus import (  # noqa: E402
     unknown_questions,
     unseen_questions,
 )
-from stretto.local_engine.pocket.evaluate import (  # noqa: E402
+from recipes.pocket.evaluate import (  # noqa: E402
     Writer,
     distinct_share,
     nearest_topics,
     parse_outline,
     text_present,
 )
-from stretto.local_engine.pocket.network import Network, NetworkConfig  # noqa: E402
-from stretto.local_engine.pocket.schedule import PHASES  # noqa: E402
+from recipes.pocket.network import Network, NetworkConfig  # noqa: E402
+from recipes.pocket.schedule import PHASES  # noqa: E402
+from stretto.local_engine.pocket import MODEL_FOLDER, UNKNOWN, is_unknown  # noqa: E402
 
 published = pytest.mark.skipif(not (MODEL_FOLDER / "model.safetensors").is_file(), reason="no published weights here")
 TINY = NetworkConfig(vocabulary=1024, hidden=32, layers=2, heads=4, key_value_heads=2, intermediate=64, context=256)

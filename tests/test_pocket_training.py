@@ -12,14 +12,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from recipes.pocket import tokenizer as texts  # noqa: E402
+from recipes.pocket.batches import encode  # noqa: E402
+from recipes.pocket.corpus import Corpus, Example  # noqa: E402
+from recipes.pocket.initial import put_copying  # noqa: E402
+from recipes.pocket.network import Network, NetworkConfig, Packed  # noqa: E402
+from recipes.pocket.optimiser import orthogonalised  # noqa: E402
+from recipes.pocket.train import Plan, Trainer, export  # noqa: E402
 from stretto.local_engine.pocket import UNKNOWN  # noqa: E402
-from stretto.local_engine.pocket import tokenizer as texts  # noqa: E402
-from stretto.local_engine.pocket.batches import encode  # noqa: E402
-from stretto.local_engine.pocket.corpus import Corpus, Example  # noqa: E402
-from stretto.local_engine.pocket.initial import put_copying  # noqa: E402
-from stretto.local_engine.pocket.network import Network, NetworkConfig, Packed  # noqa: E402
-from stretto.local_engine.pocket.optimiser import orthogonalised  # noqa: E402
-from stretto.local_engine.pocket.train import Plan, Trainer, export  # noqa: E402
 
 TINY = NetworkConfig(vocabulary=1024, hidden=32, layers=2, heads=4, key_value_heads=2, intermediate=64, context=256)
 

@@ -65,7 +65,8 @@ def test_help_shows_every_argument(client):
 
 def test_importing_loads_what_extensions_need_only_when_asked():
     program = (
-        "import sys, stretto; before = 'stretto.backends.local' in sys.modules, 'stretto.router' in sys.modules;"
+        "import sys, stretto;"
+        "before = 'stretto.backends.local.backend' in sys.modules, 'stretto.router' in sys.modules;"
         "stretto.LocalBackend, stretto.Router; print(before, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

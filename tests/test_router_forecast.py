@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stretto.backends.base import Capabilities
 from stretto.router.forecast import TOKENS_BY_SHAPE, Speed, answer_tokens, speed_of, straight
-from stretto.router.rows import SHAPES
+from stretto.router.shape import SHAPES
 from stretto.strategies.items.offer import items_forecast
 from stretto.strategies.skeleton_offer import skeleton_forecast
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recipes.router.rows import Row, load
 from stretto.request import Request
 from stretto.router import ShapeModel
 from stretto.router.features import cues, lexicon
 from stretto.router.reading import HEAD_CHARACTERS, TAIL_CHARACTERS, excerpt, question_in_context
-from stretto.router.rows import CLASSES, SHAPES, Row, load
+from stretto.router.shape import CLASSES, SHAPES
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +209,7 @@ def test_numpy_is_not_loaded_before_the_first_decision():
 
 def test_nothing_heavy_is_loaded_before_a_local_model_is_asked():
     code = (
-        "import sys, stretto.backends.local, stretto.router.decoding, stretto.cli.app;"
+        "import sys, stretto.backends.local.backend, stretto.router.decoding, stretto.cli.app;"
         "from stretto.local_engine.drafting.catalogue import DRAFTERS;"
         "sys.exit(not {'numpy', 'numba', 'torch', 'transformers'}.isdisjoint(sys.modules))"
     )

@@ -11,9 +11,9 @@ from router_prompts import (
     TWELVE,
 )
 
+from recipes.router.rows import HELD_OUT, load, read
 from stretto.request import Request
 from stretto.router import Router
-from stretto.router.rows import HELD_OUT, load, read
 from stretto.testing import ScriptedBackend
 
 ENOUGH = 0.8

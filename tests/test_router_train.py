@@ -6,11 +6,12 @@ pytest.importorskip("sklearn", reason="training needs scikit-learn, of the dev e
 
 import numpy as np
 
-from stretto.router import ShapeModel, evaluate
-from stretto.router.baselines import binary, keywords, perceptron, words
-from stretto.router.evaluate import Verdicts, calibration_error, report
-from stretto.router.rows import Row, load
-from stretto.router.train import thresholds, train
+from recipes.router import evaluate
+from recipes.router.baselines import binary, keywords, perceptron, words
+from recipes.router.evaluate import Verdicts, calibration_error, report
+from recipes.router.rows import Row, load
+from recipes.router.train import thresholds, train
+from stretto.router import ShapeModel
 
 
 @pytest.fixture(scope="module")

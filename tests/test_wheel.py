@@ -13,13 +13,11 @@ import pytest
 SOURCE = Path(__file__).parents[1]
 MOST_BYTES = 20_000_000  # most of it is the pocket model
 TRAINING = (
-    "stretto/local_engine/training/",
-    "stretto/local_engine/pocket/data/",
-    "stretto/local_engine/pocket/train.py",
-    "stretto/local_engine/pocket/corpus.py",
-    "stretto/router/data/",
-    "stretto/router/train.py",
-    "stretto/router/evaluate.py",
+    "recipes/lexical/train.py",
+    "recipes/pocket/data/",
+    "recipes/pocket/train.py",
+    "recipes/router/data/",
+    "recipes/router/train.py",
 )
 
 

@@ -16,9 +16,9 @@ from tokenizers.models import WordLevel
 from comparison.ours import Ours
 from comparison.peers import greedy
 from comparison.run import Run, Task
-from stretto.local_engine.engine import Engine
-from stretto.local_engine.load import LoadedModel, prepare
-from stretto.local_engine.measure import measure_step_cost
+from stretto.local_engine.model.load import LoadedModel, prepare
+from stretto.local_engine.serving.engine import Engine
+from stretto.local_engine.serving.step_timing import measure_step_cost
 
 __all__ = ["LARGE", "SMALL", "Shape", "StepCosts", "random_model", "step_costs"]
 

@@ -6,8 +6,8 @@ import threading
 import time
 
 from comparison.run import Run, Task
-from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Finished, Generation, Piece
+from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["Ours"]
 

@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from stretto.local_engine.pocket.source import held_out_source
-from stretto.local_engine.pocket.tasks import TRANSFORMS
+from recipes.pocket.source import held_out_source
+from recipes.pocket.tasks import TRANSFORMS
 
 __all__ = ["WORKLOADS", "Workload", "workloads"]
 

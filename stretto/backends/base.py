@@ -104,7 +104,7 @@ class Chunk:
         usage: tokens and calls since the last chunk that had a usage; all of them are added up. Most streams have
             one, on the last chunk, with ``calls=1``.
         finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "refusal".
-        headers: response headers with rate limits, for `stretto.backends.pace`.
+        headers: response headers with rate limits, for `stretto.backends.resilience.pace`.
         decoding: how a local engine found the tokens.
         logprobs: where they were asked for, in the order of the tokens, not always beside their text.
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
@@ -131,7 +131,7 @@ class Backend(Protocol):
     """Generates text: a provider, a model in this process, or a wrapper that adds behaviour to another backend.
 
     Pass one where a model name can stand: ``AsyncStretto(MyBackend())``. `stretto.testing.check_backend` tests one
-    against this contract, and ``stretto.backends.resilient.resilient(backend)`` adds retries and limits.
+    against this contract, and ``stretto.backends.resilience.resilient.resilient(backend)`` adds retries and limits.
 
     **Streams.** `stream` returns an async context manager, and entering it an async iterator of `Chunk`. It is
     entered, read and left in one task. Several streams run at the same time, up to
@@ -150,7 +150,7 @@ class Backend(Protocol):
 
     **Errors.** A failed call raises `BackendError` or one of its children, on entering or while iterating, and nothing
     else: not an exception group, and no exception of an SDK. `BackendError.transient` says whether the same call may
-    succeed later; only `stretto.backends.retry` repeats calls, so a backend tries each once. Messages hold no keys.
+    succeed later; only the library repeats calls, so a backend tries each once. Messages hold no keys.
 
     >>> class Shouting:
     ...     name = "own:shouting"

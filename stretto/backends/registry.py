@@ -9,7 +9,7 @@ from typing import Any
 
 from stretto.arguments import begins_like_key, looks_like_key
 from stretto.backends.base import Backend
-from stretto.backends.resilient import Endpoints, Resilience, resilient
+from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
 from stretto.errors import SettingsError, UnknownModelError
 
 OPENAI_DEFAULT = "openai:gpt-5.4-mini"
@@ -92,7 +92,7 @@ def as_backend(
             local=local,
         )
     if _is_langchain(source):
-        from stretto.backends.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
+        from stretto.backends.providers.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
 
         backend = LangChainBackend(source)
         policy = resilience or Resilience()
@@ -116,19 +116,19 @@ def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _openai(model: str, **options: str | None) -> Backend:
-    from stretto.backends.openai import OpenAIBackend  # noqa: PLC0415 - only what is used is imported
+    from stretto.backends.providers.openai import OpenAIBackend  # noqa: PLC0415 - only what is used is imported
 
     return OpenAIBackend(model, **options)
 
 
 def _anthropic(model: str, **options: str | None) -> Backend:
-    from stretto.backends.anthropic import AnthropicBackend  # noqa: PLC0415 - only what is used is imported
+    from stretto.backends.providers.anthropic import AnthropicBackend  # noqa: PLC0415 - only what is used is imported
 
     return AnthropicBackend(model, **options)
 
 
 def _local(model: str, **options: Any) -> Backend:
-    from stretto.backends.local import LocalBackend  # noqa: PLC0415 - only what is used is imported
+    from stretto.backends.local.backend import LocalBackend  # noqa: PLC0415 - only what is used is imported
 
     return LocalBackend(model, **options)
 

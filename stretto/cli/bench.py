@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from stretto.cli.columns import Cell
     from stretto.cli.screen import Screen
-    from stretto.local_engine.advice import Advice
-    from stretto.local_engine.bench import Report, Row, Spread
-    from stretto.local_engine.bench_prompts import BenchPrompt
-    from stretto.local_engine.load import LoadedModel
+    from stretto.local_engine.measuring.advice import Advice
+    from stretto.local_engine.measuring.bench import Report, Row, Spread
+    from stretto.local_engine.measuring.bench_prompts import BenchPrompt
+    from stretto.local_engine.model.load import LoadedModel
     from stretto.settings import Settings
 
 BAR = 24  # cells
@@ -83,9 +83,9 @@ def bench(
     own = None if prompts is None else prompts_in(prompts)
     settings = Settings.load(**local_options(dtype, device, threads, no_compiled))
     loaded, drafting = _loaded(screen, model, draft, settings)
-    from stretto.local_engine.advice import advice  # noqa: PLC0415 - torch is there now
-    from stretto.local_engine.bench import PROMPTS  # noqa: PLC0415
-    from stretto.local_engine.bench import bench as measure  # noqa: PLC0415
+    from stretto.local_engine.measuring.advice import advice  # noqa: PLC0415 - torch is there now
+    from stretto.local_engine.measuring.bench import PROMPTS  # noqa: PLC0415
+    from stretto.local_engine.measuring.bench import bench as measure  # noqa: PLC0415
 
     try:
         report = measure(
@@ -118,13 +118,13 @@ def bench(
 def _loaded(
     screen: Screen, name: str, draft_name: str | None, settings: Settings
 ) -> tuple[LoadedModel, LoadedModel | None]:
-    from stretto.local_engine.source import find_source  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - keeps `stretto --help` light
 
     source = find_source(name)
     draft = None if draft_name is None else find_source(draft_name)
     screen.note(f"loading {source.name}")
     try:
-        from stretto.local_engine.load import load_model  # noqa: PLC0415 - imports torch
+        from stretto.local_engine.model.load import load_model  # noqa: PLC0415 - imports torch
     except ImportError as error:
         raise MissingDependencyError(
             f"{source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
@@ -136,7 +136,7 @@ def _loaded(
 
 def prompts_in(file: Path) -> tuple[BenchPrompt, ...]:
     """Read the prompts of a file. Raises `InvalidRequestError`."""
-    from stretto.local_engine.bench_prompts import BenchPrompt  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.local_engine.measuring.bench_prompts import BenchPrompt  # noqa: PLC0415 - keeps `stretto --help` light
 
     try:
         text = file.expanduser().read_text(encoding="utf-8-sig")

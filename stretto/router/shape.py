@@ -1,6 +1,6 @@
 """The shape of the answer a prompt asks for, and whether a skeleton serves: a linear model over named cues.
 
-One softmax over nine classes (`rows.CLASSES`: a shape, and for lists whether a skeleton serves) reads a bag of cues
+One softmax over nine classes (`CLASSES`: a shape, and for lists whether a skeleton serves) reads a bag of cues
 (`features`): the two questions share what they learn. The weights are 8-bit integers; a judgement is a look-up
 a cue and one sum over the rows that fired. The probabilities are calibrated on predictions made out of fold.
 A learned router in front of a strategy: Skeleton-of-Thought with a router (arXiv 2307.15337), RouteLLM (2406.18665).
@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from stretto.route import Shape
 from stretto.router.features import cues
-from stretto.router.rows import CLASSES, SHAPES
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+CLASSES: tuple[tuple[Shape, bool], ...] = (*((shape, False) for shape in SHAPES), ("points", True), ("items", True))
+"""What the model tells apart: a shape, and for lists whether a skeleton serves them."""
 FORMAT = 2
 MINIMUM_KNOWN = 3
 _BESIDE_SHAPES = CLASSES[len(SHAPES) :]
@@ -55,7 +57,7 @@ class Judgement:
 
 
 class ShapeModel:
-    """A trained model, read from the arrays that ``python -m stretto.router.train`` writes."""
+    """A trained model, read from the arrays that ``python -m recipes.router.train`` writes."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
@@ -63,7 +65,7 @@ class ShapeModel:
         if int(arrays["format"]) != FORMAT:
             raise ValueError(
                 f"The router model has format {int(arrays['format'])}, this version reads {FORMAT}. "
-                "Train it again: python -m stretto.router.train"
+                "Train it again: python -m recipes.router.train"
             )
         names = arrays["cues"].tobytes().decode().split("\n")
         # The most frequent first, and written anew in this order: what most texts ask for lies together in memory.

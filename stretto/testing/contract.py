@@ -15,12 +15,12 @@ from anyio.lowlevel import checkpoint
 
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
-from stretto.backends.breaker import Breaker
-from stretto.backends.hedge import Hedge
-from stretto.backends.pace import Pace
-from stretto.backends.resilient import Resilience, resilient
-from stretto.backends.retry import Retry
-from stretto.backends.stall import StallGuard
+from stretto.backends.resilience.breaker import Breaker
+from stretto.backends.resilience.hedge import Hedge
+from stretto.backends.resilience.pace import Pace
+from stretto.backends.resilience.resilient import Resilience, resilient
+from stretto.backends.resilience.retry import Retry
+from stretto.backends.resilience.stall import StallGuard
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions, Message
 

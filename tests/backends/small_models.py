@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from stretto.backends.base import Prompt
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 from stretto.request import GenerationOptions, Message
 
 torch.set_num_threads(1)  # for models this small a second thread only waits

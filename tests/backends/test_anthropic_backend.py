@@ -4,8 +4,8 @@ import pytest
 from talking import ACCOUNTED, KEY, asking, check_account, hear, served
 
 from stretto import AsyncStretto
-from stretto.backends.anthropic import AnthropicBackend
 from stretto.backends.base import Prompt
+from stretto.backends.providers.anthropic import AnthropicBackend
 from stretto.request import GenerationOptions, Message
 from stretto.testing.server import HttpReply, ScriptedServer
 

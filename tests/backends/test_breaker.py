@@ -6,10 +6,10 @@ from talking import KEY, asking, hear
 
 from stretto import AsyncStretto
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.breaker import Breaker, Circuit
-from stretto.backends.openai import OpenAIBackend
+from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
-from stretto.backends.resilient import Endpoints, Resilience
+from stretto.backends.resilience.breaker import Breaker, Circuit
+from stretto.backends.resilience.resilient import Endpoints, Resilience
 from stretto.errors import BackendError, BreakerOpenError, ServerFailedError, StreamBrokenError
 from stretto.request import Budget, GenerationOptions
 from stretto.settings import Settings

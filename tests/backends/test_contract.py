@@ -10,14 +10,14 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from talking import KEY
 
 from stretto import AsyncStretto, BackendError, Capabilities, Chunk, StreamBrokenError, Usage
-from stretto.backends.anthropic import AnthropicBackend
-from stretto.backends.hedge import Hedge
-from stretto.backends.langchain import LangChainBackend
-from stretto.backends.local import LocalBackend
-from stretto.backends.openai import OpenAIBackend
-from stretto.backends.resilient import Resilience, resilient
-from stretto.backends.retry import Retry
-from stretto.backends.stall import StallGuard
+from stretto.backends.local.backend import LocalBackend
+from stretto.backends.providers.anthropic import AnthropicBackend
+from stretto.backends.providers.langchain import LangChainBackend
+from stretto.backends.providers.openai import OpenAIBackend
+from stretto.backends.resilience.hedge import Hedge
+from stretto.backends.resilience.resilient import Resilience, resilient
+from stretto.backends.resilience.retry import Retry
+from stretto.backends.resilience.stall import StallGuard
 from stretto.testing import BrokenContractError, Reply, ScriptedBackend, check_backend
 from stretto.testing.server import ScriptedServer
 

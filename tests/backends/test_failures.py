@@ -5,10 +5,10 @@ import anyio
 import pytest
 from talking import KEY, asking, hear, settled
 
-from stretto.backends.failures import rejected_parameter
-from stretto.backends.headers import retry_after_s
+from stretto.backends.providers.failures import rejected_parameter
+from stretto.backends.providers.headers import retry_after_s
 from stretto.backends.registry import open_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import BackendError, RateLimitedError, ServerFailedError
 from stretto.request import GenerationOptions
 from stretto.testing.server import Fault, HttpReply, ScriptedServer

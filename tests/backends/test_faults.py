@@ -7,9 +7,9 @@ import anyio
 import pytest
 from talking import KEY, Heard, asking, hear, settled
 
-from stretto.backends.failures import usage_of
+from stretto.backends.providers.failures import usage_of
 from stretto.backends.registry import open_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import (
     AuthenticationError,
     BackendError,

@@ -5,10 +5,10 @@ import pytest
 from talking import KEY, asking, hear, settled
 
 from stretto.backends.allowance import allowed
-from stretto.backends.hedge import Hedge
-from stretto.backends.openai import OpenAIBackend
+from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.hedge import Hedge
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import ServerFailedError
 from stretto.request import Budget, GenerationOptions
 from stretto.strategies.ledger import Ledger

@@ -8,9 +8,9 @@ import httpx2
 import openai
 import pytest
 
-from stretto.backends.failures import translate
-from stretto.backends.http_bounds import MOST_OF_AN_ERROR
-from stretto.backends.http_clients import async_client, http_library
+from stretto.backends.providers.failures import translate
+from stretto.backends.providers.http_bounds import MOST_OF_AN_ERROR
+from stretto.backends.providers.http_clients import async_client, http_library
 from stretto.errors import ConnectionFailedError
 from stretto.testing.server import RawReply, ScriptedServer
 

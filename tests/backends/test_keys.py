@@ -10,10 +10,10 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from talking import KEY, hear
 
-from stretto.backends.langchain import LangChainBackend
-from stretto.backends.redaction import redact, shown
+from stretto.backends.providers.langchain import LangChainBackend
+from stretto.backends.providers.redaction import redact, shown
 from stretto.backends.registry import open_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import BackendError
 from stretto.testing.server import Fault, ScriptedServer
 
@@ -85,7 +85,7 @@ def test_ordinary_words_stay():
 
 BOUNDED = """
 import resource
-from stretto.backends.redaction import redact, shown
+from stretto.backends.providers.redaction import redact, shown
 resource.setrlimit(resource.RLIMIT_CPU, (int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + 20,) * 2)
 for piece in ("sk-", "sk-a", "sk-*", "a-", "Bearer ", "bearer a", "://", "://a@", "key_", "-", "*", "a", "api-key-"):
     for tail in ("", "!", "9", "@"):

@@ -7,7 +7,7 @@ from talking import KEY, Heard, hear
 
 from stretto import AsyncStretto
 from stretto.backends.registry import as_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import AuthenticationError, BackendError, ServerFailedError, StreamBrokenError
 from stretto.request import GenerationOptions
 from stretto.testing.server import Fault, HttpReply, ScriptedServer

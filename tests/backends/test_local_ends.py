@@ -13,8 +13,8 @@ import pytest
 from small_models import collect, opened, prompt, save, text_of
 
 from stretto import Stretto
-from stretto.backends.local import LocalBackend
-from stretto.backends.local_loading import LoadingOptions
+from stretto.backends.local.backend import LocalBackend
+from stretto.backends.local.loading import LoadingOptions
 from stretto.errors import BackendError, DeadlineExceededError
 
 pytestmark = pytest.mark.anyio
@@ -112,7 +112,7 @@ def test_what_nobody_closes_ends_with_the_interpreter_without_a_word(kind, folde
     code = f"""
 import asyncio, sys
 from stretto import AsyncStretto, Stretto
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 model = "local:" + sys.argv[1]
 if {kind!r} == "Stretto":
     client = Stretto(model)
@@ -169,7 +169,7 @@ def test_a_deadline_holds_while_the_model_is_loading(folder, monkeypatch):
 FORKED = """
 import asyncio, os, signal, sys
 from stretto import AsyncStretto, Stretto, StrettoError
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 from stretto.backends.base import Prompt
 from stretto.request import Message
 

@@ -13,7 +13,7 @@ import torch
 from small_models import collect, opened, prompt
 from transformers import LlamaForCausalLM
 
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 from stretto.errors import ModelNotFoundError, SettingsError, UnknownModelError
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +49,7 @@ async def test_loading_does_not_hold_up_the_event_loop(folder):
 
 def test_what_it_can_do_is_known_without_torch():
     code = (
-        "import sys; from stretto.backends.local import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
+        "import sys; from stretto import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
         "b.name, b.capabilities; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'tokenizers')))"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
@@ -106,7 +106,7 @@ def test_without_the_extra_it_says_what_to_install(folder):
     code = """
 import asyncio, sys
 sys.modules["torch"] = None
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 from stretto.backends.base import Prompt
 try:
     asyncio.run(LocalBackend(sys.argv[1]).count_tokens(Prompt(())))
@@ -131,7 +131,7 @@ async def test_weights_that_are_not_safetensors_are_not_read(folder, tmp_path):
 def test_a_hub_name_that_cannot_be_reached_says_what_to_do(tmp_path):
     code = """
 import asyncio
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 from stretto.backends.base import Prompt
 async def main():
     backend = LocalBackend("local:nobody/no-such-model")
@@ -177,7 +177,5 @@ def test_lexical_units_need_an_adapter_and_the_lossy_form_is_never_offered(folde
     backend = LocalBackend(f"local:{folder}")
     assert not {"lexical", "lexical_lossy"} & set(backend.capabilities.decodings)
     for decoding in ("lexical", "lexical_lossy"):
-        with pytest.raises(
-            SettingsError, match=r"It needs an adapter .* stretto.local_engine.training.lexical --model"
-        ):
+        with pytest.raises(SettingsError, match=r"It needs an adapter .* recipes.lexical.train --model"):
             LocalBackend(f"local:{folder}", decoding=decoding)

@@ -4,9 +4,9 @@ import pytest
 from small_models import collect, text_of
 
 from stretto import AsyncStretto, Settings
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 from stretto.errors import SettingsError
-from stretto.local_engine.compiled.trial import can_choose
+from stretto.local_engine.kernels.trial import can_choose
 
 pytestmark = pytest.mark.anyio
 

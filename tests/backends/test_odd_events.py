@@ -12,10 +12,10 @@ import pytest
 from talking import KEY, Heard, asking, hear
 
 from stretto import AsyncStretto
-from stretto.backends.anthropic import AnthropicBackend
-from stretto.backends.openai import OpenAIBackend
+from stretto.backends.providers.anthropic import AnthropicBackend
+from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import BackendError, ServerFailedError, StalledError, StreamBrokenError
 from stretto.request import GenerationOptions
 from stretto.testing.server import HttpReply, RawReply, ScriptedServer

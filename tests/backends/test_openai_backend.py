@@ -3,7 +3,7 @@ from talking import ACCOUNTED, KEY, asking, check_account, hear, served, settled
 
 from stretto import AsyncStretto
 from stretto.backends.base import Prompt
-from stretto.backends.openai import OpenAIBackend
+from stretto.backends.providers.openai import OpenAIBackend
 from stretto.errors import RequestRejectedError
 from stretto.request import GenerationOptions, Message
 from stretto.testing.server import Fault, ScriptedServer

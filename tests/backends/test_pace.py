@@ -7,10 +7,10 @@ import pytest
 from talking import KEY, hear
 
 from stretto.backends.base import Chunk
-from stretto.backends.headers import LONGEST_S, seconds_until
-from stretto.backends.openai import OpenAIBackend
-from stretto.backends.pace import Pace, RateLimits
-from stretto.backends.rate_limits import BELIEVED_S, Call
+from stretto.backends.providers.headers import LONGEST_S, seconds_until
+from stretto.backends.providers.openai import OpenAIBackend
+from stretto.backends.resilience.pace import Pace, RateLimits
+from stretto.backends.resilience.rate_limits import BELIEVED_S, Call
 from stretto.errors import ConnectionFailedError, RateLimitedError
 from stretto.testing.server import Fault, ScriptedServer
 

@@ -6,7 +6,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from stretto.backends.base import Backend
 from stretto.backends.registry import as_backend, default_model, open_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import SettingsError, UnknownModelError
 from stretto.testing import ScriptedBackend
 

@@ -4,8 +4,8 @@ import pytest
 
 from stretto.cli.bench import prompts_in, rendered
 from stretto.errors import InvalidRequestError
-from stretto.local_engine.advice import advice
-from stretto.local_engine.bench import Report, Row, Spread
+from stretto.local_engine.measuring.advice import advice
+from stretto.local_engine.measuring.bench import Report, Row, Spread
 
 
 def test_it_measures_the_pocket_model_and_says_what_to_use(stretto, tmp_path):

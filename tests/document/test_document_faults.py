@@ -8,7 +8,7 @@ from reader import FACTS, answer_to, haystack
 
 from stretto import AsyncStretto
 from stretto.backends.registry import open_backend
-from stretto.backends.resilient import Resilience
+from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import IncompleteAnswerError
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from stretto.local_engine.pads import PadAdapter
-from stretto.local_engine.training.lexical import Plan, new_adapter
+from recipes.lexical.train import Plan, new_adapter
+from stretto.local_engine.model.pads import PadAdapter
 
 SMALL = Plan(tokens=4, beside=8, last=16)
 

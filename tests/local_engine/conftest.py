@@ -11,8 +11,8 @@ from tiny_models import VOCABULARY, WINDOW, build
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from stretto.local_engine.engine import Engine
-from stretto.local_engine.load import LoadedModel, prepare
+from stretto.local_engine.model.load import LoadedModel, prepare
+from stretto.local_engine.serving.engine import Engine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))  # they are programs, not a package
 torch.set_num_threads(1)  # for models this small a second thread only waits

@@ -9,12 +9,12 @@ from tiny_models import SIZES, SWITCH, VOCABULARY, WINDOW, build
 from transformers import BertConfig, BertLMHeadModel, MixtralConfig, MixtralForCausalLM
 
 from stretto.errors import BackendError, ContextOverflowError, RequestRejectedError
-from stretto.local_engine.acceptance import choose_forward, disagreement
 from stretto.local_engine.drafting.protocol import DraftTree
-from stretto.local_engine.forward import TransformersForward
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.llama import is_llama_like
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model.acceptance import choose_forward, disagreement
+from stretto.local_engine.model.forward import TransformersForward
+from stretto.local_engine.model.llama import is_llama_like
+from stretto.local_engine.model.load import prepare
 
 METHODS = ["autoregressive", "token_recycling", "lookahead", "suffix"]
 LENGTH = 32

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from stretto.local_engine.ahead import main
+from stretto.local_engine.measuring.ahead import main
 
 
 @pytest.mark.timeout(600)  # a slow machine compiles for long
@@ -13,7 +13,7 @@ def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": str(tmp_path / "none.toml")}
     counts = []
     for program in (
-        ["-m", "stretto.local_engine.ahead"],
+        ["-m", "stretto.local_engine.measuring.ahead"],
         ["-m", "stretto.cli", "ask", "How many days has a week?", "--quiet", "--model", "local:pocket"],
         [
             "-m",
@@ -42,7 +42,7 @@ def test_without_the_local_packages_it_is_one_line(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('No module named torch', name='torch')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "stretto.local_engine.ahead"],
+        [sys.executable, "-m", "stretto.local_engine.measuring.ahead"],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,

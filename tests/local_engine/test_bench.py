@@ -4,10 +4,10 @@ import pytest
 from tiny_models import WINDOW
 
 from stretto.errors import ContextOverflowError
-from stretto.local_engine.advice import advice
-from stretto.local_engine.bench import Report, Row, Spread, bench
-from stretto.local_engine.bench_prompts import PROMPTS, BenchPrompt
 from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.measuring.advice import advice
+from stretto.local_engine.measuring.bench import Report, Row, Spread, bench
+from stretto.local_engine.measuring.bench_prompts import PROMPTS, BenchPrompt
 
 OIL = BenchPrompt("question", "The bicycle needs oil, air and a dry place. The bicycle needs")
 

@@ -10,10 +10,10 @@ from asking import PROMPTS, submit_together, tokens
 from tiny_models import build
 from wild_drafters import Oracle, RandomTrees
 
-from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.load import prepare
 
 GAP = 0.1  # standard deviations of a row's logits; benchmarks/exactness.py holds the long run to the same
 LENGTH = 24

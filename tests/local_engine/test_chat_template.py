@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from stretto.errors import ContextOverflowError, RequestRejectedError
-from stretto.local_engine.chat_template import ChatTemplate
+from stretto.local_engine.text.chat_template import ChatTemplate
 
 TEMPLATES = {
     "ChatML": (

@@ -13,14 +13,14 @@ from test_forward import FAMILY, family_member
 from tiny_models import SIZES, VOCABULARY
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.compiled import crew
-from stretto.local_engine.compiled.sharing import Sharing
+from recipes.lexical.train import Plan
 from stretto.local_engine.drafting.protocol import ROOT, DraftTree
-from stretto.local_engine.flatten import flatten
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.load import prepare
-from stretto.local_engine.training.lexical import Plan
+from stretto.local_engine.kernels import crew
+from stretto.local_engine.kernels.sharing import Sharing
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.serving.flatten import flatten
 
 CPU = torch.device("cpu")
 TEXTS = [[(7 * place + 3) % 390 + 5 for place in range(length)] for length in (30, 7, 21)]
@@ -344,7 +344,7 @@ def test_where_the_compiler_fails_the_model_runs_without(tokenizer, monkeypatch,
     def fail(*_):
         raise RuntimeError("no such processor")
 
-    monkeypatch.setattr("stretto.local_engine.compiled.model.run", fail)
+    monkeypatch.setattr("stretto.local_engine.model.compiled.run", fail)
     ready = prepare("local:tiny", family_member("llama"), tokenizer)
     assert not ready.forward.is_packed
     assert "no such processor" in caplog.text
@@ -365,7 +365,7 @@ def test_a_model_in_half_precision_keeps_its_weights_so_and_all_else_in_float32(
 def test_a_large_model_in_bfloat16_is_left_to_torch_where_the_processor_multiplies_matrices(tokenizer, monkeypatch):
     monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: True)
     small = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
-    monkeypatch.setattr("stretto.local_engine.llama._SMALL", 1)
+    monkeypatch.setattr("stretto.local_engine.model.llama._SMALL", 1)
     large = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
     assert [small.is_exact, large.is_exact] == [True, False]
     assert [small.forward.dtype, large.forward.dtype] == [torch.float32, torch.bfloat16]

@@ -10,13 +10,13 @@ from asking import PROMPTS, outcome, submit_together, tokens
 from wild_drafters import RandomTrees
 
 from stretto.errors import InvalidRequestError, StrettoError
-from stretto.local_engine.constraint import ConstraintError, Grammars
+from stretto.local_engine.choosing.constraint import ConstraintError, Grammars
+from stretto.local_engine.choosing.sampling import Sampler
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import load_model
-from stretto.local_engine.sampling import Sampler
-from stretto.local_engine.source import find_source
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
 
 END = frozenset({2})
 SCHEMA = {

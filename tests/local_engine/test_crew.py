@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stretto.local_engine.compiled.crew import allow, dismiss, most_parts, share, together
+from stretto.local_engine.kernels.crew import allow, dismiss, most_parts, share, together
 
 
 def test_all_parts_run_at_the_same_time():

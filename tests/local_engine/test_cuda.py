@@ -5,10 +5,10 @@ import torch
 from asking import PROMPTS, submit_together, tokens
 from tiny_models import build
 
-from stretto.local_engine import gpu_attention
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.graphs import GraphedForward
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model import gpu_attention
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.recorded_steps import GraphedForward
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="it is about a CUDA device, and there is none")
 METHODS = ("autoregressive", "prompt_lookup", "suffix", "token_recycling")

@@ -15,9 +15,9 @@ from wild_drafters import Oracle, RandomTrees
 from stretto.errors import InvalidRequestError, SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Finished, Generation
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.load import prepare
-from stretto.local_engine.measure import measure_step_cost
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.serving.step_timing import measure_step_cost
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
 METHODS = sorted(set(DRAFTERS) - EQUIPPED - {"autoregressive"})

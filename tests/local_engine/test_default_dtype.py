@@ -26,7 +26,7 @@ def another_default():
 @pytest.fixture(params=["compiled code chooses", "torch chooses"])
 def _who_chooses(request, monkeypatch):
     if request.param == "torch chooses":
-        monkeypatch.setattr("stretto.local_engine.sampling.can_choose", lambda: False)
+        monkeypatch.setattr("stretto.local_engine.choosing.sampling.can_choose", lambda: False)
 
 
 @pytest.mark.usefixtures("_who_chooses")

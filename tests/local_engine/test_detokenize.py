@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from stretto.local_engine.detokenize import TextStream
-from stretto.local_engine.vocabulary import token_bytes
+from stretto.local_engine.text.detokenize import TextStream
+from stretto.local_engine.text.vocabulary import token_bytes
 
 
 def of_bytes(ids):

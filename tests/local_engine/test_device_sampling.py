@@ -6,19 +6,19 @@ import torch
 from pretend_gpu import CUDA, PretendGPU, afar, on_pretend_gpu
 from tiny_models import build
 
-from stretto.local_engine.constraint import Grammars
-from stretto.local_engine.device_sampling import choose_at_once
+from stretto.local_engine.choosing.constraint import Grammars
+from stretto.local_engine.choosing.device_sampling import choose_at_once
+from stretto.local_engine.choosing.sampling import Sampler, choose
+from stretto.local_engine.choosing.verify import verify
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, Equipment, make_drafter
 from stretto.local_engine.drafting.protocol import ROOT, DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import prepare
-from stretto.local_engine.loop import Batch
-from stretto.local_engine.prefill import Prefill
-from stretto.local_engine.sampling import Sampler, choose
-from stretto.local_engine.sequence import Sequence
-from stretto.local_engine.verify import verify
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.serving.batch import Batch
+from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.sequence import Sequence
 
 CPU = torch.device("cpu")
 START = [(11 * place + 3) % 390 + 5 for place in range(9)]

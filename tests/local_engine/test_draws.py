@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from stretto.local_engine.compiled.draws import draw
-from stretto.local_engine.compiled.trial import can_choose
+from stretto.local_engine.choosing.noise import token_numbers
+from stretto.local_engine.choosing.sampling import Sampler, choose, scores
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.noise import token_numbers
-from stretto.local_engine.sampling import Sampler, choose, scores
+from stretto.local_engine.kernels.draws import draw
+from stretto.local_engine.kernels.trial import can_choose
 
 
 def numbers(vocabulary):

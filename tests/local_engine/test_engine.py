@@ -11,9 +11,9 @@ from tiny_models import WINDOW, build
 from transformers import LlamaForCausalLM
 
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
-from stretto.local_engine import measure
 from stretto.local_engine.generation import Finished, Generation, Piece
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.serving import step_timing as measure
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3", "gpt2"]
 
@@ -281,9 +281,9 @@ from dataclasses import replace
 from tiny_models import build
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
-from stretto.local_engine.engine import Engine
+from stretto.local_engine.serving.engine import Engine
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model.load import prepare
 letters = Tokenizer(models.BPE(vocab={chr(65 + i): i for i in range(400)}, merges=[]))
 model = prepare("local:tiny", build("llama"), PreTrainedTokenizerFast(tokenizer_object=letters))
 handle = Engine(replace(model, context_window=10**7)).submit(Generation((1, 2, 3), 10**6))

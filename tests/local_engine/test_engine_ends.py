@@ -8,9 +8,9 @@ from dataclasses import replace
 from asking import PROMPTS, tokens
 from tiny_models import build
 
-from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.serving.engine import Engine
 
 
 def thread_of(name):

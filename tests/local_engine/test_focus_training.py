@@ -7,16 +7,16 @@ import pytest
 import torch
 from tiny_models import build
 
+from recipes.focus.needles import NAMES, Haystack, Lessons
+from recipes.focus.train import LOSSES, Plan, Trainer, lesson_losses, main
 from stretto.errors import SettingsError
-from stretto.local_engine.load import load_model, prepare
+from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus
 from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions
-from stretto.local_engine.pad_file import fingerprint
-from stretto.local_engine.source import find_source
-from stretto.local_engine.training.focus import LOSSES, Plan, Trainer, lesson_losses, main
-from stretto.local_engine.training.needles import NAMES, Haystack, Lessons
+from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.source import find_source
 
 CPU = torch.device("cpu")
 PLAN = Plan(steps=30, rank=8, chunk=96, appended=48, rate=0.01)

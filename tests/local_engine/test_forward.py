@@ -6,15 +6,15 @@ from tiny_models import SIZES, VOCABULARY, build
 from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from stretto.errors import BackendError
-from stretto.local_engine.acceptance import disagreement
-from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.compiled.panels import Panels
 from stretto.local_engine.drafting.protocol import DraftTree
-from stretto.local_engine.flatten import flatten
-from stretto.local_engine.forward import TransformersForward
-from stretto.local_engine.llama import LlamaForward, is_llama_like
-from stretto.local_engine.load import prepare
-from stretto.local_engine.segments import parts
+from stretto.local_engine.kernels.panels import Panels
+from stretto.local_engine.model.acceptance import disagreement
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.forward import TransformersForward
+from stretto.local_engine.model.llama import LlamaForward, is_llama_like
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.segments import parts
+from stretto.local_engine.serving.flatten import flatten
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +162,7 @@ def test_a_window_hides_all_but_the_last_tokens():
 @pytest.mark.parametrize("name", ["llama", "llama with biases", "qwen3"])
 def test_weights_that_torch_packs_give_the_same_logits(name, monkeypatch):
     monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: True)
-    monkeypatch.setattr("stretto.local_engine.llama._SMALL", 1)
+    monkeypatch.setattr("stretto.local_engine.model.llama._SMALL", 1)
     model = family_member(name).bfloat16()
     plain, packed = LlamaForward(model), LlamaForward(model)
     packed.pack()

@@ -10,11 +10,11 @@ from recording import Recordings
 from tiny_models import build
 
 from stretto.errors import SettingsError
-from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.graphs import GraphedForward
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.recorded_steps import GraphedForward
 
 
 @pytest.fixture(scope="module")

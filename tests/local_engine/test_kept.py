@@ -10,7 +10,7 @@ PROGRAM = """
 import logging, torch
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 logging.getLogger("numba").setLevel(logging.WARNING)
-from stretto.local_engine.compiled import ranks
+from stretto.local_engine.kernels import ranks
 ids, _ = ranks.best(torch.tensor([[1.0, 3.0, 2.0]]), [0], 2)
 print(ids.tolist(), sum(ranks._best.stats.cache_hits.values()), sum(ranks._best.stats.cache_misses.values()))
 """

@@ -8,16 +8,16 @@ from adapters import random_adapter
 from asking import outcome
 from tiny_models import build
 
+from recipes.lexical.texts import Texts, continuations, keep, kept
+from recipes.lexical.train import Plan, Trainer, main
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.engine import Engine
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import load_model, prepare
-from stretto.local_engine.source import find_source
-from stretto.local_engine.training.lexical import Plan, Trainer, main
-from stretto.local_engine.training.texts import Texts, continuations, keep, kept
+from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving.engine import Engine
 
 PLAN = Plan(steps=40, tokens=3, threshold=0.0, texts=1, anchors=160, beside=16, last=64, rate=0.02)
 PROMPTS = [tuple((5 * place + 17 * number) % 390 + 5 for place in range(8)) for number in range(2)]

@@ -3,9 +3,9 @@ import torch
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.loop import Batch
-from stretto.local_engine.prefill import Prefill
-from stretto.local_engine.sequence import Sequence
+from stretto.local_engine.serving.batch import Batch
+from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.sequence import Sequence
 
 SHARED = tuple(range(10, 50))
 PROMPTS = [(*SHARED, 60, 61), SHARED + tuple(range(100, 160)), SHARED + tuple(range(200, 230))]

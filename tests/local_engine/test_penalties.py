@@ -10,9 +10,9 @@ from transformers import NoRepeatNGramLogitsProcessor
 from wild_drafters import Oracle, RandomTrees
 
 from stretto.errors import InvalidRequestError
+from stretto.local_engine.choosing.penalties import Penalties
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.penalties import Penalties
 
 CPU = torch.device("cpu")
 LENGTH = 30

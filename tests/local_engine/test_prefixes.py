@@ -7,9 +7,9 @@ import pytest
 import torch
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
 
-from stretto.local_engine.cache import KeyValueCache, Rows, blocks
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.prefixes import PrefixCache
+from stretto.local_engine.model.cache import KeyValueCache, Rows, blocks
+from stretto.local_engine.model.prefixes import PrefixCache
 
 ARCHITECTURES = ["llama", "qwen3 sliding", "mistral", "gemma3", "gpt2"]
 KEEP = {"prefix_cache_bytes": 2**24}

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from stretto.local_engine.compiled import crew
-from stretto.local_engine.compiled.panels import Layout, Panels, layout_for, narrowest
-from stretto.local_engine.compiled.sharing import Sharing
-from stretto.local_engine.compiled.vectors import PAIRED
-from stretto.local_engine.products import packed, product
+from stretto.local_engine.kernels import crew
+from stretto.local_engine.kernels.panels import Layout, Panels, layout_for, narrowest
+from stretto.local_engine.kernels.sharing import Sharing
+from stretto.local_engine.kernels.vectors import PAIRED
+from stretto.local_engine.model.products import packed, product
 
 TYPES = [torch.bfloat16, torch.float16, torch.float32]
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from stretto.local_engine.compiled.ranks import best
-from stretto.local_engine.sampling import best_tokens
+from stretto.local_engine.choosing.sampling import best_tokens
+from stretto.local_engine.kernels.ranks import best
 
 
 def drawn(*shape):

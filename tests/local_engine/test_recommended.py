@@ -10,9 +10,9 @@ from tokenizers import AddedToken
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration, GenerationConfig
 
 from stretto.errors import BackendError
-from stretto.local_engine import recommended
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model import recommended
+from stretto.local_engine.model.load import prepare
 
 TURNS = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<turn>\n{% endfor %}"
 

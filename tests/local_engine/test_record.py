@@ -1,5 +1,5 @@
 from stretto.local_engine.generation import Figures
-from stretto.local_engine.record import Record
+from stretto.local_engine.serving.record import Record
 
 
 def test_figures_are_added_up_by_method():

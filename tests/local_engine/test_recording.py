@@ -9,16 +9,16 @@ from pretend_gpu import CUDA, PretendGPU, afar, move_to_pretend_gpu, on_pretend_
 from recording import Recordings
 from tiny_models import WINDOW, build
 
-from stretto.backends.local import LocalBackend
+from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.drafting.catalogue import make_drafter
-from stretto.local_engine.forward import TransformersForward
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.graphs import GraphedForward
-from stretto.local_engine.load import load_model, prepare
-from stretto.local_engine.loop import Batch
-from stretto.local_engine.prefill import Prefill
-from stretto.local_engine.recording import recorded
-from stretto.local_engine.sequence import Sequence
+from stretto.local_engine.model.forward import TransformersForward
+from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.recorded_steps import GraphedForward
+from stretto.local_engine.model.recording import recorded
+from stretto.local_engine.serving.batch import Batch
+from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.sequence import Sequence
 
 SLOTS = 4 * 1024  # a quarter has room for the shortest storage and no batch
 

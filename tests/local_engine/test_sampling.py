@@ -2,9 +2,9 @@ from collections import Counter
 
 import torch
 
+from stretto.local_engine.choosing.noise import exponential
+from stretto.local_engine.choosing.sampling import Sampler, choose, distribution
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.noise import exponential
-from stretto.local_engine.sampling import Sampler, choose, distribution
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, 3.0])

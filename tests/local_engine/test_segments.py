@@ -2,8 +2,8 @@
 
 import pytest
 
-from stretto.local_engine.segments import segments
-from stretto.local_engine.waves import common_prefix, next_wave
+from stretto.local_engine.model.segments import segments
+from stretto.local_engine.serving.admission import common_prefix, next_wave
 
 
 def step(extents, counts=None):

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from stretto.local_engine.compiled.sharing import Sharing
+from stretto.local_engine.kernels.sharing import Sharing
 
 AMOUNT = 2**26
 

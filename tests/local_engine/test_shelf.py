@@ -4,8 +4,8 @@ from weakref import ref
 import pytest
 import torch
 
-from stretto.local_engine.compiled.panels import Layout, Panels, layout_for
-from stretto.local_engine.compiled.shelf import Shelf
+from stretto.local_engine.kernels.panels import Layout, Panels, layout_for
+from stretto.local_engine.kernels.shelf import Shelf
 
 
 def test_tensors_stand_beside_each_other_and_at_the_beginning_of_a_cache_line():

@@ -7,9 +7,9 @@ from llguidance.hf import from_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from stretto.local_engine.load import load_model
-from stretto.local_engine.source import find_source
-from stretto.local_engine.vocabulary import vocabulary
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.text.vocabulary import vocabulary
 
 END = 2
 TEXTS = (

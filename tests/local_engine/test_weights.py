@@ -19,8 +19,8 @@ from transformers import (
 
 from stretto.errors import MissingDependencyError, ModelNotFoundError, SettingsError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.load import load_model
-from stretto.local_engine.source import find_source
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
 
 
 @pytest.fixture
@@ -94,7 +94,9 @@ def test_a_type_that_torch_only_stores_is_refused(name, saved):
 def test_an_adapter_beside_the_weights_is_refused_where_it_cannot_be_applied(saved, monkeypatch):
     folder = saved(build("llama"))
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": "x"}))
-    monkeypatch.setattr("stretto.local_engine.weights.is_peft_available", lambda: False)  # as where it is not installed
+    monkeypatch.setattr(
+        "stretto.local_engine.model.weights.is_peft_available", lambda: False
+    )  # as where it is not installed
     with pytest.raises(MissingDependencyError, match="pip install peft"):
         load(folder)
 

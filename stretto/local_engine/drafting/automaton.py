@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stretto.local_engine.compiled.automaton import (
+from stretto.local_engine.drafting.compiled.automaton import (
     EDGES,
     LAST,
     LENGTH,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stretto.local_engine.compiled.counters import KINDS, estimate, record
+from stretto.local_engine.drafting.compiled.counters import KINDS, estimate, record
 
 __all__ = ["MATCHES", "Calibration", "Experience"]
 

@@ -19,7 +19,7 @@ from stretto.local_engine.drafting.step_cost import StepCost
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.calibration import Experience
     from stretto.local_engine.drafting.suffix import AnswerMemory
-    from stretto.local_engine.load import LoadedModel
+    from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "WEIGHING", "Equipment", "make_drafter"]
 
@@ -74,8 +74,8 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
     if equipment.model is None:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
     from stretto.local_engine.drafting.lexical import Lexical  # noqa: PLC0415 - see above
+    from stretto.local_engine.drafting.lexical_adapter import attach  # noqa: PLC0415 - torch, only where it is used
     from stretto.local_engine.drafting.rehearsal import rehearse_units  # noqa: PLC0415 - as above
-    from stretto.local_engine.pad_file import attach  # noqa: PLC0415 - torch, only where it is used
 
     adapter, options = attach(equipment.model), equipment.lexical
     places = len(adapter.places)

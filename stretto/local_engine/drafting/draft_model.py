@@ -11,7 +11,7 @@ from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Out
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stretto.local_engine.load import LoadedModel
+    from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["DraftModel", "check_vocabulary"]
 
@@ -61,7 +61,7 @@ class DraftModel:
     wants_top = 0
 
     def __init__(self, draft: LoadedModel, *, length: int = 5, width: int = 1, floor: float = 0.1) -> None:
-        from stretto.local_engine.cache import KeyValueCache  # noqa: PLC0415 - torch, only where it is used
+        from stretto.local_engine.model.cache import KeyValueCache  # noqa: PLC0415 - torch, only where it is used
 
         self._forward = draft.forward
         self._device = draft.device
@@ -113,7 +113,7 @@ class DraftModel:
         """Logits of what follows ``tokens`` # [vocabulary]."""
         import torch  # noqa: PLC0415
 
-        from stretto.local_engine.cache import Rows  # noqa: PLC0415
+        from stretto.local_engine.model.cache import Rows  # noqa: PLC0415
 
         limit = min(len(self._cached), len(tokens) - 1)
         held = next((place for place in range(limit) if self._cached[place] != tokens[place]), limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stretto.local_engine.compiled.recycling import Successors, grow, learn
+from stretto.local_engine.drafting.compiled.recycling import Successors, grow, learn
 from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
 
 __all__ = ["TokenRecycling", "no_successors"]

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.long_context.decoder import Change, LayerChange
+from stretto.local_engine.model.llama import LlamaForward
 
 __all__ = ["FocusAdapter", "new_tensors", "read_focus", "write_focus"]
 
@@ -94,7 +94,7 @@ def write_focus(path: Path, adapter: FocusAdapter, base: str) -> None:
 
 def read_focus(path: Path, base: str, model: str, forward: LlamaForward, device: torch.device) -> FocusAdapter:
     """Read an adapter for the weights with the fingerprint ``base``. Raises `SettingsError`."""
-    command = f"python -m stretto.local_engine.training.focus {model}"
+    command = f"python -m recipes.focus.train {model}"
     if not path.is_file():
         raise SettingsError(f"{model} has no adapter for focus reading: {path} is missing. Train one with: {command}")
     try:

@@ -8,8 +8,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from stretto.local_engine.cache import KeyValueCache, Rows, blocks
-from stretto.local_engine.llama import LlamaForward
+from stretto.local_engine.model.cache import KeyValueCache, Rows, blocks
+from stretto.local_engine.model.llama import LlamaForward
 
 __all__ = ["Chunks", "Group", "bytes_per_token", "cut"]
 

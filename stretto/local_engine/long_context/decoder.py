@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, silu
 
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.products import product
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.products import product
 
 __all__ = ["Attend", "Change", "LayerChange", "attention", "run", "turned"]
 

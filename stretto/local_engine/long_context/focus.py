@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.long_context.adapter import FocusAdapter
 from stretto.local_engine.long_context.chunks import Chunks, cut
 from stretto.local_engine.long_context.decoder import LayerChange, attention, run, turned
 from stretto.local_engine.long_context.options import FocusOptions
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.llama import LlamaForward
 
 __all__ = ["Candidates", "FocusReader", "candidates"]
 

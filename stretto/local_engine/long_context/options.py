@@ -88,6 +88,6 @@ def chosen_way(given: str | None, folder: Path | None, model: str) -> str | None
     if given == "focus" and not adapted:
         raise SettingsError(
             f"long_context='focus' cannot be used: {model} has no {FOCUS_FILE} beside its weights. Train one with: "
-            f"python -m stretto.local_engine.training.focus {model}. Or use 'star', which needs no training."
+            f"python -m recipes.focus.train {model}. Or use 'star', which needs no training."
         )
     return given

@@ -9,22 +9,22 @@ from typing import Protocol
 from torch import Tensor
 
 from stretto.errors import BackendError, ContextOverflowError, RequestRejectedError, SettingsError
-from stretto.local_engine.constraint import Constraint
+from stretto.local_engine.choosing.constraint import Constraint
+from stretto.local_engine.choosing.logprobs import score
+from stretto.local_engine.choosing.sampling import Sampler, choose
+from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.drafting.protocol import DraftTree
-from stretto.local_engine.engine import Engine
-from stretto.local_engine.failures import explain
 from stretto.local_engine.generation import Finished, Generation
-from stretto.local_engine.handle import Handle, Listener
-from stretto.local_engine.llama import LlamaForward
-from stretto.local_engine.logprobs import score
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
-from stretto.local_engine.pad_file import fingerprint
-from stretto.local_engine.sampling import Sampler, choose
-from stretto.local_engine.sequence import Sequence as Answer
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.serving.engine import Engine
+from stretto.local_engine.serving.failures import explain
+from stretto.local_engine.serving.handle import Handle, Listener
+from stretto.local_engine.serving.sequence import Sequence as Answer
 
 __all__ = ["DocumentReader", "LongContextReader"]
 
@@ -75,7 +75,7 @@ class LongContextReader:
             if model.folder is None:
                 raise SettingsError(
                     f"{model.name} has no adapter for focus reading: an adapter stands beside the weights in a folder. "
-                    "Save the model to one, and train an adapter with python -m stretto.local_engine.training.focus."
+                    "Save the model to one, and train an adapter with python -m recipes.focus.train."
                 )
             base = fingerprint(model.folder)
             self._adapter = read_focus(model.folder / FOCUS_FILE, base, model.name, forward, model.device)

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.cache import KeyValueCache, Rows
-from stretto.local_engine.llama import LlamaForward
 from stretto.local_engine.long_context.decoder import attention, run, turned
 from stretto.local_engine.long_context.options import StarOptions
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.llama import LlamaForward
 
 __all__ = ["StarReader", "merged"]
 

@@ -4,11 +4,11 @@ from simulated import generate, plain
 from tiny_models import WINDOW, build
 
 from stretto.errors import SettingsError
-from stretto.local_engine.cache import KeyValueCache, Rows
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.draft_model import DraftModel
 from stretto.local_engine.drafting.protocol import ROOT, Context
-from stretto.local_engine.load import prepare
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.load import prepare
 
 PROMPT = [(7 * place + 3) % 390 + 5 for place in range(20)]
 

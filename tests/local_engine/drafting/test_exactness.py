@@ -10,9 +10,9 @@ from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment, make_drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.loop import Batch
-from stretto.local_engine.prefill import Prefill
-from stretto.local_engine.sequence import Sequence
+from stretto.local_engine.serving.batch import Batch
+from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.sequence import Sequence
 
 METHODS = sorted(set(DRAFTERS) - {"autoregressive", "lexical_lossy"})
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]

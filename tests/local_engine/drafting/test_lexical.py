@@ -12,11 +12,11 @@ from stretto.errors import SettingsError
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.lexical import Lexical
+from stretto.local_engine.drafting.lexical_adapter import fingerprint, write_adapter
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
 from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.load import prepare
-from stretto.local_engine.pad_file import fingerprint, write_adapter
+from stretto.local_engine.model.load import prepare
 
 CONTEXT = Context([5, 6, 7], 2, 400)
 PADS = [-1, -2, -3]

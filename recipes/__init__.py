@@ -1,0 +1,1 @@
+"""What trains the models that Stretto ships. Not part of the wheel."""

@@ -1,0 +1,238 @@
+"""Documents with needles, and what is asked of them: lessons for the projections of focus reading."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recipes.pocket import tasks
+from recipes.pocket.corpus import Corpus, straight_answer
+from stretto.errors import SettingsError
+from stretto.local_engine.model.load import LoadedModel
+
+__all__ = ["NAMES", "Haystack", "Job", "Lesson", "Lessons", "pocket_texts", "texts_in"]
+
+NAMES = (
+    "Ada", "Anna", "Arthur", "Boris", "Clara", "Daniel", "David", "Edith", "Emma", "Erik", "Frank", "Greta",
+    "Hannah", "Henry", "Hugo", "Ida", "Irene", "Ivan", "Jack", "Jane", "John", "Jonas", "Julia", "Karl",
+    "Kate", "Laura", "Lena", "Leo", "Lucy", "Maria", "Mark", "Martin", "Max", "Mia", "Nina", "Nora", "Olga",
+    "Oscar", "Otto", "Paul", "Peter", "Rosa", "Ruth", "Sam", "Sara", "Simon", "Sofia", "Tara", "Tom", "Ute",
+    "Vera", "Victor", "Wanda", "Yara", "Zoe",
+)  # fmt: skip
+_FILES = ("*.txt", "*.md", "*.py")
+_SHORT = 40
+_SPAN = 32  # tokens of a local context that repeats or continues
+_LESS = 0.1  # weight of a token of text that the memory helps little to say
+_LENGTHS = (64, 96, 128, 192, 256, 384, 512)
+
+
+Draw = Callable[[random.Random, float], str]
+"""Draws a text; the number, from 1 down to 0, is how easy it is to read."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One local context with the tokens that are learned.
+
+    Attributes:
+        loss: its kind: ``question``, ``repetition`` or ``continuation``.
+        tokens: local context and learned tokens.
+        learned: place of the first learned token.
+        appended: so many tokens before the first learned one stand behind each chunk.
+        source: the chunk that helps to say them.
+        weight: how much its tokens count.
+    """
+
+    loss: str
+    tokens: tuple[int, ...]
+    learned: int
+    appended: int
+    source: int
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One document and the jobs on it.
+
+    Attributes:
+        chunks: tokens of each, all of one length.
+        jobs: local contexts.
+        places: where the chunks' candidates stand, in rising order; gaps stand for chunks that are not there.
+        total: candidates that the document is to be taken for.
+    """
+
+    chunks: tuple[tuple[int, ...], ...]
+    jobs: tuple[Job, ...]
+    places: tuple[int, ...]
+    total: int
+
+
+def pocket_texts() -> Draw:
+    """Draw texts of the pocket model's corpus: prose of the encyclopaedia; source code and words in no order later."""
+    corpus = Corpus()
+    prose = [straight_answer(topic) for topic in corpus.topics]
+    points = [point.text for topic in corpus.topics for point in topic.points]
+
+    def draw(chance: random.Random, ease: float) -> str:
+        kind = chance.random() * (1 - ease)
+        if kind < 0.6:
+            return chance.choice(points)
+        if kind < 0.75:
+            return chance.choice(prose)
+        if kind < 0.9:
+            return " ".join(tasks.any_word(chance) for _ in range(_SHORT)) + "."
+        return corpus.draw("code", chance).answer
+
+    return draw
+
+
+def texts_in(folder: Path) -> Draw:
+    """Draw pieces of the text files in a folder. Raises `SettingsError` for one without text."""
+    files = sorted(file for kind in _FILES for file in folder.rglob(kind))
+    texts = [text for file in files if len(text := file.read_text(encoding="utf-8", errors="ignore")) > 50]
+    if not texts:
+        raise SettingsError(
+            f"The folder {str(folder)!r} holds no text: no {', '.join(_FILES)} of 50 characters and more."
+        )
+
+    def draw(chance: random.Random, ease: float) -> str:  # noqa: ARG001 - all of them are as hard
+        text = chance.choice(texts)
+        start = text.rfind("\n", 0, chance.randrange(len(text))) + 1
+        return text[start : start + 2000] or text[:2000]
+
+    return draw
+
+
+class Haystack:
+    """Writes needles and questions in the tokens of one model.
+
+    Args:
+        model: its tokenizer and, where it has one, its chat template.
+        draw: a text of the hay.
+    """
+
+    def __init__(self, model: LoadedModel, draw: Draw) -> None:
+        self._tokenizer, self._draw = model.tokenizer, draw
+        self._end = model.tokenizer.eos_token or "\n"
+        bos = model.tokenizer.bos_token
+        self.head: tuple[int, ...] = self.encode(bos) if bos else ()
+        self._behind = "\n"
+        if getattr(model.tokenizer, "chat_template", None) is not None:
+            mark = "qzxj"
+            turns = [{"role": "user", "content": mark}]
+            text = str(model.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+            self._behind = text.rpartition(mark)[2]
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Tokens of a text in the middle of others."""
+        found: Any = self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+        return tuple(found)
+
+    def hay(self, chance: random.Random, count: int, ease: float = 0.0) -> list[int]:
+        """So many tokens of text."""
+        found: list[int] = []
+        while len(found) < count:
+            found += self.encode(" " + self._draw(chance, ease).strip())
+        return found[:count]
+
+    def needle(self, name: str, code: str) -> tuple[int, ...]:
+        """The sentence that is hidden."""
+        return self.encode(f" The code of {name} is {code}.")
+
+    def question(self, name: str) -> tuple[int, ...]:
+        """The end of a prompt that asks for a code."""
+        return self.encode(f"\n\nWhat is the code of {name}?{self._behind}")
+
+    def answer(self, name: str, code: str) -> tuple[int, ...]:
+        """What is to be said then."""
+        return self.encode(f"The code of {name} is {code}.{self._end}")
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Draws lessons.
+
+    Attributes:
+        haystack: writes them.
+        losses: kinds of jobs, all of them in every lesson.
+        chunk: tokens of a chunk at most.
+        appended: tokens behind each chunk at most.
+        tokens: of all chunks of a lesson, about.
+        total: candidates that a document is taken for at most.
+        jobs: questions of a hard lesson, where one needle is repeated; in an easy one it is the other way round. Beside
+            them a span is repeated, and there is a continuation.
+    """
+
+    haystack: Haystack
+    losses: Sequence[str]
+    chunk: int = 256
+    appended: int = 64
+    tokens: int = 1024
+    total: int = 1024
+    jobs: int = 4
+
+    def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
+        """One lesson; ``ease``, from 1 down to 0, has chunks be few and short at first."""
+        longest = max(min(64, self.chunk), int(self.chunk * (1 - ease)))
+        length = chance.choice([size for size in _LENGTHS if size <= longest] or [longest])
+        most = max(2, min(int(4 + 60 * (1 - ease)), self.tokens // length))
+        count = chance.randint(most - int(most * (1 - ease) / 2), most)
+        total = max(count, int(self.total ** chance.uniform(0, 1 - ease)))
+        hidden = chance.randint(count - int(count * (1 - ease) / 2), count)
+        names = chance.sample(NAMES, min(hidden, len(NAMES)))
+        if chance.random() < ease:
+            where = dict(zip(names, chance.sample(range(count), len(names)), strict=True))
+        else:
+            where = {name: chance.randrange(count) for name in names}  # some chunks have two needles, some have none
+        codes = {name: str(chance.randrange(10_000, 100_000)) for name in names}
+        chunks: list[tuple[int, ...]] = []
+        follows: tuple[int, ...] = ()
+        for place in range(count):
+            held = [name for name in names if where.get(name) == place]
+            needles = [self.haystack.needle(name, codes[name]) for name in held]
+            room = max(1, length // 2 // len(needles[0])) if needles else 0
+            for name in held[room:]:
+                del where[name]
+            chunk, follows = self._chunk(chance, length, needles[:room], ease)
+            chunks.append(chunk)
+        jobs: list[Job] = []
+        if "question" in self.losses:
+            asked = chance.sample(sorted(where), min(round(self.jobs * min(1.0, 2 - 2 * ease)), len(where)))
+            jobs += [self._question(chance, name, codes[name], where[name]) for name in asked]
+        if "repetition" in self.losses:
+            for name in chance.sample(sorted(where), min(self.jobs - round((self.jobs - 1) * (1 - ease)), len(where))):
+                given, needle = self.haystack.encode(f" The code of {name} is"), self.haystack.needle(name, codes[name])
+                jobs.append(Job("repetition", needle, len(given), self.appended, where[name]))
+            place = chance.randrange(count)
+            start = chance.randrange(max(1, length - _SPAN))
+            span = chunks[place][start : start + _SPAN]
+            jobs.append(Job("repetition", span, len(span) // 2, self.appended, place, _LESS))
+        if "continuation" in self.losses:
+            jobs.append(Job("continuation", follows, _SPAN // 2, self.appended, count - 1, _LESS))
+        return Lesson(tuple(chunks), tuple(jobs), tuple(sorted(chance.sample(range(total), count))), total)
+
+    def _chunk(
+        self, chance: random.Random, length: int, needles: Sequence[tuple[int, ...]], ease: float
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """A chunk with needles in it, and the text that follows it."""
+        head = self.haystack.head
+        count = length - len(head) - sum(map(len, needles))
+        if count < 0:
+            raise SettingsError(f"A chunk of {length} tokens cannot hold a needle. Use longer chunks.")
+        hay = self.haystack.hay(chance, count + _SPAN, ease)
+        ends = sorted(chance.randint(0, count) for _ in needles)
+        found, start = [*head], 0
+        for needle, end in zip(needles, ends, strict=True):
+            found += [*hay[start:end], *needle]
+            start = end
+        return (*found, *hay[start:count]), tuple(hay[count:])
+
+    def _question(self, chance: random.Random, name: str, code: str, place: int) -> Job:
+        asked, said = self.haystack.question(name), self.haystack.answer(name, code)
+        before = self.haystack.hay(chance, chance.choice((0, 0, 0, 16, self.appended)))
+        appended = chance.randint(len(asked), max(len(asked), self.appended))
+        return Job("question", (*before, *asked, *said), len(before) + len(asked), appended, place)

@@ -1,0 +1,94 @@
+"""Lexical units, and the [PAD]s behind many places of one text in one forward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+
+__all__ = ["Packing", "TextCache", "inside_units", "pack"]
+
+
+def inside_units(confidence: Tensor, anchors: Tensor, places: int, threshold: float) -> Tensor:
+    """Say which tokens behind each anchor lie in the lexical unit that begins with the token after the anchor.
+
+    A unit goes on as long as the model gives each further token of the text more than ``threshold``, all tokens
+    before it known. Sun et al., arXiv:2405.15208.
+
+    Args:
+        confidence: the model's probability of each token of the text, given those before it # [length]
+        anchors: places of last known tokens # [anchors]
+        places: tokens looked at, from the second after the anchor on: the one that the first [PAD] says.
+        threshold: from 0 to 1.
+
+    Returns:
+        # [anchors, places]; what lies beyond the text is in no unit.
+    """
+    sure = torch.cat((confidence > threshold, torch.zeros(places + 2, dtype=torch.bool)))
+    return sure[anchors[:, None] + 2 + torch.arange(places)].cumprod(1).bool()
+
+
+@dataclass(frozen=True, slots=True)
+class Packing(Rows):
+    """The [PAD] rows behind many places of one text, evaluated together.
+
+    Attributes:
+        anchor: place of the last token of the text that each row sees # [rows]
+        text_states: the text's final states # [1, length, hidden]
+    """
+
+    anchor: Tensor = field(default_factory=lambda: torch.empty(0))
+    text_states: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
+        """Let each row see the text up to its anchor, and the [PAD]s up to itself that have the same one.
+
+        Returns:
+            # [1, 1, rows, length + rows]
+        """
+        own, anchor = self.positions[0][:, None], self.anchor[:, None]
+        text = torch.arange(self.text_states.shape[1])
+        text_hidden = text > anchor  # [rows, length]
+        pads_hidden = (self.anchor != anchor) | (self.positions[0] > own)  # [rows, rows]
+        if window is not None:
+            text_hidden = text_hidden | (text <= own - window)
+            pads_hidden = pads_hidden | (self.positions[0] <= own - window)
+        hidden = torch.cat((text_hidden, pads_hidden), 1)[None, None]
+        return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+
+    def anchored(self, states: Tensor) -> Tensor:  # noqa: ARG002 - all rows are [PAD]s
+        """See `Rows.anchored`: the anchors' states are those of the text."""
+        return self.text_states[:, self.anchor]
+
+
+def pack(anchors: Tensor, places: int, text_states: Tensor) -> Packing:
+    """Lay out the [PAD]s behind each anchor, in the order of the anchors # [anchors] -> [anchors * places] rows."""
+    place = torch.arange(places).repeat(len(anchors))
+    anchor = anchors.repeat_interleave(places)
+    return Packing(
+        tokens=(-1 - place)[None],
+        positions=(anchor + 1 + place)[None],
+        extent=text_states.shape[1] + len(place),
+        pads=torch.ones(1, len(place), dtype=torch.bool),
+        anchor=anchor,
+        text_states=text_states,
+    )
+
+
+class TextCache(KeyValueCache):
+    """Keys and values of a text that was read, before those of rows that are trained; nothing is written in place."""
+
+    def __init__(self, text: KeyValueCache) -> None:
+        super().__init__(1)
+        self._keys, self._values, self.extent = text._keys, text._values, text.extent
+
+    def begin(self, rows: Rows, *, packed: bool = False) -> None:
+        """Nothing has to be made ready."""
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Give back the text's keys and values, then the rows' # [1, length + rows, key_value_heads, head_dim]."""
+        text_keys, text_values = self._keys[layer][:, : self.extent], self._values[layer][:, : self.extent]
+        return torch.cat((text_keys, keys), 1), torch.cat((text_values, values), 1)

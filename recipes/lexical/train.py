@@ -1,0 +1,321 @@
+"""Training the [PAD] rows of lexical unit decoding: ``python -m recipes.lexical.train``.
+
+The recipe of Sun et al., arXiv:2405.15208, on a frozen model: it reads texts, and continuations it wrote itself; runs
+of tokens that it gives a high probability are lexical units; behind many places of each text hang [PAD] rows, all in
+one forward under a four-dimensional mask, and learn to say the unit's further tokens. Tokens outside units count less:
+from them the rows learn when not to be sure.
+
+What is trained is a small adapter (see `stretto.local_engine.model.pads`), written beside the weights and bound to
+them by their SHA-256. Training is seeded and goes on from its last checkpoint when it is started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from recipes.lexical.packing import TextCache, inside_units, pack
+from recipes.lexical.texts import Texts, continuations, keep, kept, pieces
+from recipes.pocket.batches import Encoded
+from recipes.pocket.corpus import Corpus
+from recipes.program import add_arguments, announce, run_until_stopped, use_machine
+from stretto.errors import SettingsError, StrettoError
+from stretto.local_engine.drafting.lexical_adapter import fingerprint, write_adapter
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.source import find_source
+
+__all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training run is."""
+
+    minutes: float = 30.0
+    steps: int | None = None  # instead of minutes
+    tokens: int = 4  # k, of a unit at most
+    threshold: float = 0.5  # above it a token belongs to the unit
+    outside: float = 0.2  # weight of a token outside units
+    texts: int = 8  # in a step
+    anchors: int = 128  # places of a text that get [PAD]s in one step
+    beside: int = 256  # units beside a feed-forward layer
+    last: int = 1024  # units of the last layer
+    rate: float = 0.003
+    seed: int = 1
+    save_every: float = 60.0  # seconds
+
+
+@dataclass
+class Shares:
+    """What the [PAD]s of some texts said, by place.
+
+    Attributes:
+        loss: in nats of a weighted token, summed over the texts.
+        texts: how many.
+        units: tokens inside units. # [places]
+        right: of these, those that were said. # [places]
+    """
+
+    loss: float
+    texts: int
+    units: Tensor
+    right: Tensor
+
+    def __add__(self, other: Shares) -> Shares:
+        return Shares(
+            self.loss + other.loss, self.texts + other.texts, self.units + other.units, self.right + other.right
+        )
+
+    def __str__(self) -> str:
+        said = (self.right / self.units.clamp(min=1)).tolist()
+        return f"loss {self.loss / self.texts:.2f}, said inside units: " + ", ".join(f"{one:.1%}" for one in said)
+
+
+def new_adapter(forward: LlamaForward, plan: Plan) -> dict[str, Tensor]:
+    """The tensors of an adapter that adds nothing yet, by the names of `PadAdapter.tensors`."""
+    vocabulary, hidden, layers = forward.sizes
+    generator = torch.Generator().manual_seed(plan.seed)
+
+    def units(prefix: str, count: int, read: int) -> dict[str, Tensor]:
+        drawn = torch.randn(count, read, generator=generator) / math.sqrt(read)
+        return {f"{prefix}.units_in": drawn, f"{prefix}.units_out": torch.zeros(hidden, count)}
+
+    base = forward.read_in(torch.arange(vocabulary)).float()
+    tensors = {"places": base.mean(0) + base.std() * torch.randn(plan.tokens - 1, hidden, generator=generator)}
+    for number in range(layers // 2, layers):
+        tensors |= units(f"layers.{number}", plan.beside, hidden)
+    return tensors | units("last", plan.last, 2 * hidden)
+
+
+class Trainer:
+    """One training run, continued from ``folder`` when it holds a checkpoint.
+
+    Raises `SettingsError` for a model that can have no adapter, and for a checkpoint of another base or plan.
+    """
+
+    def __init__(
+        self, plan: Plan, model: LoadedModel, texts: Texts, folder: Path, *, base: str = "", threads: int = 1
+    ) -> None:
+        if not isinstance(model.forward, LlamaForward):
+            raise SettingsError(
+                f"{model.name} cannot have an adapter: it is not of the Llama family, so the engine runs it by "
+                "transformers' own code. Choose another model."
+            )
+        self.plan, self.model, self.texts, self.folder, self.base = plan, model, texts, folder, base
+        self.forward = model.forward
+        self.tensors = {name: tensor.requires_grad_() for name, tensor in new_adapter(self.forward, plan).items()}
+        self.optimiser = torch.optim.AdamW(self.tensors.values(), plan.rate, betas=(0.9, 0.98), weight_decay=0.01)
+        self.number, self.seconds, self._saved = 0, 0.0, time.monotonic()
+        self.stopping = False
+        """Set to save and leave :meth:`run` after the step at hand."""
+        # One core per text: threads inside every operation would wait for each other.
+        self.workers = ThreadPoolExecutor(threads)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.checkpoint.is_file():
+            self._load()
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the run is kept."""
+        return self.folder / "checkpoint.safetensors"
+
+    @property
+    def progress(self) -> float:
+        """How much of the run is done, from 0 to 1."""
+        if self.plan.steps is not None:
+            return min(1.0, self.number / self.plan.steps)
+        return min(1.0, self.seconds / (60 * self.plan.minutes))
+
+    def adapter(self) -> PadAdapter:
+        """What has been trained so far, in the model's number type."""
+        tensors = {name: tensor.detach().to(self.model.dtype) for name, tensor in self.tensors.items()}
+        return PadAdapter.of(tensors)
+
+    def step(self) -> Shares:
+        """Train one step."""
+        start = time.monotonic()
+        chance = random.Random(f"{self.plan.seed}: step {self.number}")  # noqa: S311 - no secrets
+        drawn = [(self.texts.draw(chance), chance.random()) for _ in range(self.plan.texts)]
+        # Leaves of their own, in the model's number type, so that the texts' graphs have nothing in common.
+        leaves = {name: tensor.detach().to(self.model.dtype) for name, tensor in self.tensors.items()}
+        self.forward.pads = PadAdapter.of({name: tensor.requires_grad_() for name, tensor in leaves.items()})
+        total: Shares | None = None
+        for gradients, shares in self.workers.map(lambda one: self._work(one[0], one[1], list(leaves.values())), drawn):
+            for tensor, gradient in zip(self.tensors.values(), gradients, strict=True):
+                own = gradient.to(tensor.dtype) / len(drawn)
+                tensor.grad = own if tensor.grad is None else tensor.grad.add_(own)
+            total = shares if total is None else total + shares
+        self._update()
+        self.seconds += time.monotonic() - start
+        if total is None:
+            raise ValueError("a step needs at least one text")
+        return total
+
+    def _work(self, text: Encoded, where: float, leaves: Sequence[Tensor]) -> tuple[list[Tensor], Shares]:
+        """One text: its gradients, and how it went."""
+        plan, forward, places = self.plan, self.forward, self.plan.tokens - 1
+        ids = torch.tensor(text.tokens)
+        length = len(ids)
+        first = max(text.learned - 1, 0)
+        first += int(where * max(length - 1 - first - plan.anchors, 0))
+        last = min(first + plan.anchors + places, length - 1)
+        every, cache, confidence = torch.arange(length), KeyValueCache(1), torch.zeros(length)
+        with torch.no_grad():
+            states = forward.states(Rows(ids[None], every[None], length), cache, every)  # [1, length, hidden]
+            chances = forward.read_out(states[0, first:last]).float().softmax(-1)
+            confidence[first + 1 : last + 1] = chances.gather(1, ids[first + 1 : last + 1, None])[:, 0]
+        anchors = every[first : min(first + plan.anchors, length - 1)]
+        inside = inside_units(confidence, anchors, places, plan.threshold)  # [anchors, places]
+        wanted = anchors[:, None] + 2 + torch.arange(places)
+        targets = ids[wanted.clamp(max=length - 1)]
+        weights = torch.where(inside, 1.0, plan.outside) * (wanted < length)
+        rows = pack(anchors, places, states)
+        with torch.enable_grad():
+            own = forward.states(rows, TextCache(cache), torch.arange(rows.tokens.shape[1]))
+            logits = forward.read_out(own)[0].float()  # [anchors * places, vocabulary]
+            losses = cross_entropy(logits, targets.reshape(-1), reduction="none")
+            loss = losses @ weights.reshape(-1) / weights.sum().clamp(min=1)
+            gradients = list(torch.autograd.grad(loss, leaves))
+        said = logits.detach().argmax(-1).view(targets.shape) == targets
+        return gradients, Shares(loss.item(), 1, inside.sum(0), (said & inside).sum(0))
+
+    def _update(self) -> None:
+        torch.nn.utils.clip_grad_norm_(self.tensors.values(), 1.0)
+        warm, left = min(1.0, (self.number + 1) / 20), (1 - self.progress) / 0.7
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.plan.rate * warm * min(1.0, max(0.01, left))
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self.number += 1
+
+    def run(self, console: Console) -> None:
+        """Train to the end of the plan."""
+        columns = (TextColumn("training"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeRemainingColumn())
+        shares: Shares | None = None
+        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+            shown = bar.add_task("training", total=1.0)
+            while self.progress < 1:
+                own = self.step()
+                shares = own if shares is None else shares + own
+                bar.update(shown, completed=self.progress)
+                if self.number % 25 == 0 or self.progress >= 1:
+                    console.print(f"step {self.number}, {self.progress:.0%}: {shares}", highlight=False)
+                    shares = None
+                if self.stopping or time.monotonic() - self._saved > self.plan.save_every:
+                    self.save()
+                if self.stopping:
+                    console.print(f"stopped at step {self.number}; start again to go on", highlight=False)
+                    return
+        self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint; a run that is stopped while writing keeps the one before."""
+        tensors = {f"weights.{name}": tensor.detach() for name, tensor in self.tensors.items()}
+        for name, tensor in self.tensors.items():
+            for key, value in self.optimiser.state[tensor].items():
+                tensors[f"optimiser.{key}.{name}"] = value
+        state = {"number": self.number, "seconds": self.seconds, "base": self.base}
+        new = self.folder / "checkpoint.new"
+        save_file(tensors, new, metadata={"state": json.dumps(state)})
+        new.replace(self.checkpoint)
+        self._saved = time.monotonic()
+
+    def _load(self) -> None:
+        with safe_open(self.checkpoint, framework="pt") as file:
+            state = json.loads(file.metadata()["state"])
+        found = load_file(self.checkpoint)
+        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in self.tensors}
+        if state["base"] != self.base or any(shapes[name] != self.tensors[name].shape for name in shapes):
+            raise SettingsError(
+                f"{self.checkpoint} belongs to other weights, or to an adapter of other sizes. Start anew with "
+                "--fresh, or choose another --folder."
+            )
+        for name, tensor in self.tensors.items():
+            tensor.data.copy_(found[f"weights.{name}"])
+            kept_state = ([*key.split(".", 2), value] for key, value in found.items() if key.startswith("optimiser."))
+            self.optimiser.state[tensor] = {key: value for _, key, owner, value in kept_state if owner == name}
+        self.number, self.seconds = int(state["number"]), float(state["seconds"])
+
+
+def _texts(chosen: argparse.Namespace, model: LoadedModel, base: str, console: Console) -> Texts:
+    """Have the model continue texts, or read what it wrote when the run began."""
+    source, count = chosen.texts, chosen.own
+    path = chosen.folder / f"own-{base[:12]}-{count}-{chosen.seed}.json"
+    if not path.is_file():
+        columns = (TextColumn("continuing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+            shown = bar.add_task("continuing", total=count)
+            prompts = pieces(model, source, count, random.Random(chosen.seed))  # noqa: S311 - no secrets
+            path.parent.mkdir(parents=True, exist_ok=True)
+            keep(path, continuations(model, prompts, lambda: bar.advance(shown)))
+    if source is not None or model.name != "local:pocket":
+        return Texts(kept(path))
+    return Texts(kept(path), Corpus(), model.tokenizer.backend_tokenizer)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Train (or continue to train) the [PAD] rows of a model of the Llama family."""
+    parser = argparse.ArgumentParser(prog="python -m recipes.lexical.train", description=main.__doc__)
+    parser.add_argument("--model", default="local:pocket", help="local:pocket or local:./folder")
+    parser.add_argument("--texts", type=Path, help="folder of text files to continue; needed but for local:pocket")
+    add_arguments(parser, minutes=Plan.minutes, folder=Path("build/lexical"))
+    parser.add_argument("--tokens", type=int, default=4, help="k, of a unit at most (default 4)")
+    parser.add_argument("--threshold", type=float, default=0.5, help="above it a token belongs to a unit (default 0.5)")
+    parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default 0.003)")
+    parser.add_argument("--own", type=int, default=600, help="continuations the model writes first (default 600)")
+    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {ADAPTER_FILE} beside the weights")
+    chosen = parser.parse_args(arguments)
+    try:
+        _train(chosen)
+    except StrettoError as error:
+        sys.exit(str(error))
+
+
+def _train(chosen: argparse.Namespace) -> None:
+    source, console = find_source(chosen.model), Console()
+    if source.folder is None:
+        raise SettingsError(f"{source.name} is a hub name. Save the model in a folder; the adapter will stand in it.")
+    if chosen.texts is None and source.name != "local:pocket":
+        raise SettingsError(f"{source.name} needs --texts, a folder of text files like those it will continue.")
+    if chosen.tokens < 2:
+        raise SettingsError(f"--tokens {chosen.tokens} cannot be used: a unit has at least 2.")
+    if chosen.fresh:
+        (chosen.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+    use_machine()
+    names = ("minutes", "steps", "tokens", "threshold", "rate", "seed")
+    plan = Plan(**{name: getattr(chosen, name) for name in names})
+    model, base = load_model(source, device="cpu", packed=False), fingerprint(source.folder)
+    announce(console, "cpu", model.dtype, chosen.threads)
+    texts = _texts(chosen, model, base, console)
+    trainer = Trainer(plan, model, texts, chosen.folder, base=base, threads=chosen.threads)
+    size = sum(tensor.numel() for tensor in trainer.tensors.values())
+    console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
+    if not run_until_stopped(trainer, console):
+        return
+    target = chosen.target or source.folder / ADAPTER_FILE
+    write_adapter(target, trainer.adapter(), base)
+    console.print(f"wrote {target}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

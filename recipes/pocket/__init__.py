@@ -1,0 +1,1 @@
+"""The pocket model: its texts, its training, its evaluation."""

@@ -1,0 +1,1 @@
+"""The router's shape model: its rows, its training, its evaluation."""

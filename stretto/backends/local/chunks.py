@@ -1,0 +1,112 @@
+"""What the engine's thread tells of one generation, as chunks in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from stretto.answer import Decoding, TokenLogprob, Usage
+from stretto.backends.base import Chunk
+from stretto.errors import BackendError
+from stretto.local_engine.generation import Figures, Finished, Piece
+from stretto.local_engine.generation import TokenLogprob as Score
+from stretto.local_engine.serving.record import Record
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.load import LoadedModel
+
+__all__ = ["Chunks", "decoding_of"]
+
+
+class Chunks:
+    """Takes events in from the engine's thread and gives chunks; all that lies ready becomes one chunk.
+
+    Made in the event loop that reads it. What a generation took is added to ``record``.
+    """
+
+    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop, record: Record, model: LoadedModel) -> None:
+        self._backend = backend
+        self._model = model
+        self._record = record
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._events: list[Piece | Finished] = []
+        self._filled = asyncio.Event()
+        self._finished = asyncio.Event()
+        self._over = False
+
+    def put(self, event: Piece | Finished) -> None:
+        """Add an event; from any thread."""
+        if isinstance(event, Finished) and event.figures is not None:
+            self._record.add(event.figures)
+        with self._lock:
+            self._events.append(event)
+            first = len(self._events) == 1
+        if first or isinstance(event, Finished):  # otherwise the event loop has been told already
+            self._loop.call_soon_threadsafe(self._wake, event)
+
+    def _wake(self, event: Piece | Finished) -> None:
+        self._filled.set()
+        if isinstance(event, Finished):
+            self._finished.set()
+
+    async def ended(self) -> None:
+        """Wait until the engine has let go of the request."""
+        await self._finished.wait()
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if self._over:
+            raise StopAsyncIteration
+        await self._filled.wait()
+        with self._lock:
+            events, self._events = self._events, []
+            self._filled.clear()
+        pieces = [event for event in events if isinstance(event, Piece)]
+        text = "".join(piece.text for piece in pieces)
+        logprobs = tuple(self._told(each) for piece in pieces for each in piece.logprobs)
+        last = events[-1] if events else None
+        if not isinstance(last, Finished):
+            return Chunk(text=text, logprobs=logprobs)
+        self._over = True
+        if last.error is not None:
+            raise last.error
+        if last.reason not in ("stop", "length"):
+            raise BackendError(f"{self._backend} was closed while it generated.", backend=self._backend)
+        usage = Usage(
+            prompt_tokens=last.prompt_tokens,
+            completion_tokens=last.completion_tokens,
+            cached_tokens=last.cached_tokens,
+            calls=1,
+        )
+        decoding = None if last.figures is None else decoding_of(last.figures)
+        noted = () if last.figures is None else last.figures.warnings
+        return Chunk(
+            text=text,
+            usage=usage,
+            finish_reason=last.reason,
+            decoding=decoding,
+            logprobs=logprobs,
+            warnings=tuple(f"{self._backend}: {warning}." for warning in noted),
+        )
+
+    def _told(self, score: Score) -> TokenLogprob:
+        word = self._model.word
+        top = tuple((word(token), logprob) for token, logprob in score.top)
+        return TokenLogprob.model_construct(token=word(score.token), logprob=score.logprob, top=top)
+
+
+def decoding_of(figures: Figures) -> Decoding:
+    """The figures of a generation, or of several by one method, as an answer tells them."""
+    return Decoding(
+        methods=(figures.decoding,),
+        steps=figures.steps,
+        rows=figures.rows,
+        tokens=figures.tokens,
+        drafted=figures.drafted,
+        accepted=figures.accepted,
+    )

@@ -1,0 +1,237 @@
+"""From the options of a local model to its running engine: loaded once, when it is first needed, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeVar
+
+from stretto.backends.base import Capabilities
+from stretto.backends.local.worker import Worker, outcome
+from stretto.errors import BackendError, MissingDependencyError, SettingsError
+from stretto.fork import Fork
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
+from stretto.local_engine.drafting.draft_model import check_vocabulary
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.model.loading_turn import look_again, turn_to_load
+from stretto.local_engine.model.source import Source
+
+if TYPE_CHECKING:
+    from stretto.local_engine.serving.engine import Engine
+
+__all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
+
+DEFAULT_DECODING = "autoregressive"
+T = TypeVar("T")
+
+_SLOTS = 16
+_GRAMMARS = find_spec("llguidance") is not None
+_ADAPTER = (
+    " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
+    "python -m recipes.lexical.train --model {model}."
+)
+_NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPTER, "lexical_lossy": _ADAPTER}
+
+
+@dataclass(frozen=True)
+class LoadingOptions:
+    """What a local model is loaded with; `LocalBackend` says what each means."""
+
+    source: Source
+    dtype: str | None
+    device: str | None
+    threads: int | None
+    compiled: bool
+    trust_remote_code: bool
+    cuda_graphs: bool | None
+    decoding: str | None
+    draft: Source | None
+    lexical: LexicalOptions | None
+    prefix_cache_bytes: int
+    remember_answers: int
+
+    def capabilities(self) -> Capabilities:
+        """What the model will be able to do, as far as that is known before it is loaded. Raises `SettingsError`."""
+        if self.threads is not None and self.threads < 1:
+            raise SettingsError(f"threads={self.threads} cannot be used: at least 1 is needed.")
+        pocket = self.source.name == "local:pocket"
+        return Capabilities(
+            context_window=self.source.context_window(),
+            parallel_slots=_SLOTS,
+            joins_running_batch=True,
+            prompt_family="pocket" if pocket else "general",
+            reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
+            decodings=self._decodings(),
+            decoding=self.decoding,
+            logprobs=True,
+            json_schema=_GRAMMARS,
+            regex=_GRAMMARS,
+        )
+
+    def _decodings(self) -> tuple[str, ...]:
+        """The decoding methods that can be chosen. Raises `SettingsError` where the one that was is none of them."""
+        folder = self.source.folder
+        adapted = folder is not None and (folder / ADAPTER_FILE).is_file()
+        has = {"draft_model": self.draft is not None, "lexical": adapted, "lexical_lossy": adapted}
+        usable = tuple(name for name in DRAFTERS if has.get(name, True))
+        offered = tuple(name for name in usable if name not in LOSSY or name == self.decoding)
+        if self.decoding is not None and self.decoding not in usable:
+            needs = _NEEDS[self.decoding].format(model=self.source.name) if self.decoding in _NEEDS else ""
+            raise SettingsError(f"decoding={self.decoding!r} cannot be used.{needs} Use one of: {', '.join(offered)}.")
+        return offered
+
+    def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
+        """Load the model and start its engine, after those that are being loaded, unless it is given up until then.
+
+        Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
+        """
+        with turn_to_load(self.source.name, given_up), _uncollected():
+            return self._load()
+
+    def _load(self) -> Engine:
+        try:
+            from stretto.local_engine.model.load import load_model  # noqa: PLC0415
+            from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"{self.source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
+                "Run: pip install 'stretto[local]'"
+            ) from error
+        load = partial(
+            load_model,
+            dtype=self.dtype,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
+            packed=self.compiled,
+            cuda_graphs=self.cuda_graphs,
+        )
+        model = load(self.source)
+        draft = None if self.draft is None else load(self.draft)
+        if draft is not None:
+            check_vocabulary(model, draft)
+        engine = Engine(
+            model,
+            max_batch=_SLOTS,
+            threads=self.threads,
+            draft=draft,
+            lexical=self.lexical,
+            prefix_cache_bytes=self.prefix_cache_bytes,
+            remember_answers=self.remember_answers,
+            measure=self.decoding is None or self.decoding in WEIGHING,
+        )
+        try:
+            engine.equip(self.decoding or DEFAULT_DECODING)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+
+class EngineLoader:
+    """Has one engine loaded, and does in threads what else takes long.
+
+    Two threads: one for loading the model and reading long texts into tokens, and one for what may take much longer,
+    and must not hold up requests that are announced: making a request ready.
+    """
+
+    def __init__(self, name: str, load: Callable[[Callable[[], bool]], Engine]) -> None:
+        self._name = name
+        self._load = load
+        self._lock = threading.Lock()
+        self._fork = Fork()
+        self._worker: Worker | None = None
+        self._preparer: Worker | None = None
+        self._loading: Future[Engine] | None = None
+        self._closed = threading.Event()
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, if it is loaded."""
+        loading = self._loading
+        return loading.result() if loading is not None and loading.done() and loading.exception() is None else None
+
+    async def ready(self) -> Engine:
+        """Wait for the engine with its model loaded. Raises what the loading raised, or `BackendError`."""
+        if self._fork.happened():
+            raise BackendError(
+                f"The backend {self._name} was made before a fork, and its threads stayed in the parent process. "
+                "Start the process with the method 'spawn' (see multiprocessing), or load models in children only.",
+                backend=self._name,
+            )
+        with self._lock:
+            if self._closed.is_set():
+                raise self._is_closed()
+            self._worker = self._worker or Worker(f"stretto worker {self._name}")
+            if self._loading is None or (self._loading.done() and self._loading.exception()):
+                # After a failure again: the hub may be reachable now.
+                self._loading = self._worker.submit(partial(self._load, self._closed.is_set))
+            loading = self._loading
+        return loading.result() if loading.done() else await outcome(loading)
+
+    async def in_worker(self, work: Callable[[], T]) -> T:
+        """Do it in the thread that loads."""
+        worker = self._worker
+        return work() if worker is None else await asyncio.wrap_future(worker.submit(work))
+
+    async def in_preparer(self, work: Callable[[], T]) -> T:
+        """Do it in the thread that makes requests ready. Raises `BackendError` where all is closed before its turn."""
+
+        def unless_closed() -> T:
+            if self._closed.is_set():
+                raise self._is_closed()
+            return work()
+
+        with self._lock:
+            if self._closed.is_set():
+                raise self._is_closed()
+            self._preparer = self._preparer or Worker(f"stretto prepares {self._name}")
+            preparer = self._preparer
+        return await asyncio.wrap_future(preparer.submit(unless_closed))
+
+    async def aclose(self) -> None:
+        """End the engine and the threads. Idempotent; waits for a model that is being loaded."""
+        if self._fork.happened():
+            return
+        with self._lock:
+            self._closed.set()
+            worker, self._worker = self._worker, None
+            preparer, self._preparer = self._preparer, None
+            loading, self._loading = self._loading, None
+        if worker is None:
+            return
+        look_again()
+        try:
+            # In the worker, after the loading: joining the engine's thread here would hold up the event loop.
+            await outcome(worker.submit(partial(_close, loading, preparer)))
+        finally:
+            worker.end()
+        worker.close()
+
+    def _is_closed(self) -> BackendError:
+        return BackendError(f"The backend {self._name} is closed. Make a new one.", backend=self._name)
+
+
+def _close(loading: Future[Engine] | None, preparer: Worker | None) -> None:
+    if preparer is not None:
+        preparer.close()  # those who wait there see that the backend is closed
+    if loading is not None and loading.exception() is None:
+        loading.result().close()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector away while torch and transformers are imported: it took a quarter of that time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

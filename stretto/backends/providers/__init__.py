@@ -1,0 +1,1 @@
+"""Who generates behind an API, one module each."""

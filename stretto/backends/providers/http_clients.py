@@ -1,0 +1,73 @@
+"""The only place that knows which HTTP library an SDK runs on: httpx2, or httpx before it."""
+
+from __future__ import annotations
+
+import importlib
+import ssl
+import sys
+from functools import cache
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+MAX_CONNECTIONS = 512
+"""Connections of one client; the limit of calls under way must stay below it."""
+
+_KEPT_S = 55.0  # a reader's pause between two questions; servers drop idle connections after 60 s or more
+_CONNECT_S = 10.0
+_READ_S = 900.0
+
+
+def async_client(sdk: ModuleType) -> Any:
+    """Open a connection pool for one client of an SDK, made by the HTTP library that this SDK accepts.
+
+    The read limit is only a last resort: silence is noticed earlier, by ``StallGuard``. Redirects
+    are not followed, because a key must not travel to a host the user did not name. Connections are
+    kept for longer than the usual 5 s: those of one answer's points then serve the next answer's,
+    instead of being closed and opened anew while the reader waits.
+    """
+    from stretto.backends.providers.http_bounds import bounding  # noqa: PLC0415 - only what is used is imported
+
+    library = http_library(sdk)
+    return library.AsyncClient(
+        event_hooks={"response": [bounding(library)]},
+        verify=_certificates(library),
+        timeout=library.Timeout(_READ_S, connect=_CONNECT_S, pool=_READ_S),
+        limits=library.Limits(
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS, keepalive_expiry=_KEPT_S
+        ),
+        follow_redirects=False,
+    )
+
+
+def make_ready(sdk: str) -> None:
+    """Import an SDK and read the certificates: a second, for a thread that may wait."""
+    _certificates(http_library(importlib.import_module(sdk)))
+
+
+def http_library(sdk: ModuleType) -> ModuleType:
+    """Give the HTTP library that an SDK runs on, by the client that the SDK makes for itself.
+
+    The two libraries look alike and share no class: an SDK refuses a client of the other one.
+    """
+    kinds = sdk.DefaultAsyncHttpxClient.__mro__
+    client = next(kind for kind in kinds if kind.__name__ == "AsyncClient")
+    return sys.modules[client.__module__.partition(".")[0]]
+
+
+@cache
+def _certificates(library: ModuleType) -> ssl.SSLContext:
+    """Read the trusted certificates once: it takes longer than all the rest of a client."""
+    context: ssl.SSLContext = library.create_ssl_context()
+    return context
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """Give what the loaded HTTP libraries raise when a connection fails; LangChain models may use either."""
+    return tuple(sys.modules[name].TransportError for name in ("httpx2", "httpx") if name in sys.modules)
+
+
+def host_of(base_url: str) -> str:
+    """Give host and port of an address, without the user and password that it may hold."""
+    parts = urlsplit(base_url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or base_url

@@ -1,0 +1,180 @@
+"""OpenAI, and every server that speaks its Chat Completions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+
+from stretto.answer import TokenLogprob, Usage
+from stretto.backends.base import Prompt
+from stretto.backends.known_models import bounded_output, worth_caching
+from stretto.backends.openai_tokens import openai_counter
+from stretto.backends.providers.event_values import (
+    EventError,
+    OddEventError,
+    count_of,
+    object_of,
+    objects_of,
+    plain,
+    text_of,
+    value_of,
+    word_of,
+)
+from stretto.backends.providers.http_clients import async_client
+from stretto.backends.providers.remote import Finish, Piece, RemoteBackend
+from stretto.request import GenerationOptions
+from stretto.surrogates import mend
+
+_FINISH: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
+_THINKING = ("reasoning_content", "reasoning")  # of compatible servers
+
+
+class OpenAIBackend(RemoteBackend):
+    """A model behind Chat Completions, the surface that all compatible servers share."""
+
+    provider = "openai"
+    default_url = "https://api.openai.com/v1"
+    sdk = "openai.resources.chat"
+    key_variable = "OPENAI_API_KEY"
+    url_variable = "OPENAI_BASE_URL"
+
+    async def text_counter(self) -> Callable[[str], int] | None:
+        """Count as OpenAI's own models do, where that can be done on this machine; others are not known."""
+        if self.compatible:
+            return None
+        return await anyio.to_thread.run_sync(openai_counter, self.model)
+
+    def _connect(self, key: str, url: str) -> Any:
+        import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
+
+        return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, http_client=async_client(openai))
+
+    def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
+        # Older compatible servers ignore max_completion_tokens in silence, and would never stop;
+        # max_tokens is refused aloud where it is not known, and then learned.
+        limit = "max_tokens" if self.compatible else "max_completion_tokens"
+        given = {
+            limit: bounded_output(self.provider, self.model, options.max_tokens),
+            "temperature": options.temperature,
+            "top_p": options.top_p,
+            "stop": list(options.stop) or None,
+            "seed": options.seed,
+            "reasoning_effort": prompt.effort if self.capabilities.reasoning else None,
+            "response_format": self._format(prompt),
+            "logprobs": None if options.logprobs is None else True,
+            "top_logprobs": options.logprobs or None,
+            "prompt_cache_key": self._cache_key(prompt),
+        }
+        return {
+            "model": self.model,
+            "messages": [message.model_dump(exclude_none=True) for message in prompt.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **{name: value for name, value in given.items() if value is not None},
+        }
+
+    def _cache_key(self, prompt: Prompt) -> str | None:
+        # OpenAI caches by itself, on the machine that a call comes to; equal keys bring calls to one machine.
+        if self.compatible or not worth_caching(prompt, self.capabilities):
+            return None
+        return hashlib.sha256(prompt.prefix.encode()).hexdigest()[:32]
+
+    def _format(self, prompt: Prompt) -> dict[str, Any] | None:
+        schema = prompt.response_schema
+        if schema is None or not self.capabilities.json_schema:
+            return None
+        # Strict mode refuses schemas that leave properties open.
+        strict = schema.get("additionalProperties") is False
+        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": strict}}
+
+    async def _send(self, client: Any, parameters: dict[str, Any]) -> Any:
+        return await client.chat.completions.create(**parameters)
+
+    def _read(self, event: Any) -> Piece:
+        if event is None:
+            return Piece()
+        if isinstance(event, str):
+            raise EventError(event)
+        if value_of(event, "choices") is None and (said := _error_of(event)):
+            raise EventError(said)
+        choice = _first(event)
+        finish = word_of(choice, "finish_reason")
+        delta = object_of(choice, "delta")
+        refusal = text_of(delta, "refusal")  # the model's own words; the finish reason says only stop
+        return Piece(
+            text=refusal or text_of(delta, "content"),
+            thinking="".join(word_of(delta, name) or "" for name in _THINKING),
+            usage=_usage(value_of(event, "usage")),
+            finish=_FINISH.get(finish, "stop") if finish else None,
+            refused=bool(refusal),
+            logprobs=_logprobs(value_of(choice, "logprobs")),
+        )
+
+    def _read_whole(self, body: Mapping[str, Any]) -> Piece | None:
+        try:
+            choice = _first(body)
+            message = object_of(choice, "message")
+            refusal = text_of(message, "refusal")
+            text = refusal or text_of(message, "content")
+        except OddEventError:
+            return None
+        finish = word_of(choice, "finish_reason")
+        if message is None or finish is None:
+            return None
+        return Piece(
+            text=text,
+            usage=_usage(body.get("usage")),
+            finish=_FINISH.get(finish, "stop"),
+            refused=bool(refusal),
+            logprobs=_logprobs(value_of(choice, "logprobs")),
+        )
+
+
+def _first(event: Any) -> Any:
+    """Give the choice with index 0: others, which were not asked for, would be mixed into its text."""
+    return next((choice for choice in objects_of(event, "choices") if value_of(choice, "index") in (0, None)), None)
+
+
+def _error_of(event: Any) -> Any:
+    """Give an event without choices that says something: an error in a form of the server's."""
+    event = plain(event)
+    named = isinstance(event, Mapping) and any(event.get(name) for name in ("error", "message", "detail"))
+    return event if named else None
+
+
+def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
+    """Read log-probabilities; those that are none are left out."""
+    listed = value_of(reported, "content")
+    read = (_logprob(each) for each in listed) if isinstance(listed, list) else ()
+    return tuple(each for each in read if each is not None)
+
+
+def _logprob(each: Any) -> TokenLogprob | None:
+    token, logprob, beside = (value_of(each, name) for name in ("token", "logprob", "top_logprobs"))
+    if not isinstance(token, str) or not isinstance(logprob, (int, float)):
+        return None
+    pairs = [(value_of(other, "token"), value_of(other, "logprob")) for other in beside or ()]
+    return TokenLogprob(
+        token=mend(token),
+        logprob=logprob,
+        top=tuple((mend(word), value) for word, value in pairs if isinstance(word, str) and _is_number(value)),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _usage(counted: Any) -> Usage | None:
+    prompt, completion = count_of(counted, "prompt_tokens"), count_of(counted, "completion_tokens")
+    if prompt is None and completion is None:
+        return None
+    return Usage(
+        prompt_tokens=prompt or 0,
+        completion_tokens=completion or 0,
+        cached_tokens=count_of(value_of(counted, "prompt_tokens_details"), "cached_tokens") or 0,
+        reasoning_tokens=count_of(value_of(counted, "completion_tokens_details"), "reasoning_tokens") or 0,
+    )

@@ -1,0 +1,320 @@
+"""What the backends that talk to an API through an SDK have in common: clients, keys, closing, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
+
+import anyio
+from pydantic import SecretStr
+
+from stretto.answer import TokenLogprob, Usage
+from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.backends.known_models import capabilities_of, estimate_tokens
+from stretto.backends.providers.arrivals import Arrival, arriving
+from stretto.backends.providers.event_values import EventError
+from stretto.backends.providers.failures import charge, is_error, not_a_stream, read_json, translate
+from stretto.backends.providers.headers import kept_headers
+from stretto.backends.providers.http_clients import host_of, make_ready
+from stretto.backends.providers.incoming import IncomingText
+from stretto.backends.providers.parameters import ParameterMemory
+from stretto.errors import AuthenticationError, BackendError, StreamBrokenError
+from stretto.request import GenerationOptions
+
+_CLOSING_S = 5.0
+_AFTER_FINISH_S = 1.0  # for the usage, which servers send right after the finish reason
+_CHARACTERS_PER_TOKEN = 4
+
+Finish = Literal["stop", "length", "refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one event says to us.
+
+    Attributes:
+        text: of the answer.
+        thinking: text that is not shown.
+        usage: running totals; APIs report them once or with every event.
+        finish: why the answer has ended.
+        refused: the text is a refusal in the model's own words.
+        logprobs: of the tokens of this text.
+    """
+
+    text: str = ""
+    thinking: str = ""
+    usage: Usage | None = None
+    finish: Finish | None = None
+    refused: bool = False
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A call whose answer has begun."""
+
+    stream: Any
+    arrival: Arrival
+    calls: int
+    prompt: Prompt
+    options: GenerationOptions
+
+
+class RemoteBackend(ABC):
+    """One model behind an API. Sends each call once: retries and limits are for ``resilient``.
+
+    ``base_url`` is the address of a compatible server. The key of the environment goes to the
+    provider, or to the address that the environment names, never to a ``base_url`` given here:
+    for that one, pass ``api_key``.
+    """
+
+    provider: ClassVar[str]
+    sdk: ClassVar[str]  # the module to import before the first call
+    default_url: ClassVar[str]
+    key_variable: ClassVar[str]
+    url_variable: ClassVar[str]
+    lacks: ClassVar[frozenset[str]] = frozenset()  # options that the API has no parameter for
+
+    def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
+        self.model = model
+        self.compatible = base_url is not None
+        key = api_key or (None if self.compatible else os.environ.get(self.key_variable, "").strip())
+        self._key = SecretStr(key or "")
+        self._url = base_url or os.environ.get(self.url_variable) or self.default_url
+        self._capabilities = capabilities_of(self.provider, model)
+        self._memory = ParameterMemory(model, self.lacks)
+        # Connections belong to the event loop that opened them; the generator closes them with it.
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]]
+        self._clients = WeakKeyDictionary()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} at {self.endpoint}>"
+
+    @property
+    def name(self) -> str:
+        """The model name, ``provider:model``."""
+        return f"{self.provider}:{self.model}"
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port that calls go to."""
+        return host_of(self._url)
+
+    @property
+    def address(self) -> tuple[str, str]:
+        """Provider and whole address, which may hold a password: for comparing, not for showing."""
+        return self.provider, self._url.rstrip("/")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What is known of the model by its name."""
+        return self._capabilities
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
+        """Send one call; the first chunk carries the headers, the last one usage and finish reason."""
+        opened = await self._open(prompt, options)
+        chunks = self._chunks(opened)
+        try:
+            yield chunks
+        finally:
+            with anyio.move_on_after(_CLOSING_S, shield=True):
+                await chunks.aclose()
+                await _close(opened.stream)
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Estimate the tokens of the prompt; a true count would be a call."""
+        return estimate_tokens(prompt)
+
+    async def aclose(self) -> None:
+        """Close the connections; answers still under way end with a `BackendError`.
+
+        Those of other event loops are closed by these, as soon as they run.
+        """
+        self._closed = True
+        _, holding = self._clients.pop(asyncio.get_running_loop(), (None, None))
+        if holding is not None:
+            await holding.aclose()
+        self._clients.clear()  # a generator that nobody refers to is closed by its own event loop
+
+    @abstractmethod
+    def _connect(self, key: str, url: str) -> Any:
+        """Make an SDK client that does not retry."""
+
+    @abstractmethod
+    def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
+        """Give everything the call should send, by the API's names."""
+
+    @abstractmethod
+    async def _send(self, client: Any, parameters: dict[str, Any]) -> Any:
+        """Begin a stream; the result is the SDK's."""
+
+    @abstractmethod
+    def _read(self, event: Any) -> Piece:
+        """Read one event of the SDK's stream; an empty piece where it says nothing to us."""
+
+    @abstractmethod
+    def _read_whole(self, body: Mapping[str, Any]) -> Piece | None:
+        """Read an answer that is not streamed; ``None`` where the body is no answer."""
+
+    async def _client(self) -> Any:
+        if self._closed:
+            raise BackendError(f"{self.name} is closed. Open a new one.", backend=self.name)
+        key = self._key.get_secret_value()
+        if not key and not self.compatible:
+            raise AuthenticationError(
+                f"{self.name} needs a key. Set {self.key_variable}, or pass api_key=.", backend=self.name
+            )
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            for other in [each for each in self._clients if each.is_closed()]:
+                del self._clients[other]
+            client = self._connect(key or "none", self._url)
+            holding = _closed_with_its_loop(client)
+            await anext(holding)
+            self._clients[loop] = client, holding
+        return self._clients[loop][0]
+
+    async def _open(self, prompt: Prompt, options: GenerationOptions) -> _Opened:
+        if self.sdk not in sys.modules:  # a second of import would hold up everything else in the event loop
+            await anyio.to_thread.run_sync(make_ready, self.sdk)
+        client = await self._client()
+        wanted = self._parameters(prompt, options)
+        calls = 0
+        while True:
+            parameters = self._memory.fit(wanted)
+            calls += 1
+            try:
+                with arriving() as arrival:
+                    return _Opened(await self._send(client, parameters), arrival, calls, prompt, options)
+            except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
+                failure = self._failure(error, started=False)
+            self._memory.repeat_without(failure, parameters, Usage(calls=calls))
+
+    async def _chunks(self, opened: _Opened) -> AsyncGenerator[Chunk, None]:
+        text, length = IncomingText(opened.options.stop), 0
+        usage, finish, refused = Usage(calls=opened.calls), None, False
+        failure: BackendError | None = None
+        until = math.inf
+        yield Chunk(
+            headers=kept_headers(opened.arrival.headers, self._key.get_secret_value()),
+            warnings=self._memory.warnings(self.name, opened.options),
+        )
+        async with aclosing(self._pieces(opened)) as pieces:
+            while text.ended is None:
+                try:
+                    piece = await _next(pieces, until)
+                except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
+                    # What comes after the finish reason cannot spoil a whole answer.
+                    failure = self._failure(error, started=True) if finish is None else None
+                    break
+                if piece is None:
+                    break
+                usage = _latest(usage, piece.usage) if piece.usage else usage
+                if finish is not None:
+                    continue
+                text.count(piece.thinking)
+                certain = text.push(piece.text)
+                length += len(certain)
+                refused = refused or piece.refused
+                finish = text.ended or piece.finish
+                until = math.inf if finish is None else anyio.current_time() + _AFTER_FINISH_S
+                if certain or piece.thinking or piece.logprobs:
+                    yield Chunk(text=certain, logprobs=piece.logprobs, thinking=bool(piece.thinking))
+        if withheld := text.flush():
+            length += len(withheld)
+            yield Chunk(text=withheld)
+        if failure is None and finish is None:
+            failure = self._broken_off(opened.arrival)
+        if failure is not None:
+            charge(failure, usage)
+            raise failure
+        whole, warnings = self._counted(usage, opened.prompt, length)
+        yield Chunk(usage=whole, finish_reason="refusal" if refused else finish, warnings=warnings)
+
+    async def _pieces(self, opened: _Opened) -> AsyncGenerator[Piece, None]:
+        begun = False
+        async for event in opened.stream:
+            begun = True
+            yield self._read(event)
+        lines = opened.arrival.lines
+        if not begun and lines.other.strip() and not lines.last_data:
+            yield self._unstreamed(opened.arrival)
+
+    def _unstreamed(self, arrival: Arrival) -> Piece:
+        """Read a body that is no stream of events: a whole answer, or a failure."""
+        body = bytes(arrival.lines.other)
+        read = read_json(body)
+        piece = self._read_whole(read) if isinstance(read, Mapping) and not is_error(read) else None
+        if piece is None:
+            key = self._key.get_secret_value()
+            raise not_a_stream(body, self.name, key, headers=kept_headers(arrival.headers, key))
+        return piece
+
+    def _broken_off(self, arrival: Arrival) -> BackendError:
+        """Give the error for a stream that ended without a finish reason."""
+        last = read_json(arrival.lines.last_data)
+        if isinstance(last, Mapping) and is_error(last):  # told in a form that the SDK does not know
+            return self._failure(EventError(last), started=True)
+        return StreamBrokenError(
+            f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
+            backend=self.name,
+        )
+
+    def _counted(self, usage: Usage, prompt: Prompt, length: int) -> tuple[Usage, tuple[str, ...]]:
+        """Estimate the tokens that the server did not report."""
+        estimated: dict[str, int] = {}
+        if not usage.prompt_tokens:
+            estimated["prompt_tokens"] = estimate_tokens(prompt)
+        if length and not usage.completion_tokens:
+            estimated["completion_tokens"] = math.ceil(length / _CHARACTERS_PER_TOKEN)
+        if not estimated:
+            return usage, ()
+        return usage.model_copy(update=estimated), (
+            f"{self.name} did not report all of its tokens: those in the usage are partly estimated.",
+        )
+
+    def _failure(self, error: Exception, *, started: bool) -> BackendError:
+        if self._closed:
+            return BackendError(f"{self.name} was closed while it was answering.", backend=self.name)
+        return translate(error, self.name, self._key.get_secret_value(), endpoint=self.endpoint, started=started)
+
+
+async def _next(pieces: AsyncIterator[Piece], until: float) -> Piece | None:
+    """Give the next piece; ``None``: there is none, or none until then (clock of the event loop)."""
+    if until == math.inf:
+        return await anext(pieces, None)
+    with anyio.CancelScope(deadline=until):
+        return await anext(pieces, None)
+    return None
+
+
+async def _close(stream: Any) -> None:
+    """Close the SDK's stream. What traces the SDK may hand out one of another kind."""
+    closing = stream.close()
+    if inspect.isawaitable(closing):
+        await closing
+
+
+async def _closed_with_its_loop(client: Any) -> AsyncGenerator[None, None]:
+    # Before an event loop ends, it closes its asynchronous generators: the one notice that it gives.
+    try:
+        yield
+    finally:
+        with anyio.move_on_after(_CLOSING_S, shield=True):
+            await client.close()
+
+
+def _latest(old: Usage, new: Usage) -> Usage:
+    """Join two reports of one stream: APIs report running totals, some with every event."""
+    return Usage(**{name: max(getattr(old, name), getattr(new, name)) for name in Usage.model_fields})

@@ -1,0 +1,1 @@
+"""Wrappers that add behaviour to a backend: retry, hedge, pace, breaker, stall."""

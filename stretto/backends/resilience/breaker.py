@@ -1,0 +1,172 @@
+"""Leaves an endpoint alone that fails again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
+from stretto.backends.allowance import Caller, calling
+from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.resilience.waiting import Trial
+from stretto.backends.resilience.wrapper import Wrapper, tapped
+from stretto.errors import (
+    BackendError,
+    BreakerOpenError,
+    ConnectionFailedError,
+    ServerFailedError,
+    StalledError,
+    StreamBrokenError,
+)
+from stretto.request import GenerationOptions
+
+_MOST_BLAMED = 50
+_FAULTS = (ServerFailedError, ConnectionFailedError, StreamBrokenError, StalledError)
+
+
+class Circuit:
+    """What is known of the health of one endpoint; the backends that call it share one.
+
+    Args:
+        faults: how many in a row open it.
+        over_s: seconds that must lie between the first and the last of them.
+        rest_s: seconds until a call may try; also the longest wait for the outcome of that call.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        *,
+        faults: int = 5,
+        over_s: float = 5.0,
+        rest_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit = faults
+        self._over_s = over_s
+        self._clock = clock
+        self._since_s = 0.0
+        self._opened_s: float | None = None
+        self._blamed: set[Caller | None] = set()  # for whom the calls were made that failed
+        self._excepted = False
+        self.rest_s = rest_s
+        self.in_a_row = 0
+        self.last: BackendError | None = None
+        self.trial: Trial | None = None
+
+    def admit(self) -> tuple[Trial | None, float | None]:
+        """Ask for a call: the trial that it is, if it is one; and if it may not pass, the seconds until one may."""
+        if self._opened_s is None:
+            return None, None
+        left_s = max(0.0, self._opened_s + self.rest_s - self._clock())
+        if self.trial is not None or (left_s > 0 and not self._is_exception()):
+            return None, left_s
+        self.trial = Trial()
+        return self.trial, None
+
+    def end(self, trial: Trial) -> None:
+        """The call that tried has ended, however it did; it may have been cancelled."""
+        trial.end()
+        if self.trial is trial:
+            self.trial = None
+
+    def heed(self, chunk: Chunk) -> None:
+        """Close when the endpoint answers; forget its faults once an answer is whole."""
+        if chunk.is_progress:
+            self._opened_s = None
+            if self.trial is not None:
+                self.end(self.trial)
+        if chunk.finish_reason:
+            self.in_a_row = 0
+            self._blamed.clear()
+            self._excepted = False
+
+    def count(self, error: BackendError, trial: Trial | None) -> None:
+        """Count an error if it is the endpoint's fault."""
+        if not isinstance(error, _FAULTS):
+            return
+        now_s = self._clock()
+        if self.in_a_row == 0:
+            self._since_s = now_s
+        self.in_a_row += 1
+        self.last = error
+        if self._opened_s is None and len(self._blamed) < _MOST_BLAMED:
+            self._blamed.add(calling())
+        if trial is not None or (self.in_a_row >= self._limit and now_s - self._since_s >= self._over_s):
+            self._opened_s = now_s
+
+    def _is_exception(self) -> bool:
+        """Whether this call may try at once: the faults are those of other parts of its own answer, and of no other.
+
+        One prompt may be what makes a server fail. An outline that fails for good must not cost the straight answer.
+        """
+        caller = calling()
+        if caller is None or self._excepted or caller in self._blamed or not self._blamed:
+            return False
+        self._excepted = all(each is not None and each.answer == caller.answer for each in self._blamed)
+        return self._excepted
+
+
+class Breaker(Wrapper):
+    """Refuses calls for a while after several faults in a row, then lets one call try; the others wait for its outcome.
+
+    The faults must spread over some time as well: many branches fail together in one short
+    disturbance, which the retries outlast.
+
+    Only what says that the endpoint is ill counts: no refused key, bad request or rate limit, and
+    no cancelled call. (Of the libraries, purgatory counts a cancelled call as a failure unless told
+    otherwise, keeps wall-clock time, and lets every waiting call through at once when it half opens.)
+    Source: Nygard, "Release It!".
+
+    Args:
+        backend: what to call.
+        circuit: the health of its endpoint, shared with the other models there.
+    """
+
+    def __init__(self, backend: Backend, circuit: Circuit | None = None) -> None:
+        super().__init__(backend)
+        self.circuit = circuit or Circuit()
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+        """Start one generation. Raises `BreakerOpenError`."""
+        circuit = self.circuit
+        trial = await self._admitted()
+        try:
+            stream = self.inner.stream(prompt, options)
+            async with tapped(stream, circuit.heed, lambda error: circuit.count(error, trial)) as chunks:
+                yield chunks
+        finally:
+            if trial is not None:
+                circuit.end(trial)
+
+    async def _admitted(self) -> Trial | None:
+        circuit = self.circuit
+        until_s = anyio.current_time() + circuit.rest_s
+        while True:
+            trial, left_s = circuit.admit()
+            if left_s is None:
+                return trial
+            patience_s = until_s - anyio.current_time()
+            if circuit.trial is None or patience_s <= 0:
+                raise self._refusal(left_s)
+            await circuit.trial.wait(patience_s)
+
+    def _refusal(self, left_s: float) -> BreakerOpenError:
+        where = getattr(self.inner, "endpoint", "its endpoint")
+        when = f"in {left_s:.0f} s" if left_s > 0 else "when the call that tries it now has ended"
+        last = self.circuit.last
+        return BreakerOpenError(
+            f"{self.name} is left alone: {where} failed {self.circuit.in_a_row} times in a row, "
+            f"the last with {_what_failed(last)}. It is tried again {when}.",
+            backend=self.name,
+            retry_after_s=left_s,
+        )
+
+
+def _what_failed(error: BackendError | None) -> str:
+    if error is None or error.status is None:
+        return str(error).rstrip(".")
+    return f"HTTP {error.status}: {error.said}"

@@ -1,0 +1,131 @@
+"""Sends a slow call a second time and takes the answer that begins first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import TaskGroup
+
+from stretto.answer import Usage
+from stretto.backends.allowance import count_repetition, why_not_again
+from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.known_models import estimate_tokens
+from stretto.backends.providers.failures import charge, usage_of
+from stretto.backends.resilience.pump import Pump, pumping
+from stretto.backends.resilience.wrapper import Replay, Wrapper
+from stretto.errors import BackendError
+from stretto.request import GenerationOptions
+
+_SAMPLES = 200
+_ENOUGH = 20
+
+
+class Hedge(Wrapper):
+    """Repeats a call whose first text is later than usual, before it arrives, within a budget.
+
+    The wait is the 95th percentile of the times to first text seen so far, and nothing is hedged
+    until there are twenty; the loser is cancelled and counted. Source: Dean and Barroso, "The Tail
+    at Scale", Communications of the ACM 56(2), 2013.
+
+    Args:
+        backend: what to call.
+        after_s: wait this long instead, in seconds.
+        share: extra calls at most, as a share of all calls.
+    """
+
+    def __init__(self, backend: Backend, *, after_s: float | None = None, share: float = 0.05) -> None:
+        super().__init__(backend)
+        self._after_s = after_s
+        self._share = share
+        self._times: deque[float] = deque(maxlen=_SAMPLES)
+        self._calls = 0
+        self._hedges = 0
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+        """Start a generation; returns with its first text at hand."""
+        self._calls += 1
+        async with pumping() as tasks:
+            race = _Race(self.inner, prompt, options, tasks)
+            try:
+                yield await self._race(race)
+            finally:
+                race.stop_all_but(None)
+
+    def _patience_s(self) -> float | None:
+        """Give the wait before a second call; ``None``: there is to be none."""
+        if self._hedges + 1 > self._share * self._calls:
+            return None
+        if self._after_s is not None:
+            return self._after_s
+        if len(self._times) < _ENOUGH:
+            return None
+        return sorted(self._times)[int(0.95 * len(self._times))]
+
+    async def _race(self, race: _Race) -> AsyncIterator[Chunk]:
+        began_s = anyio.current_time()
+        race.send()
+        with anyio.move_on_after(self._patience_s()):
+            await race.decided.wait()
+        if not race.decided.is_set() and why_not_again() is None:
+            count_repetition()
+            self._hedges += 1
+            race.send()
+        await race.decided.wait()
+        race.stop_all_but(race.winner)
+        # What a slow call would have needed is not known once it lost; its wait so far stands for it.
+        self._times.append(anyio.current_time() - began_s)
+        return race.result()
+
+
+class _Race:
+    """One call, and perhaps a second one like it; ``decided`` is set when one has its first text or all have failed."""
+
+    def __init__(self, backend: Backend, prompt: Prompt, options: GenerationOptions, tasks: TaskGroup) -> None:
+        self._call = (backend, prompt, options)
+        self._tasks = tasks
+        self._pumps: list[Pump] = []
+        self._failures: list[Exception] = []
+        self.winner: Pump | None = None
+        self.decided = anyio.Event()
+
+    def send(self) -> None:
+        """Send one more call."""
+        pump = Pump()
+        self._pumps.append(pump)
+        self._tasks.start_soon(pump.run, *self._call)
+        self._tasks.start_soon(self._watch, pump)
+
+    def stop_all_but(self, kept: Pump | None) -> None:
+        """End the other calls."""
+        for pump in self._pumps:
+            if pump is not kept:
+                pump.stop()
+
+    def result(self) -> AsyncIterator[Chunk]:
+        """The winner's chunks. Raises the first failure if nobody won."""
+        # A cancelled call reports nothing, but its prompt is billed.
+        more = len(self._pumps) - 1
+        losers = Usage(prompt_tokens=more * estimate_tokens(self._call[1]), calls=more, hedges=more)
+        if self.winner is None:
+            error = self._failures[0]
+            if isinstance(error, BackendError):
+                spent = sum((usage_of(other) for other in self._failures[1:]), Usage(hedges=more))
+                charge(error, spent)
+            raise error
+        return Replay([Chunk(usage=losers)], self.winner) if more else self.winner
+
+    async def _watch(self, pump: Pump) -> None:
+        await pump.begun.wait()
+        if self.winner is not None:
+            return
+        if pump.answers:
+            self.winner = pump
+            self.decided.set()
+        elif pump.failure is not None:
+            self._failures.append(pump.failure)
+        if len(self._failures) == len(self._pumps):
+            self.decided.set()

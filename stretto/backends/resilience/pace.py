@@ -1,0 +1,101 @@
+"""Holds calls back: so many at a time, and no more than the rate limits leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+from stretto.backends.known_models import estimate_tokens
+from stretto.backends.resilience.rate_limits import Call, RateLimits
+from stretto.backends.resilience.waiting import why_not_wait
+from stretto.backends.resilience.wrapper import Wrapper, tapped
+from stretto.errors import RateLimitedError
+from stretto.request import GenerationOptions
+
+
+class Pace(Wrapper):
+    """Bounds the calls under way and keeps within the rate limits that the server reports.
+
+    A call that the limits do not admit waits until enough has been refilled, calls on their way
+    included; if that would pass the deadline of the calling task, or be longer than
+    ``longest_pause_s``, `RateLimitedError` says so at once. No report closes the door for good: see `RateLimits`.
+
+    Args:
+        backend: what to call.
+        max_in_flight: calls under way at a time; less than the connections of the client.
+        longest_pause_s: the longest wait for the limits, in seconds.
+        limits: what the server says is left for this model, shared with the other backends that call it.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        max_in_flight: int = 32,
+        longest_pause_s: float = 120.0,
+        limits: RateLimits | None = None,
+    ) -> None:
+        super().__init__(backend)
+        self._longest_pause_s = longest_pause_s
+        self._max = max_in_flight
+        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
+        self.limits = limits or RateLimits()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend inside can do, with no more slots than there may be calls."""
+        inner = self.inner.capabilities
+        if inner.parallel_slots <= self._max:  # asked for several times a call
+            return inner
+        return replace(inner, parallel_slots=self._max)
+
+    def limits_left(self) -> Mapping[str, float]:
+        """What the rate limits leave now by kind, as far as the server has said."""
+        return self.limits.left()
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+        """Start one generation when there is room for it."""
+        borrower = object()  # not the task: a hedged call is begun in one task and ended in another
+        limiter = self._limiters.setdefault(asyncio.get_running_loop(), anyio.CapacityLimiter(self._max))
+        await checkpoint_if_cancelled()
+        try:  # waiting for room that is there lets all other tasks run first
+            limiter.acquire_on_behalf_of_nowait(borrower)
+        except anyio.WouldBlock:
+            await limiter.acquire_on_behalf_of(borrower)
+        try:
+            call = await self._admit(_cost(prompt, options))
+            try:
+                async with tapped(self.inner.stream(prompt, options), call.read, call.fail) as chunks:
+                    yield chunks
+            finally:
+                call.settle()
+        finally:
+            limiter.release_on_behalf_of(borrower)
+
+    async def _admit(self, cost: Mapping[str, int]) -> Call:
+        while (wait_s := self.limits.wait_s(cost)) > 0:
+            if why := why_not_wait(wait_s, self._longest_pause_s):
+                raise RateLimitedError(
+                    f"{self.name} has used up its rate limit, and {why}. "
+                    "Send less at once, allow more time, or raise the limit.",
+                    backend=self.name,
+                    transient=False,
+                    retry_after_s=wait_s,
+                )
+            await self.limits.wait(wait_s)
+        return Call(self.limits, cost)
+
+
+def _cost(prompt: Prompt, options: GenerationOptions) -> dict[str, int]:
+    """Estimate what a call takes from each limit."""
+    tokens = estimate_tokens(prompt)
+    answer = options.max_tokens or 1
+    return {"requests": 1, "tokens": tokens + answer, "input-tokens": tokens, "output-tokens": answer}

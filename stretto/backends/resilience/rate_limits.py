@@ -1,0 +1,240 @@
+"""What a server says is left of its rate limits, and when the next call may be sent."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import anyio
+
+from stretto.backends.base import Chunk
+from stretto.backends.providers.headers import LONGEST_S, number, seconds_until
+from stretto.backends.resilience.waiting import Trial
+from stretto.errors import BackendError, ConnectionFailedError, RateLimitedError
+
+BELIEVED_S = 120.0
+"""For how long a report can hold calls back; then one call finds out whether it still holds."""
+
+_HEADER = re.compile(
+    r"x-ratelimit-(?P<field>limit|remaining|reset)-(?P<kind>requests|tokens)$|"
+    r"anthropic-ratelimit-(?P<kind2>requests|tokens|input-tokens|output-tokens)-(?P<field2>limit|remaining|reset)$"
+)
+_LONGEST_GAP_S = 0.25
+_LONGEST_SPACING_S = 30.0
+_FASTER = 0.97
+_LOOK_AGAIN_S = 1.0  # at a trial that others wait for
+_REMEMBERED = 1_000
+
+
+@dataclass
+class _Bucket:
+    """One limit as last reported: it refills steadily, and is full after ``window_s``; calls take from it."""
+
+    level: float
+    at_s: float
+    size: float | None
+    rate: float | None  # per second; unknown without a size
+    full_s: float
+    believed_s: float
+
+    @classmethod
+    def reported(cls, remaining: float, size: float | None, window_s: float, now_s: float) -> _Bucket:
+        """Make one of a report."""
+        rate = None
+        if size is not None and size > remaining and window_s > 0:
+            rate = (size - remaining) / window_s
+            rate = rate if math.isfinite(rate) else None
+        return cls(remaining, now_s, size if rate else None, rate, now_s + window_s, now_s + BELIEVED_S)
+
+    def wait_s(self, cost: float, now_s: float) -> float:
+        """Give the seconds until this much is there; more than there can be, once it is full."""
+        self._refill(now_s)
+        needed = cost if self.size is None else min(cost, self.size)
+        if needed <= self.level:
+            return 0.0
+        return min((needed - self.level) / self.rate, LONGEST_S) if self.rate else self.full_s - now_s
+
+    def left(self, now_s: float) -> float:
+        """Give what is there; infinity once it is full and its size is not known."""
+        self._refill(now_s)
+        return max(0.0, self.level)
+
+    def take(self, cost: float, now_s: float) -> None:
+        """Count a call that is sent."""
+        self._refill(now_s)
+        self.level -= cost
+
+    def _refill(self, now_s: float) -> None:
+        if self.rate is not None and self.size is not None:
+            self.level = min(self.size, self.level + self.rate * (now_s - self.at_s))
+        elif now_s >= self.full_s:
+            self.level = math.inf
+        self.at_s = now_s
+
+
+class RateLimits:
+    """When calls to one model may be sent, by what its server reports and asks for.
+
+    Reports are believed for two minutes at most: then one call is let through, and the others wait for its
+    outcome. After a pause, calls go out one after the other, at first as fast as the server accepted them before it.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+        self._unreported: Counter[str] = Counter()
+        self._held_until_s = self._hold_believed_s = -math.inf
+        self._accepted: deque[float] = deque(maxlen=_REMEMBERED)
+        self._next_s = self._spaced_until_s = -math.inf
+        self._gap_s = 0.0
+        self.trial: Trial | None = None
+
+    def wait_s(self, cost: Mapping[str, int]) -> float:
+        """Give the seconds until a call of this cost may be sent; 0: now."""
+        now_s = self._clock()
+        believed, doubted = self._waits_s(cost, now_s)
+        if believed > 0:
+            return believed
+        if doubted > 0 and self.trial is not None:
+            return _LOOK_AGAIN_S
+        return max(0.0, self._next_s - now_s)
+
+    def left(self) -> dict[str, float]:
+        """Give what each limit leaves now, as far as reports are believed."""
+        now_s = self._clock()
+        return {kind: bucket.left(now_s) for kind, bucket in self._buckets.items() if bucket.believed_s > now_s}
+
+    async def wait(self, seconds: float) -> None:
+        """Wait so long, or until the outcome of a trial is known."""
+        await (anyio.sleep(seconds) if self.trial is None else self.trial.wait(seconds))
+
+    def send(self, cost: Mapping[str, int]) -> Trial | None:
+        """Count a call that no report includes yet; it may be the one that tries whether old reports still hold."""
+        now_s = self._clock()
+        _, doubted = self._waits_s(cost, now_s)
+        trial = Trial() if doubted > 0 and self.trial is None else None
+        self.trial = trial or self.trial
+        for kind, bucket in self._buckets.items():
+            bucket.take(cost.get(kind, 0), now_s)
+        self._unreported.update(cost)
+        if now_s < self._spaced_until_s:
+            self._next_s = max(self._next_s, now_s) + self._gap_s
+        elif now_s < self._next_s + self._gap_s:  # calls still queue: do not let the rest of them go all at once
+            self._gap_s *= _FASTER
+            self._next_s = max(self._next_s, now_s) + self._gap_s
+        return trial
+
+    def give_back(self, cost: Mapping[str, int]) -> None:
+        """A call did not reach the server."""
+        for kind, bucket in self._buckets.items():
+            bucket.level += cost.get(kind, 0)
+
+    def settle(self, cost: Mapping[str, int]) -> None:
+        """Stop counting it."""
+        self._unreported.subtract(cost)
+
+    def end(self, trial: Trial) -> None:
+        """The call that tried has ended, or its outcome is known."""
+        trial.end()
+        if self.trial is trial:
+            self.trial = None
+
+    def accept(self) -> None:
+        """A call was accepted: what is not believed any more does not hold."""
+        now_s = self._clock()
+        self._accepted.append(now_s)
+        self._buckets = {kind: bucket for kind, bucket in self._buckets.items() if bucket.believed_s > now_s}
+        if self._hold_believed_s <= now_s:
+            self._held_until_s = -math.inf
+
+    def hold(self, seconds: float) -> None:
+        """Let nothing pass for so long: the server asked for it."""
+        now_s = self._clock()
+        if now_s + seconds >= self._held_until_s or self._hold_believed_s <= now_s:
+            self._held_until_s, self._hold_believed_s = now_s + seconds, now_s + BELIEVED_S
+        self._space(seconds)
+
+    def read(self, headers: Mapping[str, str]) -> None:
+        """Take in the limits that response headers report."""
+        fields: dict[str, dict[str, str]] = {}
+        for name, value in headers.items():
+            if found := _HEADER.match(name):
+                kind = found["kind"] or found["kind2"]
+                fields.setdefault(kind, {})[found["field"] or found["field2"]] = value
+        now_s = self._clock()
+        for kind, told in fields.items():
+            remaining, reset_s = number(told.get("remaining")), seconds_until(told.get("reset"))
+            if remaining is None or reset_s is None:
+                continue
+            bucket = _Bucket.reported(remaining, number(told.get("limit")), reset_s, now_s)
+            bucket.level -= self._unreported[kind]
+            self._buckets[kind] = bucket
+            if kind == "requests" and remaining >= 1:
+                self._next_s = self._spaced_until_s = -math.inf  # the report says how many may go at once
+            elif bucket.rate is None and remaining < 1:
+                self._space(reset_s)
+
+    def _waits_s(self, cost: Mapping[str, int], now_s: float) -> tuple[float, float]:
+        """Give the seconds to wait by what is believed, and by what is not believed any more."""
+        waits = [(self._held_until_s - now_s, self._hold_believed_s)]
+        waits += [
+            (bucket.wait_s(cost.get(kind, 0), now_s), bucket.believed_s) for kind, bucket in self._buckets.items()
+        ]
+        believed = max((wait_s for wait_s, until_s in waits if until_s > now_s), default=0.0)
+        doubted = max((wait_s for wait_s, until_s in waits if until_s <= now_s), default=0.0)
+        return max(0.0, believed), max(0.0, doubted)
+
+    def _space(self, pause_s: float) -> None:
+        """Let calls after a pause go out as far apart as those that were accepted before it."""
+        now_s = self._clock()
+        pause_s = min(pause_s, BELIEVED_S)
+        accepted = sum(at_s > now_s - pause_s for at_s in self._accepted)
+        self._gap_s = min(_LONGEST_GAP_S, pause_s / max(1, accepted))
+        self._spaced_until_s = now_s + pause_s + min(pause_s, _LONGEST_SPACING_S)
+
+
+class Call:
+    """One call's share of the limits, from its sending until a report includes it."""
+
+    def __init__(self, limits: RateLimits, cost: Mapping[str, int]) -> None:
+        self._limits = limits
+        self._cost = cost
+        self._open = True
+        self._trial = limits.send(cost)
+
+    def read(self, chunk: Chunk) -> None:
+        """Take in the headers of its response."""
+        if self._open:
+            self._limits.accept()
+            self.settle()
+        if chunk.headers:
+            self._limits.read(chunk.headers)
+
+    def fail(self, error: BackendError) -> None:
+        """Take in the headers of an error, and the wait that it asks of everybody."""
+        if self._open and isinstance(error, ConnectionFailedError):
+            self._limits.give_back(self._cost)
+        self._report()
+        self._limits.read(error.headers)
+        if isinstance(error, RateLimitedError) and error.transient and error.retry_after_s:
+            self._limits.hold(error.retry_after_s)
+        self.settle()
+
+    def settle(self) -> None:
+        """Count it no longer: it is reported, or has ended."""
+        self._report()
+        if self._trial is not None:
+            self._limits.end(self._trial)
+            self._trial = None
+
+    def _report(self) -> None:
+        if self._open:
+            self._open = False
+            self._limits.settle(self._cost)

@@ -1,0 +1,130 @@
+"""The one assembly of everything that makes calls over a network dependable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Protocol, runtime_checkable
+
+from stretto.backends.base import Backend
+from stretto.backends.providers.http_clients import MAX_CONNECTIONS
+from stretto.backends.resilience.breaker import Breaker, Circuit
+from stretto.backends.resilience.hedge import Hedge
+from stretto.backends.resilience.pace import Pace
+from stretto.backends.resilience.rate_limits import RateLimits
+from stretto.backends.resilience.retry import Retry
+from stretto.backends.resilience.stall import StallGuard
+from stretto.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resilience:
+    """How much trouble to put up with. Times in seconds. Raises `SettingsError`.
+
+    Attributes:
+        attempts: calls for one generation at most, the first included; 1: no retries.
+        first_wait_s: upper bound of the first wait between attempts; doubled each time.
+        longest_wait_s: upper bound of these waits.
+        longest_pause_s: upper bound of waits that a server or its rate limits ask for.
+        first_text_s: the longest time without text or thinking, before the first text.
+        stall_s: the same after it.
+        max_in_flight: calls under way at a time.
+        hedge: send a second call when the first text is late; costs up to ``hedge_share`` more calls.
+        hedge_after_s: what late means; ``None``: later than 95 of 100.
+        hedge_share: extra calls as a share of all.
+        breaker_faults: faults in a row after which the endpoint is left alone.
+        breaker_over_s: the time that these must spread over.
+        breaker_rest_s: for how long it is left alone.
+    """
+
+    attempts: int = 4
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 8.0
+    longest_pause_s: float = 120.0
+    first_text_s: float = 120.0
+    stall_s: float = 30.0
+    max_in_flight: int = 32
+    hedge: bool = False
+    hedge_after_s: float | None = None
+    hedge_share: float = 0.05
+    breaker_faults: int = 5
+    breaker_over_s: float = 5.0
+    breaker_rest_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "attempts": (1, 20),
+            "max_in_flight": (1, MAX_CONNECTIONS),
+            "hedge_share": (0, 1),
+            "breaker_faults": (1, math.inf),
+        }
+        for item in fields(self):
+            value = getattr(self, item.name)
+            lowest, highest = bounds.get(item.name, (0, math.inf))
+            if value is not None and not lowest <= value <= highest:
+                raise SettingsError(f"{item.name}={value} cannot be used: it must be from {lowest} to {highest}.")
+
+
+@runtime_checkable
+class Addressed(Protocol):
+    """A backend that says where its calls go."""
+
+    model: str
+
+    @property
+    def address(self) -> tuple[str, str]:
+        """Provider and address; equal for backends on one endpoint."""
+        ...
+
+
+@dataclass
+class Endpoints:
+    """What the backends of one client know in common.
+
+    An endpoint that is ill is ill for all its models; rate limits are those of a model.
+    """
+
+    circuits: dict[tuple[str, str], Circuit] = field(default_factory=dict)
+    limits: dict[tuple[str, str, str], RateLimits] = field(default_factory=dict)
+
+    def circuit(self, backend: Backend, policy: Resilience) -> Circuit:
+        """The health of the endpoint that the backend calls; its own where nobody knows which that is."""
+        new = Circuit(faults=policy.breaker_faults, over_s=policy.breaker_over_s, rest_s=policy.breaker_rest_s)
+        return self.circuits.setdefault(backend.address, new) if isinstance(backend, Addressed) else new
+
+    def rate_limits(self, backend: Backend) -> RateLimits:
+        """The rate limits of the backend's model at its endpoint."""
+        if not isinstance(backend, Addressed):
+            return RateLimits()
+        return self.limits.setdefault((*backend.address, backend.model), RateLimits())
+
+
+def resilient(backend: Backend, policy: Resilience | None = None, endpoints: Endpoints | None = None) -> Backend:
+    """Wrap a provider's backend in the whole layer.
+
+    From the inside out: silence is noticed, faults are counted, room is waited for, a late call is
+    hedged, and a failed one is tried again. Each attempt passes the breaker and the rate limits anew; a wait
+    for them is no silence. A deadline is a cancel scope of the calling task: waits beyond it are not begun.
+    Backends that are given the same ``endpoints`` share what they learn of a server.
+    """
+    policy = policy or Resilience()
+    shared = endpoints or Endpoints()
+    layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, gap_s=policy.stall_s)
+    layers = Breaker(layers, shared.circuit(backend, policy))
+    layers = Pace(
+        layers,
+        max_in_flight=policy.max_in_flight,
+        longest_pause_s=policy.longest_pause_s,
+        limits=shared.rate_limits(backend),
+    )
+    if policy.hedge:
+        layers = Hedge(layers, after_s=policy.hedge_after_s, share=policy.hedge_share)
+    if policy.attempts > 1:
+        layers = Retry(
+            layers,
+            attempts=policy.attempts,
+            first_wait_s=policy.first_wait_s,
+            longest_wait_s=policy.longest_wait_s,
+            longest_pause_s=policy.longest_pause_s,
+        )
+    return layers

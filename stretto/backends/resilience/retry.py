@@ -1,0 +1,97 @@
+"""Tries a call again after a passing failure. The only place of the library that retries calls."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+
+from stretto.answer import Usage
+from stretto.backends.allowance import count_repetition, why_not_again
+from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.providers.failures import charge, usage_of
+from stretto.backends.resilience.waiting import why_not_wait
+from stretto.backends.resilience.wrapper import Replay, Wrapper, open_to_first_text
+from stretto.errors import BackendError
+from stretto.hooks import RetryPlanned, watchers
+from stretto.request import GenerationOptions
+
+_log = logging.getLogger(__name__)
+
+
+class Retry(Wrapper):
+    """Repeats a call that failed before its first text, if the failure is ``transient``.
+
+    After the first text a repetition would contradict what was read, so the error goes up to who
+    can go on in another way. Waits are exponential with full jitter (Brooker, "Exponential Backoff
+    and Jitter"), on top of what the server asks for (``retry_after_s``). A wait beyond the deadline of
+    the calling task, or beyond ``longest_pause_s``, is not begun, nor a call beyond the budget: the error is
+    raised at once and says so.
+
+    Args:
+        backend: what to call.
+        attempts: calls at most, the first one included.
+        first_wait_s: upper bound of the first wait; doubled with each attempt.
+        longest_wait_s: upper bound of all waits that the server did not ask for.
+        longest_pause_s: upper bound of those that it did.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        attempts: int = 4,
+        first_wait_s: float = 0.5,
+        longest_wait_s: float = 8.0,
+        longest_pause_s: float = 120.0,
+    ) -> None:
+        super().__init__(backend)
+        self._attempts = attempts
+        self._first_wait_s = first_wait_s
+        self._longest_wait_s = longest_wait_s
+        self._longest_pause_s = longest_pause_s
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+        """Start a generation; returns with its first text at hand."""
+        async with AsyncExitStack() as stack:
+            yield await self._begin(stack, prompt, options)
+
+    async def _begin(self, stack: AsyncExitStack, prompt: Prompt, options: GenerationOptions) -> Replay:
+        spent = Usage()
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                async with AsyncExitStack() as trial:
+                    chunks = await open_to_first_text(trial, self.inner, prompt, options)
+                    stack.push_async_exit(trial.pop_all())
+                    return Replay([Chunk(usage=spent)], chunks) if spent.retries else chunks
+            except BackendError as error:
+                wait_s = self._wait_s(error, attempt)
+                if not error.transient or self._must_stop(error, attempt, wait_s):
+                    charge(error, spent)
+                    raise
+                spent += usage_of(error) + Usage(retries=1)
+                count_repetition()
+                watchers().retry_planned(
+                    RetryPlanned(backend=self.name, attempt=attempt, wait_s=wait_s, error=error, usage=usage_of(error))
+                )
+                _log.info("attempt %d failed, next in %.2f s: %s", attempt, wait_s, error)
+            await anyio.sleep(wait_s)
+
+    def _must_stop(self, error: BackendError, attempt: int, wait_s: float) -> bool:
+        if attempt >= self._attempts:
+            error.args = (f"{error} Tried {attempt} times.",) if attempt > 1 else error.args
+            return True
+        if why := why_not_again() or why_not_wait(wait_s, self._longest_pause_s):
+            error.args = (f"{error} Not tried again: {why}.",)
+            return True
+        return False
+
+    def _wait_s(self, error: BackendError, attempt: int) -> float:
+        longest = min(self._longest_wait_s, self._first_wait_s * 2 ** (attempt - 1))
+        return random.uniform(0, longest) + (error.retry_after_s or 0.0)  # noqa: S311 - jitter is no secret

@@ -1,0 +1,212 @@
+"""Answers held to a JSON schema or a regular expression: which tokens may follow, place by place.
+
+The grammars are llguidance's (Earley parsing over a trie of the vocabulary); this module keeps one parser in step with
+one answer and the drafts for it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stretto.errors import InvalidRequestError, MissingDependencyError, StrettoError
+from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+from stretto.local_engine.text.vocabulary import vocabulary
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+__all__ = ["Constraint", "ConstraintError", "Grammars", "ResponseFormat"]
+
+ResponseFormat = Mapping[str, Any] | str
+"""A JSON schema, or a regular expression that the whole answer matches."""
+
+_KEPT = 32
+# Between two values any white space is valid JSON, and a model that has lost its thread writes nothing else. So only
+# the spaces that `json.dumps` writes are allowed, unless the schema says otherwise.
+_JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+class ConstraintError(StrettoError):
+    """A grammar that cannot go on: too complex at this place, or with no token left that it allows."""
+
+
+class Constraint:
+    """Keeps a parser in step with one answer.
+
+    Args:
+        matcher: at the beginning of the answer; it stays there.
+        ends: end tokens; allowed where the answer may end, and nowhere else.
+        vocabulary: token ids that the matcher knows are below this; a model may have more.
+    """
+
+    def __init__(self, matcher: LLMatcher, ends: frozenset[int], vocabulary: int) -> None:
+        self._beginning = matcher
+        self._matcher = matcher.deep_copy()
+        self._ends = sorted(ends)
+        self._vocabulary = vocabulary
+        self._committed: list[int] = []
+        self._ahead: list[int] = []  # read by the matcher beyond what is committed
+
+    def restrict(self, logits: Tensor, path: Sequence[int]) -> None:
+        """Set the logits of tokens that may not follow ``path`` to minus infinity, in place # [vocabulary].
+
+        ``path``: tokens behind the last committed one. Raises `ConstraintError` where none may follow.
+        """
+        self._go_to(path)
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        self._check()
+        allowed = np.zeros(len(logits), dtype=np.bool_)
+        known = np.unpackbits(bits, count=min(len(logits), 8 * len(bits)), bitorder="little")
+        allowed[: len(known)] = known
+        allowed[[end for end in self._ends if end < len(allowed)]] = self._matcher.is_accepting()
+        if not allowed.any():
+            raise ConstraintError("response_format allows no token here: nothing the model can write matches it.")
+        logits.masked_fill_(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
+
+    def legal(self, tree: DraftTree) -> list[bool]:
+        """Which nodes of a draft can be accepted: they, and all their ancestors, are allowed where they stand.
+
+        Raises `ConstraintError` where that cannot be told; call `recover` then.
+        """
+        legal: list[bool] = []
+        paths: list[list[int]] = []
+        for token, parent in zip(tree.tokens, tree.parents, strict=True):
+            before = [] if parent == ROOT else paths[parent]
+            paths.append([*before, token])
+            stands = parent == ROOT or legal[parent]
+            legal.append(stands and (token < 0 or self._allows(token, before)))  # a [PAD] is never accepted anyway
+        return legal
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take note of tokens that now belong to the answer."""
+        read = [token for token in tokens if token not in self._ends]
+        self._go_to(read)
+        self._ahead = []
+        self._committed += read
+
+    def recover(self) -> None:
+        """Forget what failed behind the committed tokens: a parser that has failed once says nothing any more."""
+        self._matcher = self._beginning.deep_copy()
+        if self._committed:
+            self._matcher.consume_tokens(self._committed)
+        self._ahead = []
+
+    def _allows(self, token: int, path: list[int]) -> bool:
+        if any(end in path for end in self._ends):
+            return False
+        self._go_to(path)
+        if token in self._ends:
+            return self._matcher.is_accepting()
+        return token < self._vocabulary and self._matcher.validate_tokens([token]) == 1
+
+    def _go_to(self, path: Sequence[int]) -> None:
+        """Let the matcher have read exactly ``path`` behind what is committed."""
+        pairs = enumerate(zip(self._ahead, path, strict=False))
+        same = next((place for place, (a, b) in pairs if a != b), min(len(self._ahead), len(path)))
+        if same < len(self._ahead):
+            self._matcher.rollback(len(self._ahead) - same)
+        if same < len(path):
+            self._matcher.consume_tokens(list(path[same:]))
+        self._ahead = list(path)
+        self._check()
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise ConstraintError(
+                f"response_format cannot be followed any further: {_brief(self._matcher.get_error())}"
+            )
+
+
+class Grammars:
+    """Makes the constraints of a model's requests; a format is compiled once. Safe from any thread.
+
+    Args:
+        tokenizer: transformers' tokenizer of the model.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._lock = threading.Lock()
+        self._vocabularies: dict[frozenset[int], LLTokenizer] = {}
+        self._matchers: OrderedDict[tuple[str, frozenset[int]], LLMatcher] = OrderedDict()
+
+    def constraint(self, response_format: ResponseFormat, ends: frozenset[int]) -> Constraint:
+        """Make the constraint of one answer.
+
+        The first one of a large vocabulary takes about a second, and for some tenths of it llguidance holds the
+        interpreter's lock, so that no other thread gets on (`vocabulary`). Those after it let others run.
+
+        ``ends``: the answer's end tokens. Raises `InvalidRequestError` for what is no JSON schema or regular
+        expression, `MissingDependencyError` without llguidance.
+        """
+        if not ends:
+            raise InvalidRequestError("response_format needs an end token, and this request has none. Give it end_ids.")
+        grammar = _grammar(response_format)
+        with self._lock:
+            found = self._matchers.get((grammar, ends))
+            if found is None:
+                found = self._matchers[grammar, ends] = self._compile(grammar, response_format, ends)
+            self._matchers.move_to_end((grammar, ends))
+            if len(self._matchers) > _KEPT:
+                self._matchers.popitem(last=False)
+            return Constraint(found, ends, self._vocabularies[ends].vocab_size)
+
+    def _compile(self, grammar: str, response_format: ResponseFormat, ends: frozenset[int]) -> LLMatcher:
+        from llguidance import LLMatcher  # noqa: PLC0415 - only for requests that need it
+
+        if ends not in self._vocabularies:
+            self._vocabularies[ends] = _vocabulary(self._tokenizer, ends)
+        matcher = LLMatcher(self._vocabularies[ends], grammar, log_level=0)
+        if matcher.is_error():
+            raise _refused(response_format, _brief(matcher.get_error()))
+        return matcher
+
+
+def _grammar(response_format: ResponseFormat) -> str:
+    try:
+        from llguidance import LLMatcher  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependencyError("response_format needs llguidance. Run: pip install 'stretto[local]'") from error
+    if isinstance(response_format, str):
+        return LLMatcher.grammar_from_regex(response_format)
+    if not isinstance(response_format, Mapping):
+        raise _refused(response_format, f"it is of the type {type(response_format).__name__}")
+    try:
+        schema = json.dumps(dict(response_format))
+    except (TypeError, ValueError) as error:
+        raise _refused(response_format, str(error)) from error
+    return LLMatcher.grammar_from_json_schema(schema, defaults=_JSON_STYLE)  # type: ignore[arg-type]
+
+
+def _vocabulary(tokenizer: Any, ends: frozenset[int]) -> LLTokenizer:
+    try:
+        return vocabulary(tokenizer, ends)
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"response_format cannot be used with this model: its tokenizer, {type(tokenizer).__name__}, cannot be "
+            f"read ({_brief(str(error))}). Use a model with a fast tokenizer."
+        ) from error
+
+
+def _refused(response_format: object, cause: str) -> InvalidRequestError:
+    shown = repr(response_format)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return InvalidRequestError(
+        f"response_format={shown} cannot be used: {cause}. Give a JSON schema as a dict, or a regular expression "
+        "without look-around and back references as a string."
+    )
+
+
+def _brief(message: str) -> str:
+    """The line of a parser's message that says what is wrong."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    wanted = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
+    return (wanted or (lines[0] if lines else "no cause was given")).rstrip(".")

@@ -1,0 +1,130 @@
+"""Choosing after many rows at once, where the logits are not in the host's memory.
+
+On a GPU a row more costs next to nothing, and every copy to the host makes it wait. So the rows of all drafts are
+scored together, whether verification reaches them or not: random numbers belong to place and token, so a row's token
+does not depend on how many rows there are. What the rows need goes over in one copy, and the tokens come back in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stretto.local_engine.choosing.noise import exponential
+from stretto.local_engine.choosing.sampling import CANDIDATES, Sampler, cut_tail, drop_unlikely, widen
+
+__all__ = ["choose_at_once"]
+
+_SETTINGS = slice(2, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What rows are chosen by, on the device.
+
+    Attributes:
+        keys: of their places # [rows, 2] int32
+        settings: temperature, 0 where nothing is sampled, top_p, top_k and min_p # [rows, 4]
+        drafted: tokens before each row that are not committed yet, filled up with one that is # [rows, depth]
+    """
+
+    keys: Tensor
+    settings: Tensor
+    drafted: Tensor
+
+
+def choose_at_once(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
+    """Choose the token that follows each row, as `stretto.local_engine.choosing.sampling.choose` does.
+
+    One copy to the host; a second one where top-p needs more than the most probable 256 tokens of a row.
+
+    Args:
+        logits: # [rows, vocabulary]
+        samplers: of the request that each row belongs to; the rows of a request stand together.
+        paths: drafted tokens between the request's last committed token and what the row predicts.
+    """
+    sampled = [sampler.sampled for sampler in samplers]
+    given = _given(samplers, paths, logits.device)
+    wide = _adjusted(widen(logits), samplers, paths, given)
+    if not any(sampled):
+        return _listed(wide.argmax(-1))
+    vocabulary = wide.shape[-1]
+    limited = any(sampler.cuts for sampler in samplers)
+    most = vocabulary if any(sampler.settings[2] > CANDIDATES for sampler in samplers) else CANDIDATES
+    scores, short = _scores(wide, samplers, given, most)
+    tokens = scores.argmax(-1)
+    if not limited or most >= vocabulary:
+        return _listed(tokens)
+    chosen, missing = torch.stack((tokens, short.long())).tolist()
+    if any(missing):
+        whole = _listed(_scores(wide, samplers, given, vocabulary)[0].argmax(-1))
+        chosen = [again if lacks else token for token, again, lacks in zip(chosen, whole, missing, strict=True)]
+    return list(chosen)
+
+
+def _listed(tokens: Tensor) -> list[int]:
+    numbers: list[int] = tokens.tolist()
+    return numbers
+
+
+def _given(samplers: Sequence[Sampler], paths: Sequence[Sequence[int]], device: torch.device) -> _Given:
+    """Put everything into one table of 32 bits and send it in one copy."""
+    penalised = any(sampler.repeated is not None for sampler in samplers)
+    depth = max(map(len, paths)) if penalised else 0
+    table = np.zeros((len(samplers), _SETTINGS.stop + depth), np.int32)
+    settings = np.array([sampler.settings for sampler in samplers], np.float32)
+    settings[:, 0] *= [sampler.sampled for sampler in samplers]
+    table[:, _SETTINGS] = settings.view(np.int32)
+    for row, (sampler, path) in enumerate(zip(samplers, paths, strict=True)):
+        if sampler.sampled:
+            table[row, :2] = sampler.key(len(path))
+        if sampler.repeated is not None:
+            known = [token if token >= 0 else sampler.repeated for token in path]  # a [PAD] is no token
+            table[row, _SETTINGS.stop :] = [*known, *[sampler.repeated] * (depth - len(path))]
+    sent = torch.from_numpy(table).to(device)
+    return _Given(sent[:, :2], sent[:, _SETTINGS].view(torch.float32), sent[:, _SETTINGS.stop :].long())
+
+
+def _adjusted(wide: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]], given: _Given) -> Tensor:
+    """Return the logits after penalties, bias and constraints; without any, they are those given."""
+    if not any(sampler.adjusts for sampler in samplers):
+        return wide
+    wide = wide.clone()
+    for _, group in groupby(range(len(samplers)), key=lambda row: id(samplers[row])):
+        rows = list(group)
+        sampler, own = samplers[rows[0]], slice(rows[0], rows[-1] + 1)
+        if sampler.adjusts and not sampler.constrained:
+            sampler.adjust_all(wide[own], given.drafted[own], [paths[row] for row in rows])
+        elif sampler.adjusts:
+            for row in rows:
+                sampler.adjust(wide[row], paths[row])
+    return wide
+
+
+def _scores(wide: Tensor, samplers: Sequence[Sampler], given: _Given, most: int) -> tuple[Tensor, Tensor]:
+    """Give each token its number, as `stretto.local_engine.choosing.sampling.scores` does.
+
+    Returns:
+        # [rows, vocabulary], and in which rows top-p needs more than the ``most`` probable tokens # [rows]
+    """
+    temperature, top_p, top_k, min_p = given.settings.unbind(1)
+    sampled = temperature > 0
+    probabilities = torch.softmax(wide / torch.where(sampled, temperature, 1.0)[:, None], dim=-1)
+    short = torch.zeros_like(sampled)
+    if not all(sampler.unlimited for sampler in samplers if sampler.sampled):
+        limited = probabilities
+        if any(sampler.cuts for sampler in samplers):
+            cuts = sampled & ((top_p < 1) | (top_k > 0))
+            cut, short = cut_tail(probabilities, top_p, top_k, most)
+            limited, short = torch.where(cuts[:, None], cut, probabilities), short & cuts
+        unlimited = (top_p >= 1) & (top_k <= 0) & (min_p <= 0)  # their probabilities stay what they are to the bit
+        probabilities = torch.where(unlimited[:, None], probabilities, drop_unlikely(limited, min_p))
+    drawn = probabilities.div_(exponential(given.keys, wide.shape[-1]))
+    if all(sampler.sampled for sampler in samplers):
+        return drawn, short
+    return torch.where(sampled[:, None], drawn, wide), short

@@ -1,0 +1,358 @@
+"""Choosing the token that follows a row from its logits."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stretto.local_engine.choosing.constraint import Constraint
+from stretto.local_engine.choosing.noise import exponential, token_numbers
+from stretto.local_engine.choosing.penalties import Penalties
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.kernels.draws import draw
+from stretto.local_engine.kernels.ranks import best
+from stretto.local_engine.kernels.trial import can_choose
+
+__all__ = [
+    "CANDIDATES",
+    "Sampler",
+    "best_tokens",
+    "choose",
+    "cut_tail",
+    "distribution",
+    "drop_unlikely",
+    "first_rows",
+    "most_probable",
+    "scores",
+    "widen",
+]
+
+CANDIDATES = 256
+"""Most probable tokens among which top-k and top-p are looked for first."""
+
+_UNLIMITED = (1.0, 0.0, 0.0)  # top_p, top_k, min_p
+_COLDEST = 1e-30  # float32 has a number for it, and at it only the most probable token is drawn
+
+
+def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, min_p: Tensor) -> Tensor:
+    """Return the probabilities each row is sampled from; those of tokens that the limits exclude are 0.
+
+    First temperature, then top-k, then top-p (Holtzman et al., arXiv:1904.09751) of what is left, then min-p
+    (Nguyen et al., arXiv:2407.01082). The most probable token always stays.
+
+    Args:
+        logits: # [rows, vocabulary]
+        temperature: above 0; the others as in `Generation`; each # [rows]
+        top_p: see ``temperature``.
+        top_k: see ``temperature``.
+        min_p: see ``temperature``.
+
+    Returns:
+        # [rows, vocabulary], each row with the sum 1
+    """
+    probabilities = torch.softmax(widen(logits) / temperature[:, None], dim=-1)
+    limited = ((top_p < 1) | (top_k > 0)).nonzero()[:, 0]
+    if len(limited):
+        probabilities[limited] = _limit(probabilities[limited], top_p[limited], top_k[limited])
+    return drop_unlikely(probabilities, min_p)
+
+
+def drop_unlikely(probabilities: Tensor, min_p: Tensor) -> Tensor:
+    """Set probabilities below a share ``min_p`` # [rows] of the largest to 0, and scale the others to the sum 1."""
+    kept = probabilities.masked_fill(probabilities < min_p[:, None] * probabilities.amax(-1, keepdim=True), 0.0)
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+def _limit(probabilities: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
+    """Set probabilities beyond top-k and top-p to 0 # [rows, vocabulary]."""
+    # Sorting a whole vocabulary takes longer than a step of a small model, and the most probable tokens nearly
+    # always hold the mass that top-p asks for. Rows where they do not are done again.
+    limited, missing = cut_tail(probabilities, top_p, top_k, CANDIDATES)
+    short = missing.nonzero()[:, 0]
+    if len(short):
+        vocabulary = probabilities.shape[-1]
+        limited[short], _ = cut_tail(probabilities[short], top_p[short], top_k[short], vocabulary)
+    return limited
+
+
+def cut_tail(probabilities: Tensor, top_p: Tensor, top_k: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Set probabilities beyond top-k and top-p to 0, and all but the ``most`` probable.
+
+    Args:
+        probabilities: # [rows, vocabulary]
+        top_p: see `Generation` # [rows]
+        top_k: see `Generation` # [rows]
+        most: tokens of a row to look at.
+
+    Returns:
+        # [rows, vocabulary], and in which rows more tokens than these should have been looked at # [rows]
+    """
+    vocabulary = probabilities.shape[-1]
+    ordered, ids = probabilities.topk(min(most, vocabulary), dim=-1)
+    ranks = torch.arange(ordered.shape[-1], device=ordered.device)
+    cut = (ranks >= top_k[:, None]) & (top_k[:, None] > 0)
+    kept = ordered.masked_fill(cut, 0.0).double()
+    cumulative = kept.cumsum(dim=-1)
+    ends = (top_k > 0) & (top_k <= most)
+    whole = torch.where(ends, cumulative[:, -1], 1.0)  # the mass top-p is a share of
+    cut |= cumulative - kept >= (top_p * whole)[:, None]
+    cut[:, 0] = False
+    limited = torch.zeros_like(probabilities).scatter_(-1, ids, ordered.masked_fill(cut, 0.0))
+    short = ~ends & ((top_k > 0) | (cumulative[:, -1] < top_p))
+    return limited, short if most < vocabulary else torch.zeros_like(short)
+
+
+class Sampler:
+    """How one request chooses its tokens: settings, random numbers and the tokens it has seen.
+
+    Each place of the answer has a random key of its own, drawn from the request's generator, and each token there a
+    random number that follows from it: so what a request gets depends neither on its batch mates, nor on the device,
+    nor on how many tokens were committed together.
+
+    Args:
+        request: the settings.
+        device: of the logits.
+        constraint: what the answer is held to; if it fails, ``failure`` says how, and the answer is worth nothing.
+    """
+
+    def __init__(self, request: Generation, device: torch.device, constraint: Constraint | None = None) -> None:
+        coldest = max(request.temperature, _COLDEST)
+        self.settings = (coldest, request.top_p, float(request.top_k), request.min_p)
+        self.sampled = request.temperature > 0
+        self._penalties = Penalties(request, device)
+        self.repeated = self._penalties.repeated
+        self.adjusts = self._penalties.active or constraint is not None
+        self.failure: Exception | None = None
+        self._constraint = constraint
+        self._device = device
+        self._generator = random.Random(secrets.randbits(63) if request.seed is None else request.seed % 2**63)  # noqa: S311 - chance, not secrets
+        self._keys: list[tuple[int, int]] = []
+        self._committed = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether it always takes the token with the largest logit."""
+        return not self.sampled and not self.adjusts
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether it samples from all tokens."""
+        return self.sampled and self.settings[1:] == _UNLIMITED
+
+    @property
+    def cuts(self) -> bool:
+        """Whether top-k or top-p leaves tokens out."""
+        return self.sampled and (self.settings[1] < 1 or self.settings[2] > 0)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether a constraint says which tokens may follow a row."""
+        return self._constraint is not None
+
+    def key(self, ahead: int = 0) -> tuple[int, int]:
+        """The key, two numbers of 32 bits, of the place that comes after ``ahead`` more tokens."""
+        place = self._committed + ahead
+        while len(self._keys) <= place:
+            bits = self._generator.getrandbits(64)
+            self._keys.append(((bits >> 32) - 2**31, (bits & 0xFFFFFFFF) - 2**31))
+        return self._keys[place]
+
+    def rank(self, logits: Tensor, path: Sequence[int], count: int = 1) -> list[int]:
+        """What this request would choose, its first choice first, if these were the model's logits # [vocabulary].
+
+        ``path``: drafted tokens between the last committed token and what the logits predict. Raises where a
+        constraint cannot follow it; that ends the draft, and not the answer.
+        """
+        before = self.failure
+        ranked = scores(logits.to(self._device)[None], [self], [path])[0]
+        if self.failure is not before:
+            assert self.failure is not None  # noqa: S101 - it is never taken back elsewhere
+            failed, self.failure = self.failure, before
+            if self._constraint is not None:
+                self._constraint.recover()
+            raise failed
+        return [int(ranked.argmax())] if count == 1 else ranked.topk(count).indices.tolist()
+
+    def adjust_all(self, logits: Tensor, drafted: Tensor, paths: Sequence[Sequence[int]]) -> None:
+        """Do what `adjust` does to many rows at once, in place # [rows, vocabulary]; without a constraint.
+
+        ``drafted``: the path of each row, filled up with tokens that are penalised anyway # [rows, depth]
+        """
+        self._penalties.weigh_all(logits, drafted)
+        if self._penalties.suppresses:
+            self._penalties.suppress_all(logits, paths)
+
+    def adjust(self, logits: Tensor, path: Sequence[int]) -> None:
+        """Change a row's logits in place # [vocabulary].
+
+        Penalties depend on the tokens before the row, so on its ``path``: the drafted tokens between the last committed
+        token and what the row predicts. So does what a constraint allows; the other tokens' logits become minus
+        infinity. Where penalties suppress all that a constraint allows, the constraint goes before them.
+        """
+        self._penalties.weigh(logits, path)
+        held = self._constraint is not None and self.failure is None
+        if self._penalties.suppresses:
+            kept = logits.clone() if held else logits
+            self._penalties.suppress(logits, path)
+        if held:
+            self._restrict(logits, path)
+            if self._penalties.suppresses and bool(logits.isneginf().all()):
+                logits.copy_(kept)
+                self._restrict(logits, path)
+
+    def _restrict(self, logits: Tensor, path: Sequence[int]) -> None:
+        assert self._constraint is not None  # noqa: S101 - told to the type checker
+        try:
+            self._constraint.restrict(logits, path)
+        except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
+            self.failure = error
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take note of tokens that now belong to the answer."""
+        self._committed += len(tokens)
+        self._penalties.commit(tokens)
+        if self._constraint is not None and self.failure is None:
+            try:
+                self._constraint.commit(tokens)
+            except Exception as error:  # noqa: BLE001 - as in `restrict`
+                self.failure = error
+
+
+def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
+    """Choose the token that follows each row: the one with the highest of its `scores`."""
+    rows, chosen = _adjusted(logits, samplers, paths), [0] * len(samplers)
+    compiled = _compiled(rows)
+    for unlimited in (True, False):  # each in its own way, whatever others are there
+        own = [row for row, sampler in enumerate(samplers) if sampler.unlimited == unlimited]
+        if own:
+            some = rows if len(own) == len(samplers) else rows[torch.tensor(own, device=rows.device)]
+            given = [samplers[row] for row in own], [paths[row] for row in own]
+            drawn = unlimited and compiled
+            tokens = _drawn(some, *given) if drawn else most_probable(_scored(some, *given)).tolist()
+            for row, token in zip(own, tokens, strict=True):
+                chosen[row] = token
+    return chosen
+
+
+def _compiled(logits: Tensor) -> bool:
+    """Whether compiled code can look through these rows: in a fifth to a quarter of the time that torch takes."""
+    return logits.device.type == "cpu" and logits.dtype == torch.float32 and can_choose()
+
+
+def _drawn(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
+    """Sample from all tokens: those with the highest of their `scores`, which need not be written down."""
+    temperatures = [sampler.settings[0] for sampler in samplers]
+    keys = [sampler.key(len(path)) for sampler, path in zip(samplers, paths, strict=True)]
+    return draw(logits, temperatures, keys, token_numbers(logits.shape[-1], logits.device).numpy())
+
+
+def scores(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
+    """Give each token a number, such that the highest of a row is the token its request chooses.
+
+    Without sampling, the logits after penalties, bias and constraint. With it, the probability over the random number
+    of place and token, which is exponentially distributed: so the highest is a draw from the distribution (the
+    exponential race, or Gumbel-max, trick; Maddison et al., arXiv:1411.0030). Another model's logits with the same
+    numbers mostly have the same highest, which is what `DraftModel` is after.
+
+    Args:
+        logits: # [rows, vocabulary]
+        samplers: of the request that each row belongs to.
+        paths: drafted tokens between the request's last committed token and what the row predicts.
+
+    Returns:
+        # [rows, vocabulary]
+    """
+    return _scored(_adjusted(logits, samplers, paths), samplers, paths)
+
+
+def _adjusted(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
+    """Return the logits after penalties, bias and constraints; without any, they may be those given."""
+    logits = widen(logits)
+    if any(sampler.adjusts for sampler in samplers):
+        logits = logits.clone()
+        for row, (sampler, path) in enumerate(zip(samplers, paths, strict=True)):
+            if sampler.adjusts:
+                sampler.adjust(logits[row], path)
+    return logits
+
+
+def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
+    """Give each token its number, by logits that are adjusted; see `scores`."""
+    sampled = [row for row, sampler in enumerate(samplers) if sampler.sampled]
+    if not sampled:
+        return logits
+    everywhere = len(sampled) == len(samplers)
+    places = None if everywhere else torch.tensor(sampled, device=logits.device)
+    rows = logits if places is None else logits[places]
+    settings = [samplers[row].settings for row in sampled]
+    temperature, *limits = torch.tensor(settings, dtype=torch.float32, device=logits.device).unbind(1)
+    keys = [samplers[row].key(len(paths[row])) for row in sampled]
+    chances = exponential(torch.tensor(keys, dtype=torch.int32, device=logits.device), logits.shape[-1])
+    if all(samplers[row].unlimited for row in sampled):  # the same, in a third of the time
+        drawn = torch.softmax(rows / temperature[:, None], dim=-1).div_(chances)
+    else:
+        drawn = distribution(rows, temperature, *limits).div_(chances)
+    return drawn if places is None else logits.index_copy(0, places, drawn)
+
+
+def most_probable(logits: Tensor) -> Tensor:
+    """Token with the largest logit of each row # [..., vocabulary] -> [...]."""
+    wide = widen(logits)  # in bfloat16, argmax is five times slower on a CPU
+    if wide.device.type == "cpu":
+        return torch.from_numpy(np.asarray(wide.numpy().argmax(-1)))  # a tenth of the time that torch's own takes
+    return wide.argmax(dim=-1)
+
+
+def first_rows(logits: Tensor, counts: Sequence[int]) -> Tensor:
+    """Take the first rows of each sequence, so many, one behind the other.
+
+    Args:
+        logits: # [batch, rows, vocabulary]
+        counts: of rows, for each sequence; 0 for none.
+
+    Returns:
+        # [sum of counts, vocabulary]
+    """
+    flat = logits.flatten(0, 1)
+    if sum(counts) == flat.shape[0]:
+        return flat
+    return flat.index_select(0, torch.tensor(_places(logits, counts), device=logits.device))
+
+
+def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the most probable tokens of each sequence's first rows, and their probabilities.
+
+    Args:
+        logits: # [batch, rows, vocabulary]
+        counts: of rows, for each sequence; 0 for none.
+        most: how many tokens of each row.
+
+    Returns:
+        for each row, one sequence's behind the other's, the most probable first # [sum of counts, most], twice
+    """
+    if _compiled(logits):
+        return best(logits.flatten(0, 1), _places(logits, counts), most)
+    wide = widen(first_rows(logits, counts))
+    found = wide.topk(most, dim=-1).indices  # [rows, most]
+    shares = wide.softmax(-1).gather(-1, found).float()
+    if wide.device.type == "cpu":
+        return found.numpy(), shares.numpy()
+    both = torch.stack((found.int(), shares.view(torch.int32))).cpu().numpy()  # one copy to the host
+    return both[0].astype(np.int64), both[1].view(np.float32)
+
+
+def _places(logits: Tensor, counts: Sequence[int]) -> list[int]:
+    """Where each sequence's first rows stand, if all rows of all sequences stand behind each other."""
+    rows = logits.shape[1]
+    return [number * rows + row for number, count in enumerate(counts) for row in range(count)]
+
+
+def widen(logits: Tensor) -> Tensor:
+    """Return the logits in float32, or float64 if they are."""
+    return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,0 +1,148 @@
+"""Verification: which drafted tokens the model would have chosen itself, and the one it chooses after them.
+
+Both ways walk the tree from the root. What the model chooses after a row is compared with the row's children: if
+one of them has that token, it is accepted and the walk goes on there; if none has, the chosen token is committed as
+well, the bonus token. So every forward commits at least one token, and each is the one that would have been
+chosen without a draft: the most probable one, or the one that the random numbers of its place draw from the
+distribution, with temperature, limits, penalties, bias and constraint. Since those numbers belong to the place in the
+answer, a seed gives the same answer under every method.
+
+Comparing the drawn token with a draft of fixed tokens accepts each with the model's own probability, as the rule of
+Leviathan et al. (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318) does for a draft that is a point mass. A draft
+that is itself drawn from a distribution is accepted more often if it was drawn with the same random numbers: see
+`DraftModel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.choosing.device_sampling import choose_at_once
+from stretto.local_engine.choosing.sampling import Sampler, choose, first_rows, most_probable
+from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+
+__all__ = ["Verdict", "verify"]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a step commits to one sequence.
+
+    Attributes:
+        nodes: of the draft that were accepted, in order.
+        tokens: theirs, and the bonus token last. An end token is always the last.
+        changed: of the nodes that were to be trusted, those that would not have been chosen.
+    """
+
+    nodes: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    changed: int = 0
+
+
+def verify(
+    logits: Tensor, trees: Sequence[DraftTree], samplers: Sequence[Sampler], ends: Sequence[frozenset[int]]
+) -> list[Verdict]:
+    """Walk down each sequence's tree.
+
+    Args:
+        logits: of each sequence's last committed token, then of its nodes # [batch, 1 + nodes, vocabulary]
+        trees: the nodes.
+        samplers: how each sequence chooses.
+        ends: each sequence's end tokens; nothing is accepted behind one.
+    """
+    if all(sampler.plain for sampler in samplers):
+        # What follows any row does not depend on how it was reached: all at once, one copy to the host.
+        counts = [1 + len(tree) for tree in trees]
+        if min(counts) == logits.shape[1]:
+            own = most_probable(logits).tolist()
+        else:
+            chosen = iter(most_probable(first_rows(logits, counts)).tolist())
+            own = [list(islice(chosen, count)) for count in counts]
+        return [_walk(*given) for given in zip(own, trees, ends, strict=True)]
+    if logits.device.type != "cpu":
+        return _choose_then_walk(logits, trees, samplers, ends)
+    return _walk_together(logits, trees, samplers, ends, range(len(trees)))
+
+
+def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verdict:
+    verdict, node = Verdict(), ROOT
+    while not _step(verdict, tree, node, chosen[node + 1], ends):
+        node = verdict.nodes[-1]
+    return verdict
+
+
+def _choose_then_walk(
+    logits: Tensor, trees: Sequence[DraftTree], samplers: Sequence[Sampler], ends: Sequence[frozenset[int]]
+) -> list[Verdict]:
+    """Choose after every row, with one copy to the host, and walk then.
+
+    A constraint's parser takes time on the host for each row, so there only the rows that the walk reaches are chosen
+    after: one copy for each token of the longest such walk.
+    """
+    held = [number for number, sampler in enumerate(samplers) if sampler.constrained]
+    counts = [0 if sampler.constrained else 1 + len(tree) for sampler, tree in zip(samplers, trees, strict=True)]
+    verdicts = _walk_together(logits, trees, samplers, ends, held)
+    if any(counts):
+        owners = [sampler for sampler, count in zip(samplers, counts, strict=True) for _ in range(count)]
+        paths = [path for tree, count in zip(trees, counts, strict=True) if count for path in _paths(tree)]
+        chosen = iter(choose_at_once(first_rows(logits, counts), owners, paths))
+        for number, count in enumerate(counts):
+            if count:
+                verdicts[number] = _walk(list(islice(chosen, count)), trees[number], ends[number])
+    return verdicts
+
+
+def _paths(tree: DraftTree) -> list[list[int]]:
+    """Write down the drafted tokens that lead to each row, the root's first."""
+    paths: list[list[int]] = [[]]
+    for token, parent in zip(tree.tokens, tree.parents, strict=True):
+        paths.append([*paths[parent + 1], token])
+    return paths
+
+
+def _walk_together(
+    logits: Tensor,
+    trees: Sequence[DraftTree],
+    samplers: Sequence[Sampler],
+    ends: Sequence[frozenset[int]],
+    numbers: Sequence[int],
+) -> list[Verdict]:
+    """Choose only where the walks come by, all these sequences one step after the other.
+
+    On a CPU a choice costs more than a step.
+    """
+    verdicts = [Verdict() for _ in trees]
+    walking, after = list(numbers), choose if logits.device.type == "cpu" else choose_at_once
+    while walking:
+        nodes = [verdicts[number].nodes[-1] if verdicts[number].nodes else ROOT for number in walking]
+        if len(walking) == len(trees) and all(node == ROOT for node in nodes):
+            rows = logits[:, 0]
+        else:
+            places = torch.tensor((walking, nodes), device=logits.device)
+            rows = logits[places[0], places[1] + 1]
+        paths = [verdicts[number].tokens for number in walking]
+        chosen = after(rows, [samplers[number] for number in walking], paths)
+        walking = [
+            number
+            for number, node, token in zip(walking, nodes, chosen, strict=True)
+            if not _step(verdicts[number], trees[number], node, token, ends[number])
+        ]
+    return verdicts
+
+
+def _step(verdict: Verdict, tree: DraftTree, node: int, token: int, ends: frozenset[int]) -> bool:
+    """Commit the token chosen after ``node``; whether the walk ends with it."""
+    if tree.trusted and (trusted := tree.trusted.get(node)) is not None:
+        verdict.changed += token != tree.tokens[trusted]
+        token = tree.tokens[trusted]
+    verdict.tokens.append(token)
+    child = None if token in ends else tree.child(node, token)
+    if child is None:
+        return True
+    verdict.nodes.append(child)
+    return False

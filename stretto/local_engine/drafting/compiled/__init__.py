@@ -1,0 +1,1 @@
+"""What drafts at every step, compiled."""

@@ -1,0 +1,95 @@
+"""The file of a [PAD] adapter: beside the weights it was trained on, and bound to them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
+from stretto.local_engine.long_context.options import FOCUS_FILE
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.pads import PadAdapter
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.load import LoadedModel
+
+__all__ = ["attach", "fingerprint", "read_adapter", "write_adapter"]
+
+_ADAPTERS = (ADAPTER_FILE, FOCUS_FILE)
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 of the model's weights, all files in the order of their names. Raises `SettingsError` without any."""
+    files = sorted(file for file in folder.glob("*.safetensors") if file.name not in _ADAPTERS)
+    if not files:
+        raise SettingsError(f"The folder {str(folder)!r} holds no *.safetensors weights that an adapter could be for.")
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            while block := opened.read(2**22):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def write_adapter(path: Path, adapter: PadAdapter, base: str) -> None:
+    """Keep an adapter, in bfloat16, with the `fingerprint` of the weights it was trained on."""
+    tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in adapter.tensors().items()}
+    new = path.with_suffix(".new")
+    save_file(tensors, new, metadata={"format": "pt", "base": base})
+    new.replace(path)
+
+
+def read_adapter(path: Path, base: str, model: str, dtype: torch.dtype, device: torch.device) -> PadAdapter:
+    """Read an adapter for the weights with the fingerprint ``base``. Raises `SettingsError`."""
+    texts = "" if model == "local:pocket" else " --texts FOLDER"
+    where = "in a checkout of Stretto's source"
+    command = f"python -m recipes.lexical.train --model {model}{texts}"
+    if not path.is_file():
+        raise SettingsError(
+            f"{model} has no adapter for lexical unit decoding: {path} is missing. Train one {where}: {command}"
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            notes: dict[str, str] = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).to(device, dtype) for name in file.keys()}  # noqa: SIM118 - no mapping
+            adapter = PadAdapter.of(tensors)
+    except (SafetensorError, KeyError) as error:
+        raise SettingsError(
+            f"{path} is no adapter for lexical unit decoding: {error}. Train one {where}: {command}"
+        ) from error
+    if notes.get("base") != base:
+        raise SettingsError(
+            f"{path} was trained on other weights of {model} (SHA-256 {notes.get('base', 'unknown')[:12]}) than those "
+            f"in its folder ({base[:12]}). Train it again {where}: {command} --fresh"
+        )
+    return adapter
+
+
+def attach(model: LoadedModel) -> PadAdapter:
+    """Give the model's forward its adapter, once, and return it.
+
+    Raises `SettingsError` where the model has none, it belongs to other weights, or the model cannot take one.
+    """
+    forward = getattr(model.forward, "plain", model.forward)  # on a GPU it stands behind recorded steps
+    if not isinstance(forward, LlamaForward):
+        raise SettingsError(
+            f"Lexical unit decoding needs the engine's own forward, and {model.name} is run by that of transformers: "
+            "it is not of the Llama family. Choose auto."
+        )
+    if forward.pads is None:
+        if model.folder is None:
+            raise SettingsError(
+                f"{model.name} has no adapter for lexical unit decoding: an adapter stands beside the weights in a "
+                "folder. Save the model to one, train an adapter in a checkout of Stretto's source with python -m "
+                "recipes.lexical.train --model local:./folder --texts FOLDER, and use that name."
+            )
+        path = model.folder / ADAPTER_FILE
+        adapter = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
+        return forward.attach(adapter)
+    return forward.pads

@@ -1,0 +1,1 @@
+"""Compiled code for processors. It imports nothing else of Stretto."""

@@ -1,0 +1,119 @@
+"""Drawing one token of each row, as `stretto.local_engine.choosing.sampling` does in torch.
+
+A row's token is the one whose probability is the largest multiple of its random number, which is exponentially
+distributed (Maddison et al., arXiv:1411.0030). That number is minus the logarithm of one minus another, and so never
+below that other one: the logarithm is taken only where a token could still be the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stretto.local_engine.kernels.jit import VERSION, entry, first_call, inner
+from stretto.local_engine.kernels.vectors import exp, pointer
+
+__all__ = ["draw"]
+
+_BLOCK = 64
+_FACTOR = np.int32(0x7FEB352D)
+_CLOSEST = np.float32(1 - 2.0**-24)
+_COLDEST = 1e-30  # float32 has a number for it, and at it only the most probable token is drawn
+
+
+def draw(
+    logits: Tensor, temperatures: Sequence[float], keys: Sequence[tuple[int, int]], tokens: NDArray[np.int32]
+) -> list[int]:
+    """Draw from the softmax of each row, which no limit cuts.
+
+    Args:
+        logits: float32 in the processor's memory # [rows, vocabulary]
+        temperatures: above 0 # [rows]
+        keys: of the places; see `stretto.local_engine.choosing.noise` # [rows]
+        tokens: the numbers of the tokens that are mixed with them # [vocabulary]
+    """
+    step, beside = logits.stride()
+    if beside != 1:
+        raise ValueError("the logits of a row do not stand side by side")
+    rows = len(keys)
+    if not rows == len(temperatures) == logits.shape[0] or logits.shape[1] != len(tokens):
+        raise ValueError(f"{rows} keys and {len(tokens)} tokens are none of logits with the shape {logits.shape}")
+    found, scales = np.empty(rows, np.int64), np.array(temperatures).clip(_COLDEST).astype(np.float32)
+    with first_call("draw"):
+        _draw(logits.data_ptr(), 4 * step, scales, np.array(keys, np.int32).reshape(-1, 2), tokens, found)
+    drawn: list[int] = found.tolist()
+    return drawn
+
+
+@inner
+def _largest(line):
+    """Return the largest number of a line; vectors compare so, and do not where places are told as well."""
+    largest = np.full(_BLOCK, -np.inf, np.float32)
+    whole = len(line) // _BLOCK * _BLOCK
+    for start in range(0, whole, _BLOCK):
+        for at in range(_BLOCK):
+            largest[at] = max(largest[at], line[start + at])
+    most = np.float32(-np.inf)
+    for at in range(_BLOCK):
+        most = max(most, largest[at])
+    for at in range(whole, len(line)):
+        most = max(most, line[at])
+    return most
+
+
+@inner
+def _weigh(line, most, temperature, key, tokens, uniform, bounds):
+    """Write down each token's number between 0 and 1, and how large a multiple its probability can be at most."""
+    first, second = key[0], np.int32(key[1] | 1)
+    for token in range(len(line)):
+        state = np.int32((tokens[token] ^ first) * second)
+        state = np.int32((state ^ (state >> np.int32(16))) * _FACTOR)
+        state = (state ^ (state >> np.int32(15))) & np.int32(0x7FFFFFFF)
+        number = min((np.float32(state) + np.float32(0.5)) * np.float32(2.0**-31), _CLOSEST)
+        uniform[token] = number
+        below = line[token] - most if line[token] < most else np.float32(0)  # infinite ones have no difference
+        bounds[token] = exp(below / temperature) / number
+
+
+@inner
+def _winner(uniform, bounds, highest):
+    """Say which token has the largest multiple, the first one of equals."""
+    best, found = np.float32(-1), 0
+    for token in range(len(bounds)):  # some token that is likely to be it, so that few others have to be looked at
+        if bounds[token] == highest:
+            best, found = _multiple(uniform[token], bounds[token]), token
+            break
+    start = 0
+    while start < len(bounds):
+        block, some = bounds[start : start + _BLOCK], False
+        for at in range(len(block)):
+            some |= block[at] >= best
+        if some:
+            for at in range(len(block)):
+                if block[at] >= best:
+                    own = _multiple(uniform[start + at], block[at])
+                    if own > best or (own == best and start + at < found):
+                        best, found = own, start + at
+        start += _BLOCK
+    return found
+
+
+@inner
+def _multiple(number, bound):
+    return bound * number / -math.log1p(-number)
+
+
+@entry
+def _draw(address, step, temperatures, keys, tokens, found, version=VERSION):  # noqa: ARG001 - see `VERSION`
+    """See `draw`; ``step`` is bytes between rows."""
+    vocabulary = len(tokens)
+    uniform, bounds = np.empty(vocabulary, np.float32), np.empty(vocabulary, np.float32)
+    for row in range(len(found)):
+        line = carray(pointer(address + row * step), (vocabulary,), np.float32)
+        _weigh(line, _largest(line), temperatures[row], keys[row], tokens, uniform, bounds)
+        found[row] = _winner(uniform, bounds, _largest(bounds))

@@ -1,0 +1,183 @@
+"""Building blocks of code that is written for LLVM; see `stretto.local_engine.kernels.vectors`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+__all__ = [
+    "FLOAT",
+    "INT",
+    "LONG",
+    "PANEL",
+    "VECTOR",
+    "WORDS",
+    "added",
+    "called",
+    "chosen",
+    "declared",
+    "exponential",
+    "far",
+    "folded",
+    "larger",
+    "load",
+    "long",
+    "loop",
+    "paired",
+    "prefetch",
+    "spread",
+]  # fmt: skip
+
+PANEL = 16
+"""Outputs whose weights stand side by side: a register of AVX-512, two of AVX2, four of NEON."""
+
+FLOAT = ir.FloatType()
+INT, LONG = ir.IntType(32), ir.IntType(64)
+VECTOR = ir.VectorType(FLOAT, PANEL)
+WORDS = ir.VectorType(INT, PANEL)
+_SERIES = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+
+
+class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite is not typed
+    """LLVM's bfloat, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+
+_BFLOATS = ir.VectorType(_BFloat(), 2 * PANEL)
+
+
+def larger(builder: Any, left: Any, right: Any) -> Any:
+    """The larger of two numbers, or of each pair."""
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+def exponential(builder: Any, number: Any) -> Any:
+    """Raise e to a number or to a vector of them, to seven digits: a power of two and a polynomial."""
+    kind, whole, many = number.type, INT, 1
+    if isinstance(kind, ir.VectorType):
+        many, whole = kind.count, ir.VectorType(INT, kind.count)
+
+    def constant(value: float, kind: Any = kind) -> Any:
+        return ir.Constant(kind, [value] * many if isinstance(kind, ir.VectorType) else value)
+
+    for bound, side in ((-87.0, "<"), (88.0, ">")):  # in this form what is no number stays none
+        number = builder.select(builder.fcmp_ordered(side, number, constant(bound)), constant(bound), number)
+    rounds = constant(1.5 * 2**23)  # added, it leaves no room for a fraction
+    power = builder.fsub(builder.fadd(builder.fmul(number, constant(math.log2(math.e))), rounds), rounds)
+    rest = builder.fsub(number, builder.fmul(power, constant(0.693359375)))
+    rest = builder.fadd(rest, builder.fmul(power, constant(2.12194440e-4)))
+    total = constant(_SERIES[0])
+    for factor in _SERIES[1:]:
+        total = builder.fadd(builder.fmul(total, rest), constant(factor))
+    total = builder.fadd(builder.fadd(builder.fmul(builder.fmul(total, rest), rest), rest), constant(1.0))
+    exponent = builder.add(builder.fptosi(power, whole), constant(127, whole))
+    return builder.fmul(total, builder.bitcast(builder.shl(exponent, constant(23, whole)), kind))
+
+
+def chosen(builder: Any, left: Any, right: Any, places: Iterable[int]) -> Any:
+    """Take these places of two vectors that stand one behind the other."""
+    mask = list(places)
+    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INT, len(mask)), mask))
+
+
+def long(number: int) -> Any:
+    """Make a number of 64 digits."""
+    return ir.Constant(LONG, number)
+
+
+def far(builder: Any, address: Any, step: Any, times: int) -> Any:
+    """The address so many steps on."""
+    return builder.add(address, builder.mul(step, long(times)))
+
+
+def load(builder: Any, address: Any, kind: Any) -> Any:
+    """Load what stands at an address."""
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=4)
+
+
+def spread(builder: Any, number: Any) -> Any:
+    """Put a number into all places of a vector."""
+    anything = ir.Constant(ir.VectorType(number.type, PANEL), ir.Undefined)
+    first = builder.insert_element(anything, number, INT(0))
+    return builder.shuffle_vector(first, anything, ir.Constant(WORDS, [0] * PANEL))
+
+
+def added(builder: Any, left: Any, right: Any, total: Any) -> Any:
+    """Multiply, and add to the total, rounded once where the processor can."""
+    operation = declared(builder, f"llvm.fmuladd.v{PANEL}f32", VECTOR, [VECTOR] * 3)
+    return builder.call(operation, [left, right, total])
+
+
+def paired(builder: Any, left: Any, right: Any, total: Any) -> Any:
+    """Multiply pairs of bfloat16, and add both products to the total."""
+    name = "llvm.x86.avx512bf16.dpbf16ps.512"
+    operation = declared(builder, name, VECTOR, [VECTOR, _BFLOATS, _BFLOATS])
+    return builder.call(operation, [total, *(builder.bitcast(pairs, _BFLOATS) for pairs in (left, right))])
+
+
+def prefetch(builder: Any, address: Any) -> None:
+    """Have the processor fetch what will be read soon; nothing happens where there is no memory."""
+    byte = ir.IntType(8).as_pointer()
+    operation = declared(builder, "llvm.prefetch.p0i8", ir.VoidType(), [byte, INT, INT, INT])
+    builder.call(operation, [builder.inttoptr(address, byte), *(ir.Constant(INT, number) for number in (0, 3, 1))])
+
+
+def declared(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    """The function of that name and these types, which may be written elsewhere."""
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)  # type: ignore[no-untyped-call]  # numba leaves it untyped
+
+
+@contextmanager
+def loop(builder: Any, times: Any, starts: Sequence[Any]) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+    """Count up to ``times``, and carry values from turn to turn: the body leaves the next ones in the last list."""
+    before, (head, body, after) = builder.block, (builder.append_basic_block() for _ in range(3))
+    following: list[Any] = []
+    builder.branch(head)
+    builder.position_at_end(head)
+    at, carried = builder.phi(LONG), [builder.phi(start.type) for start in starts]
+    at.add_incoming(long(0), before)
+    for value, start in zip(carried, starts, strict=True):
+        value.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", at, times), body, after)
+    builder.position_at_end(body)
+    yield at, carried, following
+    at.add_incoming(builder.add(at, long(1)), builder.block)
+    for value, coming in zip(carried, following, strict=True):
+        value.add_incoming(coming, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+
+
+def called(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Callable[[Any], None]) -> Any:
+    """Call a function of that name, written once: called from many places, it would be compiled at each otherwise."""
+    function = declared(builder, name, ir.VoidType(), [value.type for value in given])
+    if function.is_declaration:
+        function.linkage = "linkonce_odr"
+        function.attributes.add("noinline")
+        fill(function)
+    builder.call(function, given)
+    return context.get_dummy_value()
+
+
+def folded(builder: Any, sums: Sequence[Any]) -> Any:
+    """Add up each of some vectors, as many as a power of two: halves onto each other, in an order of our own.
+
+    Whatever stands beside it, a row's sum is the same then: no compiler may choose another order.
+    """
+    size, held = PANEL, list(sums)
+    while size > 1:
+        size //= 2
+        low = [at for start in range(0, held[0].type.count, 2 * size) for at in range(start, start + size)]
+        pairs = list(zip(held[::2], held[1::2], strict=True)) if len(held) > 1 else [(held[0], held[0])]
+        if len(held) > 1:
+            low += [at + PANEL for at in low]
+        high = [at + size for at in low]
+        held = [builder.fadd(*(chosen(builder, *pair, places) for places in (low, high))) for pair in pairs]
+    return held[0]

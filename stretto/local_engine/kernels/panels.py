@@ -1,0 +1,125 @@
+"""Weights in panels: laid out so that a product reads them from beginning to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from stretto.local_engine.kernels.crew import share
+from stretto.local_engine.kernels.jit import first_call
+from stretto.local_engine.kernels.shelf import Shelf
+from stretto.local_engine.kernels.tiles import multiply
+from stretto.local_engine.kernels.vectors import PAIRED, PANEL
+
+__all__ = ["Layout", "Panels", "layout_for", "narrowest"]
+
+_LIKE: dict[torch.dtype, NDArray[np.generic]] = {
+    torch.bfloat16: np.empty(0, np.uint16),
+    torch.float16: np.empty(0, np.int16),
+    torch.float32: np.empty(0, np.float32),
+}
+"""For each type that weights are held in, what `multiply` knows it by: numpy has no bfloat16."""
+
+_PAIRS = np.empty(0, np.uint32)
+
+
+def narrowest(weights: Sequence[Tensor]) -> torch.dtype:
+    """The narrowest type that has all numbers of these weights."""
+    for dtype in (torch.bfloat16, torch.float16):
+        if all(torch.equal(weight.to(dtype).to(weight.dtype), weight) for weight in weights):
+            return dtype
+    return torch.float32
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the weights of a model are laid out.
+
+    Attributes:
+        dtype: they are held in.
+        paired: inputs stand in pairs, and rows are rounded to bfloat16 before they are multiplied: half the operations,
+            where the processor has them for this. Only of bfloat16, and an even number of inputs.
+        shelf: they stand on.
+    """
+
+    dtype: torch.dtype
+    paired: bool = False
+    shelf: Shelf | None = None
+
+
+def layout_for(weights: Sequence[Tensor], *, paired: bool = PAIRED) -> Layout:
+    """The layout for weights of one type, with a shelf for all of them where there is memory for one.
+
+    Those of float32 are held in the narrowest type that has all their numbers, and computed with in float32. So are
+    those in half precision, but for bfloat16 where the processor multiplies it.
+    """
+    own = weights[0].dtype
+    dtype = narrowest(weights) if own == torch.float32 else own
+    filled = [-(-len(weight) // PANEL) * PANEL * weight.shape[1] for weight in weights]
+    try:
+        shelf = Shelf(sum(filled) * dtype.itemsize, len(filled))
+    except OSError:  # not so much at once
+        shelf = None
+    return Layout(dtype, paired and own == torch.bfloat16 and not any(each.shape[1] % 2 for each in weights), shelf)
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """A weight # [outer, inner] laid out so that a product reads it from beginning to end.
+
+    The numbers of as many outputs as a register holds stand side by side, input by input or pair by pair. Most models
+    are published in half precision; run in float32, such weights are read as they were published and widened in the
+    product: half the memory to read, the same numbers.
+    """
+
+    held: Tensor  # [outer / PANEL, inner, PANEL], or [outer / PANEL, inner / 2, PANEL, 2]
+    outer: int
+
+    @classmethod
+    def of(cls, weight: Tensor, layout: Layout) -> Panels:
+        """Lay a weight out; its numbers must be ones of the layout's type."""
+        (outer, inner), dtype = weight.shape, layout.dtype
+        filled = pad(weight.to(dtype), (0, 0, 0, -outer % PANEL))
+        panels = filled.view(-1, PANEL, inner // 2, 2) if layout.paired else filled.view(-1, PANEL, inner)
+        panels = panels.transpose(1, 2)
+        shelf, shape = layout.shelf, panels.shape
+        held = torch.empty(shape, dtype=dtype) if shelf is None else shelf.room(shape, dtype)
+        return cls(held.copy_(panels), outer)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Multiply rows of float32 # [..., inner] -> [..., outer]."""
+        if rows.dtype != torch.float32:
+            raise TypeError(f"weights in panels are multiplied with float32, not with {rows.dtype}")
+        flat = rows.reshape(-1, rows.shape[-1]).contiguous()
+        result = flat.new_empty(len(flat), len(self.held) * PANEL)
+        source, target = flat.numpy(), result.numpy()
+        with first_call(("product", self.like.dtype)) as is_first:
+            amount = 0 if is_first else len(flat) * self.held.numel()
+            share(amount, lambda part, parts: multiply(self.like, source, self.address, target, part, parts))
+        return result[:, : self.outer].view(*rows.shape[:-1], self.outer)
+
+    @property
+    def address(self) -> int:
+        """Where the numbers stand."""
+        return self.held.data_ptr()
+
+    @property
+    def inner(self) -> int:
+        """Inputs."""
+        return prod(self.held.shape[1:]) // PANEL
+
+    @property
+    def like(self) -> NDArray[np.generic]:
+        """See `stretto.local_engine.kernels.tiles.multiply_part`."""
+        return _LIKE[self.held.dtype] if self.held.dim() == 3 else _PAIRS
+
+    def dense(self) -> Tensor:
+        """The weight as it was, in float32 # [outer, inner]."""
+        return self.held.transpose(1, 2).reshape(-1, self.inner)[: self.outer].float()

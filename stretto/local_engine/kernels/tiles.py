@@ -1,0 +1,89 @@
+"""Products of rows with weights in panels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.vectors import ABREAST, MOST, PANEL, tile
+
+__all__ = ["multiply", "multiply_part", "stripe"]
+
+
+@inner
+def stripe(like, source, stride, count, width, weight, step, panel_step, target, out, add, first, last):
+    """Multiply rows with the panels from ``first`` up to ``last``: each is read once, and stays in the cache."""
+    panel, tiles = first, -(-count // MOST)
+    abreast = ABREAST[-(-count // tiles)]
+    while panel < last:
+        strip, spot = weight + panel * panel_step, target + panel * 4 * PANEL
+        many = abreast if last - panel >= abreast else np.int64(1)
+        row, left = 0, tiles
+        while left > 0:
+            rows = -(-(count - row) // left)
+            line, place = source + row * stride, spot + row * out
+            tile(like, rows, many, line, stride, width, strip, step, panel_step, place, out, add)
+            row, left = row + rows, left - 1
+        panel += many
+
+
+@inner
+def _rounded(rows):
+    """Round float32 to bfloat16, half to even, and put them in pairs # [count, width] -> [count, width / 2]."""
+    count, width = rows.shape
+    pairs, bits = np.empty((count, width // 2), np.uint32), rows.view(np.uint32)
+    halves = pairs.view(np.uint16)
+    for row in range(count):
+        for at in range(width):
+            number = bits[row, at]
+            halves[row, at] = (number + np.uint32(0x7FFF) + ((number >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return pairs
+
+
+def _operand(like: Any, rows: Any) -> Any:
+    """Rows as weights like these are multiplied with."""
+    raise NotImplementedError
+
+
+@overload(_operand)
+def _choose_operand(like, rows):  # noqa: ARG001 - numba calls it by these names
+    if like.dtype == types.uint32:
+        return lambda like, rows: _rounded(rows)  # noqa: ARG005 - see above
+    return lambda like, rows: rows  # noqa: ARG005 - see above
+
+
+@inner
+def multiply_part(like, rows, weight, result, add, part, parts):
+    """Multiply rows # [count, width] by one part of a weight in panels # [out / PANEL, width, PANEL] -> [count, out].
+
+    Args:
+        like: an array of the type the weight is held in: uint16 for bfloat16, int16 for float16, or float32; uint32 for
+            bfloat16 in pairs # [out / PANEL, width / 2, PANEL, 2], which rows rounded to bfloat16 are multiplied with.
+        rows: what is multiplied.
+        weight: its address.
+        result: where to; other parts write the rest of it.
+        add: 1 to add to what is there, 0 to replace it.
+        part: of the panels.
+        parts: that they are divided into.
+    """
+    _multiply(like, _operand(like, rows), weight, result, add, part, parts)
+
+
+@inner
+def _multiply(like, operand, weight, result, add, part, parts):
+    """See `multiply_part`. The caller keeps what is multiplied: of an array whose address was all, nothing is kept."""
+    (count, width), out = operand.shape, result.shape[1]
+    panels, step = out // PANEL, PANEL * like.itemsize
+    first, last = panels * part // parts, panels * (part + 1) // parts
+    source, target = operand.ctypes.data, result.ctypes.data
+    stripe(like, source, 4 * width, count, width, weight, step, step * width, target, 4 * out, add, first, last)
+
+
+@entry
+def multiply(like, rows, weight, result, part, parts, version=VERSION):  # noqa: ARG001 - see `VERSION`
+    """Replace one part of a result; see `multiply_part`."""
+    multiply_part(like, rows, weight, result, np.int64(0), part, parts)

@@ -1,0 +1,297 @@
+"""Code that has to use the processor's vectors in one certain way, written for LLVM: numba would leave it to luck.
+
+Addresses and steps are bytes.
+
+Register tiles of a matrix product: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
+34(3), 2008.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from stretto.local_engine.kernels.llvm import (
+    FLOAT,
+    INT,
+    LONG,
+    PANEL,
+    VECTOR,
+    WORDS,
+    added,
+    called,
+    chosen,
+    declared,
+    exponential,
+    far,
+    folded,
+    larger,
+    load,
+    long,
+    loop,
+    paired,
+    prefetch,
+    spread,
+)
+
+__all__ = ["ABREAST", "MOST", "PAIRED", "PANEL", "STOPPED", "dots", "exp", "meet", "pointer", "soften", "tile"]
+
+_FEATURES = binding.get_host_cpu_features()
+_WIDE = bool(_FEATURES.get("avx512f", False))
+
+PAIRED = _WIDE and bool(_FEATURES.get("avx512bf16", False))
+"""Whether one operation multiplies pairs of bfloat16 and adds both products to a float32."""
+
+MOST = 12 if _WIDE else 6
+"""Rows of a tile. Of AVX-512's 32 registers 24 hold sums then, of AVX2's 16 twelve, of NEON's 32 narrow ones 24."""
+
+ABREAST = (1, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (1, 4, 2, 2, 1, 1, 1)
+"""Panels of a tile, by its rows: so many sums that few wait for their last one."""
+
+_ACROSS = 16 if _WIDE else 4
+"""Sums of `dots` that are folded together."""
+
+STOPPED = -(2**62)
+"""See `meet`."""
+
+_AHEAD = 2048  # bytes of a panel that are fetched ahead: by itself the processor does not go beyond a page
+_PATIENCE = 4096  # looks at a counter before another thread is let in
+
+
+def _loaded(builder: Any, address: Any, kind: Any) -> Any:
+    """Load a panel's weights of one input as float32, or those of a pair of inputs as they are.
+
+    They are bfloat16, float16 or float32.
+    """
+    if kind == types.uint32:
+        return load(builder, address, WORDS)
+    if kind == types.float32:
+        return load(builder, address, VECTOR)
+    held = ir.IntType(16) if kind == types.uint16 else ir.HalfType()
+    vector = builder.load(builder.inttoptr(address, ir.VectorType(held, PANEL).as_pointer()), align=2)
+    if kind == types.int16:
+        return builder.fpext(vector, VECTOR)
+    words = builder.zext(vector, WORDS)
+    return builder.bitcast(builder.shl(words, ir.Constant(words.type, [16] * PANEL)), VECTOR)
+
+
+def _fill(function: Any, count: int, many: int, kind: Any) -> None:
+    """Write the code of a tile; see `tile`."""
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    source, stride, width, weight, step, panel_step, target, out, add = function.args
+    lines = [far(builder, source, stride, row) for row in range(count)]
+    strips = [far(builder, weight, panel_step, panel) for panel in range(many)]
+    nothing = ir.Constant(VECTOR, [0.0] * PANEL)
+    with loop(builder, width, [nothing] * (count * many)) as (at, sums, new):
+        places = [builder.add(strip, builder.mul(at, step)) for strip in strips]
+        weights = [_loaded(builder, place, kind) for place in places]
+        for place in places:
+            prefetch(builder, builder.add(place, long(_AHEAD)))
+        for row, line in enumerate(lines):
+            place = builder.add(line, builder.mul(at, long(4)))
+            number = spread(builder, load(builder, place, INT if kind == types.uint32 else FLOAT))
+            for vector, total in zip(weights, sums[row * many :], strict=False):
+                new.append((paired if kind == types.uint32 else added)(builder, number, vector, total))
+    keeps = builder.icmp_signed("!=", add, long(0))
+    for number, total in enumerate(sums):
+        row, panel = divmod(number, many)
+        spot = builder.add(far(builder, target, out, row), long(4 * PANEL * panel))
+        old = builder.select(keeps, load(builder, spot, VECTOR), nothing)
+        builder.store(builder.fadd(total, old), builder.inttoptr(spot, VECTOR.as_pointer()), align=4)
+    builder.ret_void()
+
+
+def _fill_dots(function: Any, count: int) -> None:
+    """Write the code of `dots`."""
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    queries, query_step, keys, key_step, slots, width, scores, score_step = function.args
+    abreast = _ACROSS // count
+    lines = [far(builder, queries, query_step, row) for row in range(count)]
+    with loop(builder, builder.sdiv(slots, long(abreast)), []) as (block, _, _):
+        slot = builder.mul(block, long(abreast))
+        first = builder.add(keys, builder.mul(slot, key_step))
+        beside = [far(builder, first, key_step, number) for number in range(abreast)]
+        nothing = ir.Constant(VECTOR, [0.0] * PANEL)
+        with loop(builder, builder.sdiv(width, long(PANEL)), [nothing] * _ACROSS) as (chunk, sums, new):
+            place = builder.mul(chunk, long(4 * PANEL))
+            vectors = [load(builder, builder.add(key, place), VECTOR) for key in beside]
+            for row, line in enumerate(lines):
+                query = load(builder, builder.add(line, place), VECTOR)
+                for vector, total in zip(vectors, sums[row * abreast :], strict=False):
+                    new.append(added(builder, query, vector, total))
+        totals = folded(builder, sums)
+        for row in range(count):
+            own = chosen(builder, totals, totals, range(row * abreast, (row + 1) * abreast))
+            spot = builder.add(far(builder, scores, score_step, row), builder.mul(slot, long(4)))
+            builder.store(own, builder.inttoptr(spot, own.type.as_pointer()), align=4)
+    builder.ret_void()
+
+
+def _fill_soften(function: Any) -> None:
+    """Write the code of `soften`."""
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    scores, seen, slots, scale, target = function.args
+    blocks, scale = builder.sdiv(slots, long(PANEL)), spread(builder, scale)
+    lowest, nothing = (ir.Constant(VECTOR, [value] * PANEL) for value in (-math.inf, 0.0))
+
+    def looked_up(block: Any) -> tuple[Any, Any]:
+        spot = builder.add(scores, builder.mul(block, long(4 * PANEL)))
+        flags = ir.VectorType(ir.IntType(8), PANEL)
+        place = builder.inttoptr(builder.add(seen, builder.mul(block, long(PANEL))), flags.as_pointer())
+        return builder.inttoptr(spot, VECTOR.as_pointer()), builder.icmp_unsigned(
+            "!=", builder.load(place, align=1), ir.Constant(flags, [0] * PANEL)
+        )
+
+    with loop(builder, blocks, [lowest]) as (block, mosts, new):
+        place, visible = looked_up(block)
+        found = builder.select(visible, builder.fmul(builder.load(place, align=4), scale), lowest)
+        builder.store(found, place, align=4)
+        new.append(larger(builder, found, mosts[0]))
+    most = mosts[0]
+    for size in (8, 4, 2, 1):
+        most = larger(builder, *(chosen(builder, most, most, range(at, at + size)) for at in (0, size)))
+    most = spread(builder, builder.extract_element(most, INT(0)))
+    with loop(builder, blocks, [nothing]) as (block, totals, new):
+        place, visible = looked_up(block)
+        raised = exponential(builder, builder.fsub(builder.load(place, align=4), most))
+        share = builder.select(visible, raised, nothing)
+        builder.store(share, place, align=4)
+        new.append(builder.fadd(totals[0], share))
+    total = builder.extract_element(folded(builder, totals), INT(0))
+    builder.store(total, builder.inttoptr(target, FLOAT.as_pointer()))
+    builder.ret_void()
+
+
+@intrinsic
+def tile(
+    context: Any, like: Any, rows: Any, panels: Any, source: Any, stride: Any, width: Any, weight: Any, step: Any,
+    panel_step: Any, target: Any, out: Any, add: Any,
+) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
+    """Multiply at most `MOST` rows with one, or with `ABREAST` neighbouring panels, by their number or one more.
+
+    ``stride``, ``step``, ``panel_step`` and ``out`` are bytes: between rows, between a panel's inputs, between panels,
+    and between rows of the result.
+    """
+    kind = like.dtype
+    shapes = {(rows, many) for rows in range(1, MOST + 1) for many in (1, *ABREAST[rows : rows + 2])}
+
+    def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        shape = builder.add(builder.mul(given[1], long(PANEL)), given[2])
+        no_other, after = builder.append_basic_block(), builder.append_basic_block()
+        choice = builder.switch(shape, no_other)
+        for count, many in sorted(shapes):
+            block = builder.append_basic_block()
+            choice.add_case(long(count * PANEL + many), block)
+            builder.position_at_end(block)
+            name = f"stretto_tile_{kind}_{count}_{many}"
+            called(context, builder, name, given[3:], partial(_fill, count=count, many=many, kind=kind))
+            builder.branch(after)
+        builder.position_at_end(no_other)
+        builder.unreachable()
+        builder.position_at_end(after)
+        return context.get_dummy_value()
+
+    arguments = (like, rows, panels, source, stride, width, weight, step, panel_step, target, out, add)
+    return types.void(*arguments), generate
+
+
+@intrinsic(prefer_literal=True)
+def dots(
+    context: Any, count: Any, queries: Any, query_step: Any, keys: Any, key_step: Any, slots: Any, width: Any,
+    scores: Any, score_step: Any,
+) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
+    """Multiply so many queries, known when it is compiled, with keys.
+
+    These are as wide as a multiple of `PANEL`, and as many.
+    """
+    many = count.literal_value
+
+    def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        return called(context, builder, f"stretto_dots_{many}", given[1:], lambda function: _fill_dots(function, many))
+
+    arguments = (count, queries, query_step, keys, key_step, slots, width, scores, score_step)
+    return types.void(*arguments), generate
+
+
+@intrinsic
+def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: Any) -> tuple[Any, Callable[..., Any]]:
+    """Raise e to scores, scaled and without the largest of them, and write down what that comes to.
+
+    Args:
+        context: numba's.
+        scores: address of as many as a multiple of `PANEL`, which are replaced; what is not seen becomes 0.
+        seen: address of a byte for each; at least one is seen.
+        slots: how many.
+        scale: of the scores.
+        total: address of the sum.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        return called(context, builder, "stretto_soften", given, _fill_soften)
+
+    return types.void(scores, seen, slots, scale, total), generate
+
+
+@intrinsic
+def exp(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
+    """Raise e to a float32, to seven digits, in operations that vectors have.
+
+    Not for a function that sums in any order: its operations would be taken in another order too, and be wrong.
+    """
+
+    def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        return exponential(builder, given[0])
+
+    return types.float32(types.float32), generate
+
+
+@intrinsic
+def pointer(context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
+    """Make an address what `numba.carray` takes."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        return builder.inttoptr(given[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+@intrinsic
+def meet(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., Any]]:
+    """Wait until all threads have come here; ``counter`` is the address of a number that begins with 0.
+
+    Whoever sets it to `STOPPED` lets all go, here and wherever they meet again: one of them will not come.
+    They wait awake: in a step they are never far apart, and waking up takes longer than what they wait for.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+        counter, parts = given
+        place = builder.inttoptr(counter, LONG.as_pointer())
+        before = builder.atomic_rmw("add", place, long(1), "acq_rel")
+        arrivals = builder.mul(builder.add(builder.sdiv(before, parts), long(1)), parts)
+        look, spin, go = (builder.append_basic_block(name) for name in ("look", "spin", "go"))
+        entry = builder.block
+        builder.branch(look)
+        builder.position_at_end(look)
+        turns = builder.phi(LONG)
+        turns.add_incoming(long(1), entry)
+        here = builder.load_atomic(place, "acquire", 8)
+        stopped = builder.icmp_signed("<", here, long(0))
+        builder.cbranch(builder.or_(stopped, builder.icmp_signed(">=", here, arrivals)), go, spin)
+        builder.position_at_end(spin)
+        if sys.platform != "win32":  # lets a thread that has no processor have this one
+            with builder.if_then(builder.icmp_signed("==", builder.srem(turns, long(_PATIENCE)), long(0))):
+                builder.call(declared(builder, "sched_yield", INT, []), [])
+        turns.add_incoming(builder.add(turns, long(1)), builder.block)
+        builder.branch(look)
+        builder.position_at_end(go)
+        return context.get_dummy_value()
+
+    return types.void(counter, parts), generate

@@ -1,0 +1,50 @@
+"""Compiling ahead: ``python -m stretto.local_engine.measuring.ahead [MODEL]``, where a machine or an image is set up.
+
+What a model runs is compiled for the processor when it is first called, and kept. Whoever asks first waits for that,
+unless it was done before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from rich.console import Console
+from rich.text import Text
+
+from stretto.errors import StrettoError
+from stretto.local_engine.model.source import find_source
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Load a model, which has what it runs compiled."""
+    parser = argparse.ArgumentParser(prog="python -m stretto.local_engine.measuring.ahead", description=main.__doc__)
+    parser.add_argument("model", nargs="?", default="local:pocket", metavar="MODEL", help="default %(default)s")
+    name, console = (
+        parser.parse_args(arguments).model,
+        Console(highlight=False, soft_wrap=True, markup=False, emoji=False),
+    )
+    began = time.monotonic()
+    try:  # imports torch
+        from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE  # noqa: PLC0415
+        from stretto.local_engine.drafting.rehearsal import rehearse_units  # noqa: PLC0415
+        from stretto.local_engine.model.load import load_model  # noqa: PLC0415
+    except ImportError as error:
+        raise SystemExit(
+            f"{name} needs {error.name or 'torch and numba'}, which cannot be imported here. "
+            "Run: pip install 'stretto[local]'"
+        ) from None
+    try:
+        with console.status(Text(f"compiling {name} for this processor")):
+            model = load_model(find_source(name), cuda_graphs=False)  # it is tried before it is used
+            if model.folder is not None and (model.folder / ADAPTER_FILE).exists():
+                rehearse_units()
+    except StrettoError as error:
+        raise SystemExit(str(error)) from None
+    console.print(f"{name} is ready on this processor, after {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One forward: loading a model, its layers, its key-value cache."""

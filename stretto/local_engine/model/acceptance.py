@@ -1,0 +1,263 @@
+"""Which forward runs a model right: each is checked against the model itself before it is used.
+
+transformers has hundreds of architectures. Whether one takes a mask of draft trees, batches of unequal lengths and a
+cache that keeps every slot cannot be read off its configuration, so it is tried: a few dozen tokens, once, at load.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stretto.errors import BackendError
+from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.forward import Forward, TransformersForward
+from stretto.local_engine.model.llama import LlamaForward, is_llama_like
+from stretto.local_engine.model.rotary import switched_early
+from stretto.local_engine.serving.flatten import flatten
+
+__all__ = ["choose_forward", "disagreement", "tolerance"]
+
+_log = logging.getLogger(__name__)
+
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are computed in float32 everywhere
+_LENGTHS = (29, 17)  # tokens of the texts that are tried
+_WINDOW = 8  # in place of the model's own: both texts are longer
+_SWITCH = 22  # in place of the model's own: the texts stay on either side of it
+_SIBLINGS = 8  # they put a node's slot far from its position, which a bias by slot shows clearly
+_EFFECT = 0.05  # standard deviations of the logits by which a smaller window must change them
+_NOT_WINDOWS = frozenset({"max_window_layers", "chunk_size_feed_forward"})
+_PLAIN = "Choose a model of plain attention layers; docs/models.md says which run."
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Standard deviations by which logits may differ by rounding alone."""
+    return _TOLERANCE.get(dtype, 0.5)
+
+
+def choose_forward(name: str, model: Any, *, packed: bool) -> Forward:
+    """Choose the fastest forward that agrees with the model.
+
+    The lean one, else transformers' own code with batches and draft trees, else that code one sequence at a time.
+    Raises `BackendError` if none does.
+    """
+    limit = tolerance(model.dtype)
+    lean = _lean(model, limit, packed=packed) if is_llama_like(model) else None
+    if lean is not None:
+        return lean
+    with torch.inference_mode():
+        _check_plain(name, model)
+        alone, cause = False, ""
+        for alone in (False, True):
+            cause = _objection(model, limit, alone=alone)
+            if not cause:
+                break
+            _log.debug("%s, alone=%s: %s", name, alone, cause)
+    if cause:
+        raise BackendError(f"{name} cannot be run by the local engine: {cause}. {_PLAIN}", backend=name)
+    if alone:
+        _log.warning(
+            "%s runs one sequence at a time, and drafts are chains: %s adds something of its own to the attention "
+            "scores that batches and draft trees would get wrong.",
+            name,
+            type(model).__name__,
+        )
+    return TransformersForward(model, alone=alone)
+
+
+def _lean(model: Any, limit: float, *, packed: bool) -> Forward | None:
+    """The lean forward, if it agrees with the model to the ``limit``; packed, if it does so then.
+
+    It is checked because a model may look like the family and differ in something that its configuration hides, and,
+    where steps are compiled, because no processor is like the other. It is made outside inference mode: what is made
+    there cannot be used where something is trained on top of the model.
+    """
+    for pack in (True, False) if packed else (False,):
+        try:
+            lean = LlamaForward(model)
+            if pack:
+                lean.pack()
+            with torch.inference_mode():
+                gap = disagreement(model, lean)
+            if gap < limit:
+                return lean
+            cause = f"logits are off by {gap:.2g} standard deviations"
+        except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep the model from running
+            cause = f"{type(error).__name__}: {error}"
+        _log.warning("%s not used: %s", "packed weights are" if pack else "the forward of the Llama family is", cause)
+    return None
+
+
+def _check_plain(name: str, model: Any) -> None:
+    """Make sure that the model runs at all. Raises `BackendError`."""
+    try:
+        model(input_ids=_texts(model)[1][None], use_cache=False)
+    except Exception as error:
+        raise BackendError(
+            f"{name} cannot be run: {type(model).__name__} of transformers fails on a short text "
+            f"({type(error).__name__}: {_line(error)}). Check that its config.json is the one it was published with, "
+            "and try another version of transformers.",
+            backend=name,
+        ) from error
+
+
+def _objection(model: Any, limit: float, *, alone: bool) -> str:
+    """Say what stands against running the model this way; nothing if it agrees with the model itself."""
+    config = model.config.get_text_config(decoder=True)
+    try:
+        with _narrowed(model, config) as fixed, switched_early(config, _SWITCH):
+            if fixed and not alone:
+                return f"its {fixed} cannot be checked, since it is fixed when the model is built"
+            gap = disagreement(model, TransformersForward(model, alone=alone))
+    except ValueError as error:
+        return _line(error)
+    except Exception as error:  # noqa: BLE001 - whatever the model's code raises, it cannot be run this way
+        return (
+            f"{type(model).__name__} cannot use the engine's key-value cache and mask "
+            f"({type(error).__name__}: {_line(error)})"
+        )
+    if gap < limit:
+        return ""
+    return (
+        f"with a cache and a mask {type(model).__name__} gives other logits than without "
+        f"(off by {gap:.2g} standard deviations)"
+    )
+
+
+@contextmanager
+def _narrowed(model: Any, config: Any) -> Iterator[str]:
+    """Make the windows of the attention layers so small that a short text is longer.
+
+    Gives the name of a window on which that has no effect, or an empty one: the model then masks by something that
+    was made with it, and no short text can tell whether the engine does the same.
+    """
+    longest = getattr(config, "max_position_embeddings", None) or 2**62
+    kinds = set(getattr(config, "layer_types", None) or ())
+    windows = {
+        name: value
+        for name, value in vars(config).items()
+        if ("window" in name or "chunk_size" in name)
+        and "pattern" not in name
+        and name not in _NOT_WINDOWS
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and _WINDOW < value < longest
+        and not (name == "sliding_window" and kinds == {"full_attention"})
+    }
+    fixed = ""
+    if windows:
+        text = _texts(model)[0][None]
+        wide = model(input_ids=text, use_cache=False).logits.float()
+        for name, value in windows.items():
+            setattr(config, name, _WINDOW)
+            narrow = model(input_ids=text, use_cache=False).logits.float()
+            setattr(config, name, value)
+            if not (narrow - wide).abs().max() > _EFFECT * wide.std():
+                fixed = name
+    try:
+        for name in windows:
+            setattr(config, name, _WINDOW)
+        yield fixed
+    finally:
+        for name, value in windows.items():
+            setattr(config, name, value)
+
+
+def _texts(model: Any) -> list[Tensor]:
+    vocabulary, device = model.get_input_embeddings().weight.shape[0], model.device
+    starts = (11, 5)
+    return [
+        (torch.arange(length, device=device) * 7 + start) % vocabulary
+        for length, start in zip(_LENGTHS, starts, strict=True)
+    ]
+
+
+def _draft(vocabulary: int, *, chain: bool) -> tuple[DraftTree, list[list[int]]]:
+    """A draft, and its paths whose logits are looked at: two branches behind siblings, or a chain; equally long."""
+    tree = DraftTree()
+    trunk_tokens, twig_tokens = ([(token * 3 + 1) % vocabulary for token in own] for own in ((20, 21, 22), (90, 91)))
+    if chain:
+        return tree, [tree.add_path(trunk_tokens, [0.5] * 3)]
+    for token in range(_SIBLINGS):
+        tree.add((token * 5 + 3) % vocabulary, ROOT)
+    trunk = tree.add_path(trunk_tokens, [0.5] * 3)
+    return tree, [trunk, [trunk[0], *tree.add_path(twig_tokens, [0.5] * 2, trunk[0])]]
+
+
+def disagreement(model: Any, forward: Forward) -> float:
+    """How far ``forward`` is from the model reading each text at once without a cache.
+
+    Two texts of unequal lengths in one batch: their prompts, in two parts, the second one padded; a plain step; and a
+    step with a draft tree, or with a chain where trees are not for this forward. Some 80 rows are read, and 100 by
+    the model itself.
+
+    Returns:
+        the largest difference of the logits, relative to their standard deviation: rounding only, unless the model's
+        attention is something else than the mask and the cache say.
+    """
+    texts, device = _texts(model), model.device
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    tree, paths = _draft(vocabulary, chain=bool(getattr(forward, "alone", False)))
+    tokens = [text.tolist() for text in texts]
+    cache = KeyValueCache(len(texts))
+    read = _read_prompts(forward, cache, [text[:-2] for text in tokens], device)
+    plain = _step(forward, cache, [text[:-1] for text in tokens], [DraftTree()] * len(texts), device)
+    drafted = _step(forward, cache, tokens, [tree] * len(texts), device)
+    gaps, scale = [], 1e-6
+    for number, text in enumerate(tokens):
+        ids = torch.tensor([[*text, *(tree.tokens[node] for node in path)] for path in paths], device=device)
+        expected = model(input_ids=ids, use_cache=False).logits.float()  # [paths, len(text) + 3, vocabulary]
+        scale = max(scale, float(expected.std()))
+        last = len(text) - 1
+        gaps.append(read[number, 0] - expected[0, last - 2])
+        gaps.append(plain[number, 0] - expected[0, last - 1])
+        for path, own in zip(paths, expected, strict=True):
+            rows = [0, *(node + 1 for node in path)]
+            gaps.append((drafted[number, rows] - own[last:]).flatten())
+    return float(torch.cat(gaps).abs().max()) / scale
+
+
+def _read_prompts(forward: Forward, cache: KeyValueCache, prompts: Sequence[list[int]], device: torch.device) -> Tensor:
+    """Read prompts as an engine does; the logits of the last rows # [batch, 1, vocabulary]."""
+    lengths = tuple(map(len, prompts))
+    first = min(lengths) // 2
+    for start, width in ((0, first), (first, max(lengths) - first)):
+        stops = [first if start == 0 else length for length in lengths]
+        ids, positions = [], []
+        real: list[int] = []
+        for number, (prompt, stop) in enumerate(zip(prompts, stops, strict=True)):
+            padding = width - (stop - start)
+            ids.append([0] * padding + prompt[start:stop])
+            positions.append([len(prompt)] * padding + [*range(start, stop)])
+            real += range(number * width + padding, (number + 1) * width)
+        rows = Rows(
+            torch.tensor(ids, device=device),
+            torch.tensor(positions, device=device),
+            1 + max(map(max, positions)),
+            real=torch.tensor(real, device=device) if len(real) < width * len(prompts) else None,
+            lengths=lengths,
+        )
+        logits = forward(rows, cache, torch.tensor([width - 1], device=device))
+    return logits
+
+
+def _step(
+    forward: Forward,
+    cache: KeyValueCache,
+    texts: Sequence[list[int]],
+    trees: Sequence[DraftTree],
+    device: torch.device,
+) -> Tensor:
+    rows = flatten(texts, trees, device)
+    return forward(rows, cache, torch.arange(rows.tokens.shape[1], device=device))
+
+
+def _line(error: Exception) -> str:
+    said = str(error).strip() or type(error).__name__
+    return " ".join(said.splitlines()[0].split()).rstrip(".")

@@ -1,0 +1,202 @@
+"""A forward: from torch's tensors to the compiled one and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stretto.local_engine.kernels.crew import share
+from stretto.local_engine.kernels.forward import Asked, Held, Pads, Room, Weights, run
+from stretto.local_engine.kernels.jit import first_call
+from stretto.local_engine.kernels.panels import Panels
+from stretto.local_engine.kernels.vectors import PANEL, STOPPED
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.pads import PadAdapter
+
+__all__ = ["CompiledModel", "Layer"]
+
+_NO_WINDOW = 2**62
+_NO_ANCESTRY = np.empty((0, 0, 0), np.bool_)
+_NO_PADS = Pads(np.empty((0, 0), np.float32), np.empty((0, 3), np.int64), np.empty(0, np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer is made of; see `stretto.local_engine.model.llama`."""
+
+    norm: Tensor
+    query_key_value: Panels
+    query_key_value_bias: Tensor | None
+    query_key_norm: Tensor | None
+    output: Panels
+    output_bias: Tensor | None
+    feed_forward_norm: Tensor
+    gate_up: Panels
+    down: Panels
+    window: int | None
+
+
+class CompiledModel:
+    """Runs a model on a CPU whose weights stand in panels of one type, in float32 but for what these round.
+
+    Args:
+        layers: of the model.
+        embedding: # [vocabulary, hidden]
+        norm: behind the last layer # [hidden]
+        vocabulary: the last product.
+        heads: query heads and key-value heads.
+        frequencies: of the rotation # [head_dim / 2]
+        amplitude: of the rotation.
+        epsilon: of the norms.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        *,
+        embedding: Tensor,
+        norm: Tensor,
+        vocabulary: Panels,
+        heads: tuple[int, int],
+        frequencies: Tensor,
+        amplitude: float,
+        epsilon: float,
+    ) -> None:
+        self._kept, self._vocabulary = layers, vocabulary  # what is compiled knows but their addresses
+        self._stored, width = heads[1], 2 * len(frequencies)
+        turned, everything = sum(heads), sum(heads) + self._stored
+        norms = [each for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
+        products = [[layer.query_key_value, layer.output, layer.gate_up, layer.down] for layer in layers]
+        self._like = vocabulary.like
+        self._weights = Weights(
+            embedding=_numbers(embedding),
+            norms=torch.stack([*norms, norm]).numpy(),
+            head_norms=_table([layer.query_key_norm for layer in layers], (turned, width), (turned, 0)),
+            first_bias=_table([layer.query_key_value_bias for layer in layers], (everything, width), (0, width)),
+            second_bias=_table([layer.output_bias for layer in layers], norm.shape, (0,)),
+            frequencies=frequencies.numpy(),
+            amplitude=np.float32(amplitude),
+            epsilon=np.float32(epsilon),
+            windows=np.array([layer.window or _NO_WINDOW for layer in layers], np.int64),
+            stored=self._stored,
+            products=np.array([[weight.address for weight in each] for each in products], np.int64),
+            vocabulary=vocabulary.address,
+        )
+        self._size = sum(weight.held.numel() for each in products for weight in each) + vocabulary.held.numel()
+        stream, inner = tuple(norm.shape), layers[0].down.inner
+        self._room = (
+            stream,
+            (everything, width),
+            (heads[0], width),
+            (2 * inner,),
+            (inner,),
+            stream,
+            stream,
+        )  # of a row
+        self._adapter: PadAdapter | None = None
+        self._pads, self._pad_like, self._units = _NO_PADS, self._like, 0
+
+    def takes(self, rows: Rows, keep: Tensor, pads: PadAdapter | None) -> bool:
+        """Whether one row of a prompt is wanted, or all of a step, and the adapter can be read, if they need one."""
+        wide = rows.tokens.shape[1]
+        if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
+            return False
+        return rows.pads is None or (rows.real is None and pads is not None and self._knows(pads))
+
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """See `stretto.local_engine.model.forward.Forward`."""
+        (batch, wide), kept = rows.tokens.shape, keep.shape[0]  # len() of a tensor takes as long as a small operation
+        tokens = _whole(rows.tokens).reshape(-1)
+        batches, lines = _places(batch, wide)
+        if rows.real is not None:
+            real = rows.real.numpy()
+            tokens, batches, lines = tokens[real], batches[real], lines[real]
+        wanted, pads, pad_like, units = _all(len(tokens)), _NO_PADS, self._like, 0
+        if kept < wide:
+            wanted = np.nonzero(lines == int(keep))[0]
+        if rows.pads is not None:
+            pads = self._pads._replace(padded=_whole(rows.pads).reshape(-1))
+            pad_like, units = self._pad_like, self._units
+        if not -len(pads.vectors) <= tokens.min() <= tokens.max() < len(self._weights.embedding):
+            raise IndexError(f"a token is none of the model's {len(self._weights.embedding)}")
+        positions = _whole(rows.positions)
+        slots = positions if rows.slots is None else _whole(rows.slots)
+        ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
+        asked = Asked(tokens, batches, lines, positions, slots, ancestry, rows.extent, wanted)
+        keys, values = cache.addresses(rows.extent, len(self._kept), (self._stored, self._room[1][1]))
+        held, count = Held(keys, values, cache.capacity), len(tokens)
+        shared = [np.empty((count, *shape), np.float32) for shape in self._room]
+        room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
+        logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL, dtype=torch.float32)
+        given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
+        kinds = (self._weights.embedding.dtype, self._like.dtype, pad_like.dtype)
+        with first_call(("forward", *kinds)) as is_first:
+            amount = 0 if is_first else count * self._size
+            share(amount, lambda part, parts: run(*given, scores, part, parts), lambda: room.met.fill(STOPPED))
+        found = logits[:, : self._vocabulary.outer]
+        if len(wanted) < batch * kept:  # sequences that are read to their end have none
+            places = (batches * kept + lines - int(keep[0]))[wanted]
+            found = found.new_zeros(batch * kept, found.shape[-1]).index_copy_(0, torch.from_numpy(places), found)
+        return found.view(batch, kept, -1)
+
+    def _knows(self, adapter: PadAdapter) -> bool:
+        """Read an adapter, once; it must stand in panels of one type, and its units fill them."""
+        if self._adapter is adapter:
+            return True
+        nothing, table = [0, 0, 0], []
+        likes: dict[np.dtype[Any], NDArray[np.generic]] = {}
+        for layer in (*(adapter.layers.get(number) for number in range(len(self._kept))), adapter.last):
+            if layer is None:
+                table.append(nothing)
+                continue
+            leading_in, leading_out = layer.units_in, layer.units_out
+            if not (isinstance(leading_in, Panels) and isinstance(leading_out, Panels)) or leading_in.outer % PANEL:
+                return False
+            likes |= {each.like.dtype: each.like for each in (leading_in, leading_out)}
+            table.append([leading_in.address, leading_out.address, leading_in.outer])
+        if len(likes) != 1:
+            return False
+        self._adapter, (self._pad_like,) = adapter, likes.values()
+        self._pads = _NO_PADS._replace(vectors=adapter.places.numpy(), layers=np.array(table, np.int64))
+        self._units = max(units for _, _, units in table)
+        return True
+
+
+def _numbers(tensor: Tensor) -> NDArray[Any]:
+    """As it is; bfloat16, which numpy has not, as 16 digits."""
+    return _whole(tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor)
+
+
+def _whole(tensor: Tensor) -> NDArray[Any]:
+    """Without gaps: for each other layout, code would be compiled anew."""
+    return np.ascontiguousarray(tensor.numpy())
+
+
+def _table(parts: Sequence[Tensor | None], shape: Sequence[int], empty: Sequence[int]) -> NDArray[np.float32]:
+    """Put the layers' parts into one table # [layers, *shape], or where they have none # [layers, *empty]."""
+    present = [part.reshape(tuple(shape)) for part in parts if part is not None]
+    if not present:
+        return np.empty((len(parts), *empty), np.float32)
+    if len(present) < len(parts):
+        raise ValueError("some layers have a bias or norm that others have not")
+    table: NDArray[np.float32] = torch.stack(present).numpy()
+    return table
+
+
+@lru_cache(128)
+def _all(count: int) -> NDArray[np.int64]:
+    return np.arange(count)
+
+
+@lru_cache(128)
+def _places(batch: int, wide: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Say which sequence and which of its rows each row is, one sequence behind the other."""
+    places = np.arange(batch * wide)
+    return places // wide, places % wide

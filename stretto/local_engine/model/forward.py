@@ -1,0 +1,149 @@
+"""One forward of the model over some rows: the protocol, and transformers' own modelling code behind it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.rotary import Rotary
+from stretto.local_engine.model.transformers_attention import attend_in
+
+__all__ = ["Forward", "TransformersForward"]
+
+_KINDS = frozenset({"full_attention", "sliding_attention"})
+_CHUNKED = "chunked_attention"
+
+
+class Forward(Protocol):
+    """Scores rows and writes their keys and values.
+
+    A forward may also have these attributes:
+        packs: it leaves padding out, so that a step costs by its real rows.
+        alone: it runs one sequence after the other, and drafts must be chains.
+        switch: texts longer than this are read anew from the first token on; see `stretto.local_engine.model.rotary`.
+        longest: tokens of a text at most, where they are fewer than the context window holds.
+    """
+
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """Run the model over ``rows``.
+
+        Args:
+            rows: tokens and positions # [batch, rows]
+            cache: what the rows see before themselves; they are written to it.
+            keep: which rows' logits are wanted, the same of each sequence # [kept]
+
+        Returns:
+            logits # [batch, kept, vocabulary]
+        """
+        ...
+
+
+class TransformersForward:
+    """Any decoder-only model of transformers, with our cache inside.
+
+    Most models take a four-dimensional mask as it stands, so this class makes one for each kind of layer: batches and
+    draft trees are then a matter of the mask. A model that adds something of its own to the attention scores (a bias
+    by position, a window fixed when the model was built) is right only with the mask it makes itself, which knows one
+    sequence whose rows follow each other. That is what ``alone`` is for.
+
+    Raises ValueError for models whose layers keep another state than keys and values.
+
+    Args:
+        model: of transformers.
+        alone: run one sequence after the other, with the model's own mask; drafts must be chains.
+    """
+
+    def __init__(self, model: Any, *, alone: bool = False) -> None:
+        self._model = model
+        attend_in(model)
+        self.alone = alone
+        config = model.config.get_text_config(decoder=True)
+        self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
+        others = [kind for kind in self._kinds if kind not in _KINDS | {_CHUNKED}]
+        if others:
+            raise ValueError(f"layers of the kind {others[0]!r} keep another state than keys and values")
+        if _CHUNKED in self._kinds and not alone:
+            raise ValueError("layers that attend within chunks are run with the model's own mask only")
+        self._window: int | None = getattr(config, "sliding_window", None)
+        if self._kinds == ("full_attention",):
+            self._window = None
+        self._rotary = Rotary(model, config)
+        takes = inspect.signature(model.forward).parameters
+        self._takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
+        self._takes = frozenset(takes)
+
+    @property
+    def switch(self) -> int | None:
+        """See `Forward`."""
+        return self._rotary.switch
+
+    @property
+    def longest(self) -> int | None:
+        """See `Forward`."""
+        return self._rotary.longest
+
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """See `Forward`."""
+        sides = self._rotary.sides(rows)
+        if not self.alone and len(set(sides)) == 1:
+            cache.begin(rows)
+            with self._rotary.on(sides[0]):
+                return self._run(rows, cache, keep)
+        parts: list[Tensor | None] = []
+        for sequence, side in enumerate(sides):
+            own, chosen = rows.of(sequence)
+            if not len(chosen):
+                parts.append(None)
+                continue
+            cache.begin_alone(own, sequence)
+            wanted = torch.isin(chosen, keep).nonzero()[:, 0]
+            with self._rotary.on(side):
+                said = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
+            part = said.new_zeros(rows.tokens.shape[1], said.shape[-1])
+            part[chosen[wanted]] = said
+            parts.append(part[keep])
+        blank = torch.zeros_like(next(part for part in parts if part is not None))
+        return torch.stack([blank if part is None else part for part in parts])
+
+    def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        options: dict[str, Any] = {"position_ids": rows.positions, "logits_to_keep": keep}
+        if not self.alone:
+            options["attention_mask"] = self._mask(rows)
+        if self.alone or not self._takes_any:
+            options = {name: value for name, value in options.items() if name in self._takes}
+        logits: Tensor = self._model(
+            input_ids=rows.tokens, past_key_values=_Adapter(cache, rows), use_cache=True, **options
+        ).logits
+        return logits if logits.shape[1] == len(keep) else logits[:, keep]
+
+    def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
+        dtype = self._model.dtype
+        if len(self._kinds) > 1:
+            return {"full_attention": rows.mask(dtype), "sliding_attention": rows.mask(dtype, self._window)}
+        return rows.mask(dtype, self._window)
+
+
+class _Adapter(Cache):
+    """Our cache in the form in which transformers' attention layers know one."""
+
+    def __init__(self, cache: KeyValueCache, rows: Rows) -> None:
+        super().__init__(layers=[])
+        self._cache = cache
+        self._before = rows.extent - rows.tokens.shape[1]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        keys, values = self._cache.write(layer_idx, key_states.transpose(1, 2), value_states.transpose(1, 2))
+        return keys.transpose(1, 2), values.transpose(1, 2)  # [batch, key_value_heads, extent, head_dim]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers hold the same tokens
+        return self._before
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:  # noqa: ARG002 - as above
+        return self._before + query_length, 0

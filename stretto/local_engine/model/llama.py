@@ -1,0 +1,368 @@
+"""A lean forward of the Llama family: Llama, Mistral, Qwen2 and Qwen3.
+
+A small model's step in transformers' own modelling code is spent between the operations as much as in them. This
+forward does what is needed and nothing else: query, key and value come from one product, the gate and the first
+feed-forward matrix from another; queries and keys are turned to their positions together. The weights are those of the
+transformers model, not copies.
+
+Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (RMSNorm); Su et al., arXiv:2104.09864
+(rotary positions); Shazeer, arXiv:2002.05202 (SwiGLU).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding, layer_norm, rms_norm, silu
+
+from stretto.local_engine.kernels.panels import Panels
+from stretto.local_engine.kernels.vectors import PANEL
+from stretto.local_engine.model.attention import Attention, unpack
+from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.compiled import CompiledModel
+from stretto.local_engine.model.compiled import Layer as CompiledLayer
+from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.products import Layout, Weight, layout_for, packed, product
+
+__all__ = ["LlamaForward", "is_llama_like"]
+
+_FAMILY = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+_IN_PANELS = (torch.float32, torch.bfloat16, torch.float16)
+_SMALL = 2**26  # weights up to which a step on a CPU is spent between its products
+_PRODUCTS = ("_proj", "lm_head")
+_FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
+
+
+def is_llama_like(model: Any) -> bool:
+    """Whether `LlamaForward` can run this transformers model."""
+    config = model.config
+    return (
+        type(model).__module__.startswith("transformers.models.")
+        and type(model).__name__ in _FAMILY
+        and config.hidden_act == "silu"
+        and not getattr(config, "mlp_bias", False)
+        and getattr(model.model.rotary_emb, "rope_type", None) in _FIXED_ROTATIONS
+        and set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}
+        and _is_dense(model)
+    )
+
+
+def _is_dense(model: Any) -> bool:
+    """Whether all products are of plain weights: no quantised ones, no adapters around them."""
+    products = [module for name, module in model.named_modules() if name.endswith(_PRODUCTS)]
+    return bool(products) and all(
+        type(module) is torch.nn.Linear
+        and type(module.weight) is torch.nn.Parameter
+        and type(module.weight.data) is Tensor
+        and module.weight.is_floating_point()
+        and module.weight.dtype == model.dtype
+        for module in products
+    )
+
+
+class _Norm:
+    """The root-mean-square norm over the last axis, in as few operations as torch has for it.
+
+    On a CPU torch puts it together from a dozen. The layer norm is one, and of ``(x, -x)``, whose mean is nought, it
+    is the same.
+    """
+
+    def __init__(self, weight: Tensor, epsilon: float) -> None:
+        self.weight, self._epsilon = weight, epsilon  # [hidden]
+        self._twice = torch.cat((weight, weight)) if weight.device.type == "cpu" else None
+
+    def widened(self) -> _Norm:
+        """The same in float32."""
+        return _Norm(self.weight.float(), self._epsilon)
+
+    def __call__(self, state: Tensor) -> Tensor:
+        if self._twice is None:
+            return rms_norm(state, self.weight.shape, self.weight, self._epsilon)
+        both = layer_norm(torch.cat((state, -state), -1), self._twice.shape, self._twice, None, self._epsilon)
+        return both[..., : len(self.weight)].contiguous()  # a product of strided rows rounds twice
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    norm: _Norm
+    query_key_value: Weight  # [(heads + 2 * key_value_heads) * head_dim, hidden]
+    query_key_value_bias: Tensor | None
+    query_key_norm: Tensor | None  # [heads + key_value_heads, head_dim]
+    output: Weight  # [hidden, heads * head_dim]
+    output_bias: Tensor | None
+    feed_forward_norm: _Norm
+    gate_up: Weight  # [2 * intermediate, hidden]
+    down: Weight  # [hidden, intermediate]
+    window: int | None
+
+    def widened(self) -> _Layer:
+        """The same, all but the products in float32."""
+        return replace(
+            self,
+            norm=self.norm.widened(),
+            query_key_value_bias=_widened(self.query_key_value_bias),
+            query_key_norm=_widened(self.query_key_norm),
+            output_bias=_widened(self.output_bias),
+            feed_forward_norm=self.feed_forward_norm.widened(),
+        )
+
+    @property
+    def products(self) -> dict[str, Weight]:
+        """The weights that rows are multiplied by."""
+        names = ("query_key_value", "output", "gate_up", "down")
+        return {name: getattr(self, name) for name in names}
+
+    def packed(self, layout: Layout | None) -> _Layer:
+        """The same, laid out for the processor; see `stretto.local_engine.model.products`."""
+        return replace(self, **{name: packed(weight, layout) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
+
+
+class LlamaForward:
+    """Runs a model for which `is_llama_like` holds; see `stretto.local_engine.model.forward.Forward`."""
+
+    packs = True
+    """Padding is left out, of all but the attention of torch, so a forward costs by its real rows."""
+
+    def __init__(self, model: Any) -> None:
+        config, inner = model.config, model.model
+        self._heads = config.num_attention_heads
+        self._stored = config.num_key_value_heads
+        self._width = inner.layers[0].self_attn.head_dim
+        self.epsilon: float = config.rms_norm_eps
+        self._embedding: Tensor = inner.embed_tokens.weight.data
+        self._norm = _Norm(inner.norm.weight.data, self.epsilon)
+        self._vocabulary: Weight = model.lm_head.weight.data
+        self._frequencies: Tensor = inner.rotary_emb.inv_freq.float()  # [head_dim / 2]
+        self._amplitude: float = inner.rotary_emb.attention_scaling
+        kinds = getattr(config, "layer_types", None)
+        window = getattr(config, "sliding_window", None)
+        self._layers = [
+            _take(layer, window if kinds is None or kinds[number] == "sliding_attention" else None, self)
+            for number, layer in enumerate(inner.layers)
+        ]
+        windows = {layer.window for layer in self._layers}
+        self._attention = Attention(self._stored, self._heads // self._stored, windows)
+        self.is_packed, self._in_panels = False, False
+        self.pads: PadAdapter | None = None
+        self._compiled: CompiledModel | None = None
+
+    def pack(self) -> None:
+        """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.model.products`).
+
+        No gradient goes through packed weights, and what else holds the old ones keeps their memory taken.
+        """
+        every = [self._vocabulary, *(weight for layer in self._layers for weight in layer.products.values())]
+        weights = [weight for weight in every if isinstance(weight, Tensor)]
+        self._in_panels = self._better_in_panels(weights)
+        layout = None
+        if self._in_panels:
+            layout = layout_for(weights)
+            self._layers, self._norm = [layer.widened() for layer in self._layers], self._norm.widened()
+            if self._embedding.dtype == torch.float16:  # there is no compiled code that reads it
+                self._embedding = self._embedding.float()
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
+            self._layers = list(pool.map(lambda layer: layer.packed(layout), self._layers))
+        self._vocabulary = packed(self._vocabulary, layout)
+        self._compiled = self._compile()
+        self.is_packed = True
+
+    def _better_in_panels(self, weights: Sequence[Tensor]) -> bool:
+        """Whether compiled code, which reads panels, is faster than torch's kernels.
+
+        In half precision it needs to run the whole model; and where the processor multiplies matrices of bfloat16,
+        torch's kernels read a large model's prompts much faster.
+        """
+        if self._embedding.device.type != "cpu" or self._embedding.dtype not in _IN_PANELS:
+            return False
+        if self._embedding.dtype == torch.float32:
+            return True
+        if self._width % PANEL or any(weight.shape[0] % PANEL for weight in weights):
+            return False
+        large = sum(weight.numel() for weight in weights) > _SMALL
+        return not (large and self._embedding.dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported())
+
+    def attach(self, adapter: PadAdapter) -> PadAdapter:
+        """Take an adapter for [PAD] rows, laid out as the model's own weights are."""
+        self.pads = adapter.packed(panels=self._in_panels) if self.is_packed else adapter
+        return self.pads
+
+    def _compile(self) -> CompiledModel | None:
+        """Hand the weights to compiled code, where they stand in panels that they fill."""
+        vocabulary, layers = self._vocabulary, []
+        for layer in self._layers:
+            panels = {name: weight for name, weight in layer.products.items() if isinstance(weight, Panels)}
+            if len(panels) < len(layer.products) or any(weight.outer % PANEL for weight in panels.values()):
+                return None
+            layers.append(
+                CompiledLayer(
+                    norm=layer.norm.weight,
+                    query_key_value_bias=layer.query_key_value_bias,
+                    query_key_norm=layer.query_key_norm,
+                    output_bias=layer.output_bias,
+                    feed_forward_norm=layer.feed_forward_norm.weight,
+                    window=layer.window,
+                    **panels,
+                )
+            )
+        if not isinstance(vocabulary, Panels) or self._width % PANEL:
+            return None
+        return CompiledModel(
+            layers,
+            embedding=self._embedding,
+            norm=self._norm.weight,
+            vocabulary=vocabulary,
+            heads=self.heads,
+            frequencies=self._frequencies,
+            amplitude=self._amplitude,
+            epsilon=self.epsilon,
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of keys and values, and of all that is computed between the products."""
+        return torch.float32 if self._in_panels else self._embedding.dtype
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a row is the same to the bit whatever other rows there are."""
+        return self._compiled is not None
+
+    @property
+    def layers(self) -> Sequence[_Layer]:
+        """The layers, for code that runs them with another attention: `stretto.local_engine.long_context.decoder`."""
+        return self._layers
+
+    @property
+    def norm(self) -> _Norm:
+        """The norm behind the last layer."""
+        return self._norm
+
+    @property
+    def head_width(self) -> int:
+        """Numbers of one attention head."""
+        return int(self._width)
+
+    @property
+    def frequencies(self) -> Tensor:
+        """Of the rotation, in radians a position # [head_dim / 2]."""
+        return self._frequencies
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Vocabulary, width of the residual stream, layers."""
+        vocabulary, hidden = self._embedding.shape
+        return vocabulary, hidden, len(self._layers)
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """Query heads and key-value heads."""
+        return self._heads, self._stored
+
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """See `stretto.local_engine.model.forward.Forward`."""
+        if self._compiled is not None and self._compiled.takes(rows, keep, self.pads):
+            return self._compiled(rows, cache, keep)
+        states = self.states(rows, cache, keep)
+        if rows.real is None:
+            return self.read_out(states)
+        batch, count = rows.tokens.shape
+        if len(keep) < count:
+            return self.read_out(unpack(states, rows.real, batch * count).view(batch, count, -1).index_select(1, keep))
+        return unpack(self.read_out(states), rows.real, batch * count).view(batch, count, -1).index_select(1, keep)
+
+    def read_in(self, tokens: Tensor) -> Tensor:
+        """Look up the input vectors of tokens # [...] -> [..., hidden]."""
+        return embedding(tokens, self._embedding)
+
+    def read_out(self, states: Tensor) -> Tensor:
+        """Turn final states # [..., hidden] into logits # [..., vocabulary]."""
+        return product(states, self._vocabulary)
+
+    def states(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """Run the layers; the normalised final states of the rows to ``keep`` # [batch, kept, hidden].
+
+        Where padding is left out, those of all real rows # [1, real, hidden].
+        """
+        cache.begin(rows, packed=rows.real is not None)
+        real, tokens, positions = rows.real, rows.tokens, rows.positions
+        if real is not None:  # all of them as one sequence, but for attention
+            tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
+        width, rotated = self._width, self._heads + self._stored
+        pads = self.pads if rows.pads is not None else None
+        if pads is None or rows.pads is None:
+            state = self.read_in(tokens).to(self.dtype)  # [batch, rows, hidden], or [1, real, hidden]
+            active = state.new_empty(0)
+        else:
+            state = pads.embed(rows.tokens, self._embedding)
+            active = rows.pads[..., None].to(state.dtype)  # [batch, rows, 1]
+        cosine, sine = self.rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
+        plan = self._attention.plan(rows, state.dtype)
+        for number, layer in enumerate(self._layers):
+            normed = layer.norm(state)
+            projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
+            heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
+            turning = heads[:, :, :rotated]  # queries and keys
+            if layer.query_key_norm is not None:
+                turning = rms_norm(turning, (width,), None, self.epsilon) * layer.query_key_norm
+            turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
+            keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
+            mixed = self._attention.mix(turning[:, :, : self._heads], keys, values, plan, layer.window)
+            state = state + product(mixed, layer.output, layer.output_bias)
+            normed = layer.feed_forward_norm(state)
+            gate, up = product(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
+            state = state + product(silu(gate) * up, layer.down)
+            if pads is not None and number in pads.layers:
+                state = pads.layers[number](state, normed, active)
+        if pads is not None:
+            state = self._norm(state)
+            state = pads.finish(state, rows.anchored(state), active)
+            return state.index_select(1, keep)
+        if real is None and tokens.shape[1] > 1:
+            state = state.index_select(1, keep)
+        return self._norm(state)
+
+    def rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine such that a head x turns as ``x * cosine + roll(x, head_dim / 2) * sine``."""
+        angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
+        cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
+        return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
+
+
+def _take(layer: Any, window: int | None, forward: LlamaForward) -> _Layer:
+    attention, feed_forward = layer.self_attn, layer.mlp
+    norm = None
+    if hasattr(attention, "q_norm"):
+        heads, stored = forward.heads
+        norm = torch.cat((attention.q_norm.weight.expand(heads, -1), attention.k_norm.weight.expand(stored, -1)))
+    return _Layer(
+        norm=_Norm(layer.input_layernorm.weight.data, forward.epsilon),
+        query_key_value=_join("weight", attention.q_proj, attention.k_proj, attention.v_proj),
+        query_key_value_bias=_join("bias", attention.q_proj, attention.k_proj, attention.v_proj),
+        query_key_norm=norm,
+        output=attention.o_proj.weight.data,
+        output_bias=None if attention.o_proj.bias is None else attention.o_proj.bias.data,
+        feed_forward_norm=_Norm(layer.post_attention_layernorm.weight.data, forward.epsilon),
+        gate_up=_join("weight", feed_forward.gate_proj, feed_forward.up_proj),
+        down=feed_forward.down_proj.weight.data,
+        window=window,
+    )
+
+
+def _widened(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.float()
+
+
+def _join(name: str, *modules: Any) -> Any:
+    """Put parameters under each other into one, of which the modules' own become views: nothing is held twice."""
+    if getattr(modules[0], name) is None:
+        return None
+    joined = torch.cat([getattr(module, name).data for module in modules])
+    parts = torch.split(joined, [len(getattr(module, name)) for module in modules])
+    for module, part in zip(modules, parts, strict=True):
+        getattr(module, name).data = part
+    return joined

@@ -1,0 +1,225 @@
+"""From a model's name to a model that the engine can run, with its tokenizer."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.rehearsal import rehearse
+from stretto.local_engine.kernels.trial import can_choose
+from stretto.local_engine.model import recommended
+from stretto.local_engine.model.acceptance import choose_forward, tolerance
+from stretto.local_engine.model.dtype import chosen_dtype
+from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.recording import recorded, refuse_elsewhere
+from stretto.local_engine.model.source import Source
+from stretto.local_engine.model.weights import read_model
+from stretto.local_engine.text.chat_template import ChatTemplate
+from stretto.local_engine.text.vocabulary import token_bytes
+
+__all__ = ["LoadedModel", "load_model", "prepare"]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_WINDOW = 2**20
+_WEIGHTS_PER_THREAD = 2**23
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory.
+
+    Attributes:
+        name: as the user wrote it, with ``local:``.
+        forward: runs it.
+        tokenizer: transformers' tokenizer.
+        decode: token ids to text, without special tokens.
+        token_bytes: the bytes of a token; ``None`` where they cannot be read.
+        device: where the weights are.
+        dtype: of its weights.
+        context_window: tokens that prompt and answer may fill together.
+        vocabulary: token ids are below this.
+        end_ids: tokens that end an answer.
+        cache_tokens: tokens of all requests together whose keys and values fit into memory.
+        sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
+        penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
+        threads: of torch that its size is worth; ``None`` on a GPU.
+        folder: it was loaded from; ``None`` for a hub name.
+    """
+
+    name: str
+    forward: Forward
+    tokenizer: Any
+    decode: Callable[[Sequence[int]], str]
+    device: torch.device
+    dtype: torch.dtype
+    context_window: int
+    end_ids: frozenset[int]
+    vocabulary: int = 2**62
+    cache_tokens: int = 2**62
+    sampling: dict[str, float] = field(default_factory=dict)
+    penalties: dict[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    folder: Path | None = None
+    token_bytes: Callable[[int], bytes] | None = None
+    _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def chat(self) -> ChatTemplate:
+        """Makes its prompts of messages."""
+        return ChatTemplate(self.name, self.tokenizer)
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether requests take turns within each step and drafts are cut to chains: see `docs/models.md`."""
+        return bool(getattr(self.forward, "alone", False))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no rounding depends on the other rows of a forward so far that an answer could differ by it."""
+        exact = isinstance(self.forward, LlamaForward) and self.forward.is_exact
+        return exact or self.dtype in (torch.float32, torch.float64)
+
+    def word(self, token: int) -> str:
+        """The text of one token, special ones too, with the space it may begin with."""
+        if (known := self._words.get(token)) is None:
+            # Many tokenizers drop a space at the beginning of what they decode; so it is decoded behind itself.
+            decode = self.tokenizer.decode
+            once, twice = (decode([token] * times, clean_up_tokenization_spaces=False) for times in (1, 2))
+            known = self._words[token] = twice[len(once) :]
+        return known
+
+
+def load_model(
+    source: Source,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    packed: bool = True,
+    cuda_graphs: bool | None = None,
+) -> LoadedModel:
+    """Load a causal language model; from safetensors files only.
+
+    Args:
+        source: which one.
+        dtype: of the weights: a name torch knows, such as ``float32``; by default bfloat16 where the machine computes
+            in it, else float32. How much of a forward is computed in it: see `docs/decoding.md`.
+        device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
+        trust_remote_code: run Python code that came with the model.
+        packed: lay the weights out as the processor reads them, where it can; not for training.
+        cuda_graphs: record steps while loading, and repeat them as a whole; see `recorded_steps.py`. By default on a
+            CUDA device.
+
+    Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
+    """
+    place = _device(device)
+    number = chosen_dtype(dtype, place)
+    model, tokenizer = read_model(source, number, trust_remote_code=trust_remote_code)
+    ready = prepare(source.name, model.to(place), tokenizer, packed=packed, cuda_graphs=cuda_graphs)
+    return replace(ready, folder=source.folder)
+
+
+def prepare(
+    name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_graphs: bool | None = None
+) -> LoadedModel:
+    """Make a transformers model and tokenizer ready for the engine.
+
+    Raises `BackendError` if it cannot run it, `SettingsError` for CUDA graphs on another device.
+    """
+    refuse_elsewhere(cuda_graphs, model.device)
+    model.eval().requires_grad_(False)
+    config = model.config.get_text_config(decoder=True)
+    penalties = recommended.penalties(name, model, config.vocab_size)
+    forward = choose_forward(name, model, packed=packed)
+    if packed:  # what is compiled is so here rather than in the first request
+        rehearse()
+        if model.device.type == "cpu":
+            can_choose()
+    kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
+    cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
+    longest = min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW)
+    limit = tolerance(model.dtype)
+    forward, cache_tokens = recorded(
+        forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
+    )
+    return LoadedModel(
+        name=name,
+        forward=forward,
+        tokenizer=tokenizer,
+        decode=_decoder(tokenizer),
+        device=model.device,
+        dtype=model.dtype,
+        context_window=longest,
+        vocabulary=config.vocab_size,
+        end_ids=recommended.end_ids(model, tokenizer),
+        cache_tokens=cache_tokens,
+        sampling=recommended.sampling(model),
+        penalties=penalties,
+        threads=_threads(model),
+        token_bytes=token_bytes(tokenizer),
+    )
+
+
+def _device(name: str | None) -> torch.device:
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise SettingsError(f"device={name!r} is no device torch knows. Use cpu, cuda or cuda:0.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError(f"device={name!r} cannot be used: torch sees no CUDA device. Use cpu.")
+    return device
+
+
+def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
+    """Find the shortest way from ids to text: transformers' own wrapper costs more than a step of a small model."""
+    # The first call may switch truncation off inside the tokenizer, which another thread must not be reading then.
+    tokenizer("")
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    if inner is None or not hasattr(inner, "decode"):
+        return lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True))
+    return lambda ids: str(inner.decode(ids, skip_special_tokens=True))
+
+
+def _context_window(config: Any) -> int:
+    for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
+        if isinstance(window := getattr(config, key, None), int):
+            return window
+    return _LONGEST_WINDOW
+
+
+def _threads(model: Any) -> int | None:
+    """Say how many threads share a step; for a small model, meeting takes longer than reading its weights.
+
+    What is compiled takes more by itself, see `stretto.local_engine.kernels.crew`.
+    """
+    if model.device.type != "cpu":
+        return None
+    weights: int = sum(parameter.numel() for parameter in model.parameters())
+    return max(1, min(torch.get_num_threads(), weights // _WEIGHTS_PER_THREAD))
+
+
+def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    stored = getattr(config, "num_key_value_heads", None) or heads
+    return int(2 * config.num_hidden_layers * stored * width * dtype.itemsize)
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Memory the cache may take; half of what is free, because growing it holds the old and the new for a moment."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] // 2
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (ValueError, OSError, AttributeError):
+        return 2**33

@@ -1,0 +1,94 @@
+"""[PAD] rows: tokens without a text, at which a model says what comes after the next token.
+
+A model's base stays as it is. What is trained are an input vector for each place behind the last known token, units
+beside the feed-forward layers of the upper half, and a last layer that also reads what the model makes of the last
+known token, in which the token after it is all but said. They act on [PAD] rows only, so that every other row is
+computed as without them. Sun et al., "Lexical unit decoding", arXiv:2405.15208, where the whole model is trained; units
+beside the feed-forward layer: He et al., arXiv:2110.04366.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from stretto.local_engine.model.products import Layout, Weight, added_product, layout_for, packed, product
+
+__all__ = ["PadAdapter", "PadLayer"]
+
+
+@dataclass(frozen=True, slots=True)
+class PadLayer:
+    """Units beside a layer, for [PAD] rows; their matrices stand as `torch.nn.functional.linear` takes them."""
+
+    units_in: Weight  # [units, hidden]
+    units_out: Weight  # [hidden, units]
+
+    def __call__(self, state: Tensor, read: Tensor, active: Tensor) -> Tensor:
+        """Add to the residual stream what the units make of ``read`` # [batch, rows, hidden], where ``active`` is 1."""
+        units = product(read, self.units_in, rectified=True)  # [batch, rows, units]
+        return added_product(units * active, self.units_out, state)
+
+    def packed(self, layout: Layout | None) -> PadLayer:
+        """The same, laid out for the processor; see `stretto.local_engine.model.products`."""
+        return PadLayer(packed(self.units_in, layout), packed(self.units_out, layout))
+
+
+@dataclass(frozen=True, slots=True)
+class PadAdapter:
+    """Everything that is trained for [PAD] rows.
+
+    The token id of the [PAD] at place i behind the last known token is ``-1 - i``: no model can choose it, so none is
+    ever committed.
+
+    Attributes:
+        places: input vector of each place; there are k - 1 of them for k tokens at once # [places, hidden]
+        layers: additions by the number of the base's layer.
+        last: behind the last layer, over a row's own final state and its anchor's # [batch, rows, 2 * hidden]
+    """
+
+    places: Tensor
+    layers: Mapping[int, PadLayer]
+    last: PadLayer
+
+    def embed(self, tokens: Tensor, base: Tensor) -> Tensor:
+        """Look up the input vectors of tokens and [PAD]s # [batch, rows] -> [batch, rows, hidden]."""
+        own = embedding((-1 - tokens).clamp(min=0), self.places)
+        return torch.where((tokens < 0)[..., None], own, embedding(tokens.clamp(min=0), base))
+
+    def finish(self, state: Tensor, anchored: Tensor, active: Tensor) -> Tensor:
+        """Add to the final states # [batch, rows, hidden], given those of the rows' anchors."""
+        return self.last(state, torch.cat((state, anchored), -1), active)
+
+    def packed(self, *, panels: bool) -> PadAdapter:
+        """The same with its matrices laid out for the processor, in panels or as torch does."""
+        layout = None
+        if panels:
+            layout = layout_for([part for name, part in self.tensors().items() if name != "places"])
+        layers = {number: layer.packed(layout) for number, layer in self.layers.items()}
+        return PadAdapter(self.places.float() if panels else self.places, layers, self.last.packed(layout))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it by name."""
+        named: dict[str, Weight] = {
+            "places": self.places,
+            "last.units_in": self.last.units_in,
+            "last.units_out": self.last.units_out,
+        }
+        for number, layer in self.layers.items():
+            named |= {f"layers.{number}.units_in": layer.units_in, f"layers.{number}.units_out": layer.units_out}
+        return {name: part if isinstance(part, Tensor) else part.dense() for name, part in named.items()}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> PadAdapter:
+        """Put together what `tensors` took apart."""
+        numbers = sorted(int(name.split(".")[1]) for name in tensors if name.startswith("layers.") and "_in" in name)
+
+        def layer(prefix: str) -> PadLayer:
+            return PadLayer(tensors[f"{prefix}.units_in"], tensors[f"{prefix}.units_out"])
+
+        return cls(tensors["places"], {number: layer(f"layers.{number}") for number in numbers}, layer("last"))

@@ -1,0 +1,124 @@
+"""Keys and values of finished requests, for later prompts that begin with the same tokens: the turns of a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stretto.local_engine.model.cache import KeyValueCache, Source, blocks
+from stretto.local_engine.model.rotary import is_beyond
+
+__all__ = ["PrefixCache", "best_source", "common_length"]
+
+_WORTH_COPYING = 8
+
+_Tokens = NDArray[np.int64]
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    tokens: _Tokens
+    cache: KeyValueCache  # of one sequence; only ever copied from
+
+
+class PrefixCache:
+    """Bounded; what was used least recently is dropped first. For one thread.
+
+    A prompt need not begin with all that is kept: it starts from the tokens both begin with. Every layer keeps all its
+    slots, those with a sliding window too (their mask hides what lies before it), so any length can be started from.
+
+    After Zheng et al., arXiv:2312.07104 (RadixAttention), with whole sequences in place of a tree.
+
+    Args:
+        limit_bytes: of keys and values; 0 keeps nothing.
+        limit_tokens: of all sequences kept.
+        switch: of the forward; keys and values of a text on one side of it are of no use on the other.
+    """
+
+    def __init__(self, limit_bytes: int, limit_tokens: int = 2**62, switch: int | None = None) -> None:
+        self._limit_bytes = limit_bytes
+        self._limit_tokens = limit_tokens
+        self._switch = switch
+        self._kept: list[_Kept] = []  # the least recently used one first
+        self.bytes = 0
+        self.tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, tokens: Sequence[int], cache: KeyValueCache, sequence: int) -> None:
+        """Keep a copy of one sequence's keys and values, those of ``tokens``, which lie in its first slots."""
+        size = blocks(len(tokens)) * cache.bytes_per_slot  # as it is allocated
+        if not _WORTH_COPYING <= len(tokens) <= self._limit_tokens or not 0 < size <= self._limit_bytes:
+            return
+        ids = np.array(tokens, dtype=np.int64)
+        for kept in [*self._kept]:
+            same = common_length(kept.tokens, ids)
+            if same == len(ids) and self._alike(kept, len(ids)):  # known already
+                self._touch(kept)
+                return
+            if same == len(kept.tokens):  # an earlier turn of the same chat
+                self._drop(kept)
+        while self._kept and (self.bytes + size > self._limit_bytes or self.tokens + len(ids) > self._limit_tokens):
+            self._drop(self._kept[0])
+        copy = KeyValueCache.copied([Source(cache, sequence, len(ids))], len(ids))
+        self._kept.append(_Kept(ids, copy))
+        self.bytes += size
+        self.tokens += len(ids)
+
+    def find(self, prompt: _Tokens) -> Source | None:
+        """Where the most tokens that ``prompt`` begins with are known; its last token is left to be read."""
+        lengths = [
+            common_length(kept.tokens, prompt[:-1]) if self._alike(kept, len(prompt)) else 0 for kept in self._kept
+        ]
+        most = max(lengths, default=0)
+        if most < _WORTH_COPYING:
+            return None
+        kept = self._kept[lengths.index(most)]
+        self._touch(kept)
+        return Source(kept.cache, 0, most)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._kept, self.bytes, self.tokens = [], 0, 0
+
+    def _alike(self, kept: _Kept, length: int) -> bool:
+        return is_beyond(len(kept.tokens), self._switch) == is_beyond(length, self._switch)
+
+    def _touch(self, kept: _Kept) -> None:
+        self._kept.remove(kept)
+        self._kept.append(kept)
+
+    def _drop(self, kept: _Kept) -> None:
+        self._kept.remove(kept)
+        self.bytes -= kept.cache.slots * kept.cache.bytes_per_slot
+        self.tokens -= len(kept.tokens)
+
+
+def best_source(
+    prompt: _Tokens, cache: KeyValueCache, texts: Sequence[Sequence[int]], switch: int | None = None
+) -> Source | None:
+    """Where a running batch, with one text for each sequence of its cache, knows most of a prompt's beginning.
+
+    ``switch``: of the forward; texts on its other side are left out.
+    """
+    beginning, first = prompt[:-1], prompt[:_WORTH_COPYING].tolist()  # the last one is left to be read
+    lengths = [
+        # The last token of a running text is not in the cache yet.
+        common_length(beginning, np.array(text[: min(len(text) - 1, len(beginning))], dtype=np.int64))
+        if text[:_WORTH_COPYING] == first and is_beyond(len(text) - 1, switch) == is_beyond(len(prompt), switch)
+        else 0
+        for text in texts
+    ]
+    most = max(lengths, default=0)
+    return Source(cache, lengths.index(most), most) if most >= _WORTH_COPYING else None
+
+
+def common_length(first: _Tokens, second: _Tokens) -> int:
+    """How many tokens both begin with."""
+    length = min(len(first), len(second))
+    different = np.flatnonzero(first[:length] != second[:length])
+    return int(different[0]) if len(different) else length

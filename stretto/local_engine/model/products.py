@@ -1,0 +1,62 @@
+"""Products of rows with weights, the weights laid out as the processor reads them where it can.
+
+The fewer rows, the more of a product is reading its weights, and the more the layout saves: ours
+(`stretto.local_engine.kernels.panels`), or torch's own of bfloat16.
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, relu
+
+from stretto.local_engine.kernels.panels import Layout, Panels, layout_for
+
+__all__ = ["Layout", "Weight", "added_product", "layout_for", "packed", "product"]
+
+# For each number of rows torch and oneDNN keep code and room of their own, by default 1,024 times: half a GiB beside
+# the pocket model, which prompts of all lengths fill little by little. They read the limit when they first multiply.
+for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+    os.environ.setdefault(_name, "128")
+
+Weight = Tensor | Panels
+
+
+def packed(weight: Weight, layout: Layout | None) -> Weight:
+    """Lay a weight out, without a layout as torch does, or give it back where nothing is faster.
+
+    No gradient goes through it any more.
+    """
+    if isinstance(weight, Panels):
+        return weight
+    if layout is not None:
+        return Panels.of(weight, layout)
+    if weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and _multiplies_bfloat16():
+        return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)  # type: ignore[no-any-return]
+    return weight
+
+
+def product(rows: Tensor, weight: Weight, bias: Tensor | None = None, *, rectified: bool = False) -> Tensor:
+    """Multiply rows # [..., inner] by a weight # [outer, inner], packed or not -> [..., outer]."""
+    if isinstance(weight, Panels):
+        multiplied = weight(rows) if bias is None else weight(rows) + bias
+    elif weight.is_mkldnn:
+        after = "relu" if rectified else "none"
+        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, after, [], "")  # type: ignore[no-any-return]
+    else:
+        multiplied = linear(rows, weight, bias)
+    return relu(multiplied) if rectified else multiplied
+
+
+def added_product(rows: Tensor, weight: Weight, other: Tensor) -> Tensor:
+    """`product` without a bias, added to another tensor # [..., outer]."""
+    if not isinstance(weight, Panels) and weight.is_mkldnn:
+        return torch.ops.mkldnn._linear_pointwise.binary(rows, other, weight, None, "add")  # type: ignore[no-any-return]
+    return other + product(rows, weight)
+
+
+def _multiplies_bfloat16() -> bool:
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return available and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

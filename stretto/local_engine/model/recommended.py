@@ -1,0 +1,119 @@
+"""What a model's files say about generating: ``generation_config.json``, ``config.json`` and the chat template.
+
+What transformers' `generate` would do by them is done here too, or the model is refused: an answer that leaves a
+setting out is another answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from stretto.errors import BackendError
+
+__all__ = ["end_ids", "penalties", "sampling"]
+
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p")
+# Values with which a setting changes no answer. Settings that are not named here do not: they are of beam search
+# (length_penalty, early_stopping), of memory and speed (use_cache, prompt_lookup_num_tokens), of what is reported
+# (output_scores), of logits that are no numbers (remove_invalid_values), or scale all probabilities alike
+# (renormalize_logits). How long an answer may be, the request says (max_length, max_new_tokens).
+_REFUSED: dict[str, tuple[object, ...]] = {
+    "bad_words_ids": ([],),
+    "constraints": ([],),
+    "diversity_penalty": (0.0,),
+    "dola_layers": (),
+    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1.0,),
+    "epsilon_cutoff": (0.0,),
+    "eta_cutoff": (0.0,),
+    "exponential_decay_length_penalty": (),
+    "force_words_ids": ([],),
+    "forced_bos_token_id": (),
+    "forced_eos_token_id": (),
+    "guidance_scale": (1.0,),
+    "max_time": (),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "num_beam_groups": (1,),
+    "num_beams": (1,),
+    "num_return_sequences": (1,),
+    "penalty_alpha": (0.0,),
+    "sequence_bias": ({}, []),
+    "stop_strings": ([], ""),
+    "token_healing": (False,),
+    "top_h": (),
+    "typical_p": (1.0,),
+    "watermarking_config": ({},),
+}
+
+
+def sampling(model: Any) -> dict[str, float]:
+    """The model's own temperature, top_p, top_k and min_p, where it recommends sampling."""
+    own = model.generation_config
+    if not own.do_sample:
+        return {}
+    given = {key: getattr(own, key, None) for key in _SAMPLING}
+    return {"temperature": 1.0} | {key: value for key, value in given.items() if value is not None}
+
+
+def penalties(name: str, model: Any, vocabulary: int) -> dict[str, Any]:
+    """The model's own settings of `stretto.local_engine.choosing.penalties`, as fields of a `Generation`.
+
+    Raises `BackendError` for a setting of ``generation_config.json`` that would change answers and is not done here.
+    """
+    own = model.generation_config
+    for field, harmless in _REFUSED.items():
+        value = getattr(own, field, None)
+        if value is not None and value not in harmless:
+            raise BackendError(
+                f"generation_config.json of {name} sets {field}={value!r}, which the local engine does not do. "
+                "Remove it there if answers without it will do.",
+                backend=name,
+            )
+    found: dict[str, Any] = {}
+    if (factor := getattr(own, "repetition_penalty", None)) not in (None, 1.0):
+        found["repetition_penalty"] = factor
+    if size := getattr(own, "no_repeat_ngram_size", None):
+        found["no_repeat_ngram_size"] = size
+    for field in ("suppress_tokens", "begin_suppress_tokens"):
+        if ids := [token for token in _ids(getattr(own, field, None)) if 0 <= token < vocabulary]:
+            found[field] = tuple(ids)
+    return found
+
+
+def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end an answer.
+
+    Those of ``generation_config.json``; without any, those of ``config.json``; without any, the tokenizer's. Where the
+    tokenizer has a chat template, the token that it writes behind an assistant's message is one too: a model that was
+    trained on it ends its turn with it.
+    """
+    config = model.config.get_text_config(decoder=True)
+    for said in (model.generation_config, model.config, config, tokenizer):
+        if found := _ids(getattr(said, "eos_token_id", None)):
+            break
+    return frozenset(found) | _end_of_turn(tokenizer)
+
+
+def _end_of_turn(tokenizer: Any) -> set[int]:
+    if getattr(tokenizer, "chat_template", None) is None:
+        return set()
+    mark = "qzxj"
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": mark}]
+    with suppress(Exception):  # a template that refuses these turns is asked again with those of a request
+        _, found, behind = str(tokenizer.apply_chat_template(turns, tokenize=False)).rpartition(mark)
+        special: Mapping[int, Any] = tokenizer.added_tokens_decoder
+        return {
+            token
+            for token, each in special.items()
+            if found and each.special and behind.lstrip().startswith(each.content)
+        }
+    return set()
+
+
+def _ids(value: Any) -> list[int]:
+    if value is None:
+        return []
+    return [int(token) for token in value] if isinstance(value, Iterable) else [int(value)]

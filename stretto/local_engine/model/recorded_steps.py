@@ -1,0 +1,319 @@
+"""CUDA graphs: a step's kernels are recorded once and started together ever after.
+
+A step of a model with 32 layers starts some 500 kernels, and starting one takes the processor several microseconds:
+longer than a GPU needs to read the weights of a small model, and much of what it needs for a large one. A recorded
+step is started as a whole. It has fixed shapes and fixed memory: so sequences and rows are filled up to the next of a
+few numbers, and keys and values stand in storage of a few fixed lengths, with a graph for each combination.
+
+What is around the recording is tested on the CPU, with a recorder that knows of tensors no more than a CUDA graph does:
+where they were. How a GPU records is in `stretto.local_engine.model.cuda_recorder`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.model.cache import KeyValueCache, Rows, Source
+from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.still_rows import blank_rows, fill_rows, sample_rows
+
+__all__ = ["GraphedForward", "Recorder"]
+
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
+_BATCHES = (1, 2, 4, 8, 16)
+_TOGETHER = 80  # rows of all sequences; beyond, leaving out padding gains more than recording does
+_SHORTEST = 512
+_MOST_STEPS = 128
+_CHECKS = 2  # the first may be right because everything is as it was while recording; the second has other rows
+_FILLED = frozenset({"tokens", "positions", "extent", "slots", "ancestry"})
+_HINTS = frozenset({"segments", "real"})  # where they are set, the other fields say the same
+_OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS)
+_TEXT = 8  # tokens in front of a step that is rehearsed
+_USUAL, _EARLY = 4, 2  # lengths that one sequence usually has, and those for which batches are rehearsed
+_log = logging.getLogger(__name__)
+
+Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
+"""Runs a function of fixed tensors, and gives back what repeats its operations on the same tensors.
+
+It need not keep these tensors: who asks for the recording does.
+"""
+
+
+@dataclass(slots=True)
+class _Step:
+    """A recorded step.
+
+    Attributes:
+        rows: where its input goes.
+        run: what was recorded. It holds every tensor that the recording reads from where it was then.
+        replay: starts it again.
+        checks: still to be made.
+    """
+
+    rows: Rows
+    run: Callable[[], Tensor]
+    replay: Callable[[], Tensor]
+    checks: int = _CHECKS
+
+
+@dataclass(slots=True)
+class _Storage:
+    """Keys and values of some sequences, and the steps that were recorded on them."""
+
+    cache: KeyValueCache  # writes to this storage and no other
+    owner: weakref.ref[KeyValueCache] | None = None
+    steps: dict[int, _Step] = field(default_factory=dict)  # by rows
+
+    @property
+    def occupied(self) -> bool:
+        """Whether running sequences are in it."""
+        owner = self.owner() if self.owner is not None else None
+        return owner is not None and self.cache.shares(owner)
+
+
+class GraphedForward:
+    """Another forward, recorded; see `stretto.local_engine.model.forward.Forward`.
+
+    Steps are recorded by `rehearse`, or when they first come. Prompts, steps of more rows than the largest number,
+    sequences that come while others are in the storage, and those for which there is no room run as they would
+    without. So do all, once a recording has failed, memory has run out, or a repeated step has given something else
+    than the plain forward.
+
+    Args:
+        forward: must start the same operations whenever its shapes are the same, and read no tensor on the host.
+        record: how a step is recorded.
+        rows: numbers that the rows of each sequence are filled up to.
+        batches: numbers that sequences are filled up to.
+        together: rows of several sequences at most.
+        shortest: slots of the shortest storage; each further one is twice as long.
+        most_slots: of all storages and sequences together; where a new storage would exceed them, those that no running
+            sequence is in are given up, the least recently used one first.
+        most_steps: recorded at a time; likewise.
+        tolerance: how far a repeated step's logits may be from those of the plain forward, in standard deviations of
+            these.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        record: Recorder,
+        *,
+        rows: tuple[int, ...] = _ROWS,
+        batches: tuple[int, ...] = _BATCHES,
+        together: int = _TOGETHER,
+        shortest: int = _SHORTEST,
+        most_slots: int = 2**62,
+        most_steps: int = _MOST_STEPS,
+        tolerance: float = 0.5,
+    ) -> None:
+        self._forward = forward
+        self.packs = bool(getattr(forward, "packs", False))  # what is not recorded is run by it
+        self._record = record
+        self._rows = rows
+        self._batches = batches
+        self._together = together
+        self._shortest = shortest
+        self._most_slots = most_slots
+        self._most_steps = most_steps
+        self._tolerance = tolerance
+        self._storages: dict[tuple[int, int], _Storage] = {}  # by sequences and slots, the least recently used first
+        self._failed = False
+
+    @property
+    def plain(self) -> Forward:
+        """What is recorded."""
+        return self._forward
+
+    @property
+    def works(self) -> bool:
+        """Whether steps are recorded and repeated: nothing has gone wrong so far."""
+        return not self._failed
+
+    @property
+    def slots(self) -> int:
+        """Of keys and values, held by all storages for all sequences."""
+        return sum(batch * slots for batch, slots in self._storages)
+
+    @property
+    def steps(self) -> int:
+        """Recorded now."""
+        return sum(len(storage.steps) for storage in self._storages.values())
+
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """See `stretto.local_engine.model.forward.Forward`."""
+        count = rows.tokens.shape[1]
+        shape = self._filled_up(cache.batch, count) if cache.allocated and len(keep) == count else None
+        # What rows may carry beside what is filled in, a recorded step would not read.
+        if self._failed or shape is None or any(getattr(rows, name) is not None for name in _OTHERS):
+            return self._forward(rows, cache, keep)
+        logits = self._attempt(rows, cache, keep, shape)
+        if logits is None:
+            return self._forward(rows, cache, keep)
+        cache.extent = rows.extent
+        return logits
+
+    def rehearse(self, device: torch.device, *, longest: int, seconds: float) -> None:
+        """Record steps before requests need them: of one sequence first, short ones before long ones.
+
+        Only inside `torch.inference_mode`. What there is no room or time for is recorded when it first comes.
+
+        Args:
+            device: of the model.
+            longest: slots that a sequence may need.
+            seconds: after which no further step is recorded.
+        """
+        until = time.monotonic() + seconds
+        for batch, size, slots in self._likely(longest):
+            if self._failed or time.monotonic() > until:
+                break
+            new = 0 if (batch, slots) in self._storages else batch * slots
+            most = (
+                self._most_slots if batch == 1 else self._most_slots // 2
+            )  # one sequence must find room when it grows
+            if self.slots + new <= most and self.steps < self._most_steps:
+                self._rehearse(batch, size, slots, device)
+
+    def _likely(self, longest: int) -> Iterator[tuple[int, int, int]]:
+        """Sequences, rows and slots of the steps that are likely to come, the likeliest first."""
+        lengths = [self._shortest]
+        while lengths[-1] < longest:
+            lengths.append(2 * lengths[-1])
+        alone = [(1, size, slots) for slots in lengths for size in self._rows if size < slots]
+        yield from (each for each in alone if each[2] in lengths[:_USUAL])
+        for slots in lengths[:_EARLY]:
+            for size in self._rows:
+                for batch in self._batches[1:]:
+                    if self._filled_up(batch, size) is not None:
+                        yield batch, size, slots
+        yield from (each for each in alone if each[2] not in lengths[:_USUAL])
+
+    def _rehearse(self, batch: int, size: int, slots: int, device: torch.device) -> None:
+        cache, held = KeyValueCache(batch), min(_TEXT, slots - size)
+        self._forward(sample_rows(batch, held, 0, device), cache, torch.arange(held, device=device)[-1:])
+        for check in range(_CHECKS):
+            count = max(size - check, 1)
+            rows = sample_rows(batch, count, held - check, device)
+            if self._attempt(rows, cache, torch.arange(count, device=device), (batch, size), slots) is None:
+                break
+
+    def _filled_up(self, batch: int, count: int) -> tuple[int, int] | None:
+        """Sequences and rows of the recorded step that this one fits into; None where none is so large."""
+        if batch > self._batches[-1] or count > self._rows[-1]:
+            return None
+        batch = self._batches[bisect_left(self._batches, batch)]
+        count = self._rows[bisect_left(self._rows, count)]
+        return (batch, count) if batch == 1 or batch * count <= self._together else None
+
+    def _attempt(
+        self, rows: Rows, cache: KeyValueCache, keep: Tensor, shape: tuple[int, int], slots: int = 0
+    ) -> Tensor | None:
+        """Run the rows as a recorded step; None where there is no room for one, or it fails."""
+        try:
+            return self._repeat(rows, cache, keep, shape, slots)
+        except (RuntimeError, MemoryError) as error:  # torch's own, for memory that ran out, is a RuntimeError
+            # What is held of the sequences is where it was: only slots behind it were written to.
+            self._give_up(f"{_named(*shape)} failed: {error}")
+            return None
+
+    def _repeat(
+        self, rows: Rows, cache: KeyValueCache, keep: Tensor, shape: tuple[int, int], slots: int
+    ) -> Tensor | None:
+        (batch, count), (lines, size) = rows.tokens.shape, shape
+        held = rows.extent - count
+        storage = self._settle(cache, lines, held, max(held + size, slots))
+        if storage is None:
+            return None
+        step = storage.steps.get(size)
+        if step is None and not self._room(storage, steps=1):
+            return None
+        beside = None
+        if step is None or step.checks:
+            beside = KeyValueCache.copied([Source(cache, number, held) for number in range(batch)], rows.extent)
+        if step is None:
+            step = self._recorded(storage, rows, size)
+        else:
+            fill_rows(step.rows, rows)
+        logits = step.replay()[:batch, :count].clone()  # the next step writes over the original
+        if beside is None:
+            return logits
+        step.checks -= 1
+        expected = self._forward(rows, beside, keep)
+        written = int((rows.positions if rows.slots is None else rows.slots).min())
+        if self._agree(logits, expected, rows.real) and cache.equals(beside, written):
+            return logits
+        cache.settle(beside, 0)  # what stands in the storage is not to be trusted any more
+        self._give_up(f"{_named(*shape)}, recorded, gave something else than the same step without recording")
+        return expected
+
+    def _agree(self, logits: Tensor, expected: Tensor, real: Tensor | None) -> bool:
+        ours, theirs = logits.flatten(0, 1).float(), expected.flatten(0, 1).float()
+        if real is not None:  # the plain forward leaves the others out
+            ours, theirs = ours[real], theirs[real]
+        gap = (ours - theirs).abs().max() / theirs.std().clamp_min(1e-6)
+        return bool(gap < self._tolerance)  # NaN does not
+
+    def _give_up(self, reason: str) -> None:
+        _log.warning("CUDA graphs are not used from now on: %s", reason)
+        self._failed = True
+        self._storages.clear()
+
+    def _room(self, own: _Storage | None = None, *, slots: int = 0, steps: int = 0) -> bool:
+        """Whether so much more can be held; storages that nobody is in are given up for it, if need be."""
+        if slots > self._most_slots:
+            return False
+        for key, storage in list(self._storages.items()):
+            if self.slots + slots <= self._most_slots and self.steps + steps <= self._most_steps:
+                break
+            if storage is not own and not storage.occupied:
+                del self._storages[key]
+        return self.slots + slots <= self._most_slots and self.steps + steps <= self._most_steps
+
+    def _settle(self, cache: KeyValueCache, lines: int, held: int, extent: int) -> _Storage | None:
+        """Put the first ``held`` slots into storage for ``lines`` sequences with room for ``extent``.
+
+        None while another cache is in it, and where there is no room for a new one.
+        """
+        for (batch, slots), storage in self._storages.items():
+            if batch == lines and slots >= extent and storage.cache.shares(cache):
+                storage.owner = weakref.ref(cache)  # it may have come there from another cache that it took over
+                return storage
+        slots = self._shortest
+        while slots < extent:
+            slots *= 2
+        key = lines, slots
+        if key not in self._storages:
+            if not self._room(slots=lines * slots):
+                return None
+            self._storages[key] = _Storage(cache.like(lines, slots))
+        storage = self._storages[key]
+        if storage.occupied:
+            return None
+        self._storages[key] = self._storages.pop(key)  # the last one used
+        cache.settle(storage.cache, held)
+        storage.owner = weakref.ref(cache)
+        return storage
+
+    def _recorded(self, storage: _Storage, rows: Rows, size: int) -> _Step:
+        """Record a step."""
+        device, cache = rows.tokens.device, storage.cache
+        still = blank_rows(cache.batch, size, cache.capacity, device)
+        fill_rows(still, rows)
+        keep = torch.arange(size, device=device)
+
+        def run() -> Tensor:
+            return self._forward(still, cache, keep)
+
+        step = storage.steps[size] = _Step(still, run, self._record(run))
+        return step
+
+
+def _named(batch: int, rows: int) -> str:
+    return f"a step of {rows} rows" if batch == 1 else f"a step of {batch} sequences with {rows} rows each"

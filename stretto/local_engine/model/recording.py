@@ -1,0 +1,66 @@
+"""Whether the steps of a model are recorded as CUDA graphs, and recording them while it is loaded."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from stretto.errors import SettingsError
+from stretto.local_engine.model.cuda_recorder import cuda_recorder
+from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.recorded_steps import GraphedForward, Recorder
+
+__all__ = ["recorded", "refuse_elsewhere"]
+
+_SHARE = 4  # recorded steps may hold one slot in so many of those that fit into memory
+_SECONDS = 8.0
+_log = logging.getLogger(__name__)
+
+
+def refuse_elsewhere(wanted: bool | None, device: torch.device) -> None:
+    """Raise `SettingsError` where recording is asked for on a device that has no CUDA graphs."""
+    if wanted and device.type != "cuda":
+        raise SettingsError(f"cuda_graphs=True cannot be used on {device}. Leave it out, or choose device='cuda'.")
+
+
+def recorded(
+    forward: Forward,
+    device: torch.device,
+    *,
+    wanted: bool | None,
+    tolerance: float,
+    slots: int,
+    longest: int,
+    record: Recorder | None = None,
+    seconds: float = _SECONDS,
+) -> tuple[Forward, int]:
+    """Have a forward's steps recorded, unless it is not wanted or does not work.
+
+    Args:
+        forward: of the model; only the lean one is recorded.
+        device: of the model.
+        wanted: by who loads it; ``None`` is yes on a CUDA device.
+        tolerance: by which logits may be off, in standard deviations.
+        slots: of keys and values that fit into memory; a quarter is set aside.
+        longest: slots that one sequence may need.
+        record: how, if not as CUDA graphs.
+        seconds: that this may take about; steps that are left out are recorded when they first come.
+
+    Returns:
+        the forward to use, and how many slots are left for others.
+    """
+    if wanted is False or device.type != "cuda":
+        return forward, slots
+    if not isinstance(forward, LlamaForward):
+        _log.log(
+            logging.WARNING if wanted else logging.INFO,
+            "CUDA graphs are not used: only models of the Llama family are recorded",
+        )
+        return forward, slots
+    held = slots // _SHARE
+    graphed = GraphedForward(forward, record or cuda_recorder(device), most_slots=held, tolerance=tolerance)
+    with torch.inference_mode():
+        graphed.rehearse(device, longest=longest, seconds=seconds)
+    return (graphed, slots - held) if graphed.works else (forward, slots)

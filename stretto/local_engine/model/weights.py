@@ -1,0 +1,137 @@
+"""Reading a model and its tokenizer from files; what does not fit together is refused, never filled in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers.utils.import_utils import is_peft_available
+from transformers.utils.peft_utils import find_adapter_config_file
+
+from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
+from stretto.local_engine.model.source import Source
+from stretto.local_engine.serving.failures import explain, out_of_memory
+
+__all__ = ["read_model"]
+
+_NAMED = 3
+_HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "position_ids", "num_batches_tracked")
+"""Ends of the names of buffers that old versions of transformers saved; they are computed now."""
+
+
+def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -> tuple[Any, Any]:
+    """Read a causal language model, from safetensors files only, and its tokenizer.
+
+    Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
+    adapter without peft, and `BackendError` where memory runs out.
+    """
+    options = {"trust_remote_code": trust_remote_code}
+    try:
+        with _quietly():
+            # First, because it says best what is wrong with a folder, and a hub is waited for in vain only once.
+            transformers.AutoConfig.from_pretrained(source.where, **options)
+            _check_adapter(source)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
+            loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
+                source.where,
+                dtype=dtype,
+                use_safetensors=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are named below
+                **options,
+            )
+        model, found = loaded
+    except StrettoError:
+        raise
+    except Exception as error:  # transformers raises what its parts raise
+        if out_of_memory(error):
+            raise explain(error, source.name, torch.device("cpu")) from error
+        raise _not_loaded(source, error) from error
+    if problem := _misfit(found):
+        raise _misfits(source, problem, model)
+    return model, tokenizer
+
+
+def _misfit(found: dict[str, Any]) -> str:
+    """Say which weights and which entries of the configuration do not belong to each other."""
+    parts = []
+    if resized := sorted(found["mismatched_keys"]):
+        name, held, wanted = resized[0]
+        parts.append(f"{len(resized)} of another size ({name} is {list(held)}, not {list(wanted)})")
+    if missing := sorted(found["missing_keys"]):
+        parts.append(f"{len(missing)} missing ({_some(missing)})")
+    if surplus := sorted(name for name in found["unexpected_keys"] if not name.endswith(_HARMLESS)):
+        parts.append(f"{len(surplus)} for which the model has no place ({_some(surplus)})")
+    return ", ".join(parts)
+
+
+def _some(names: Collection[str]) -> str:
+    named = ", ".join([*names][:_NAMED])
+    return named if len(names) <= _NAMED else f"{named}, ..."
+
+
+def _misfits(source: Source, problem: str, model: Any) -> BackendError:
+    saved = ", ".join(getattr(model.config, "architectures", None) or ())
+    kind = type(model).__name__
+    hint = f" The files are those of {saved}." if saved and saved != kind else ""
+    return ModelNotFoundError(
+        f"The weights of {source.where!r} do not fit its config.json, read as {kind}: {problem}.{hint} "
+        "Give the folder or the hub name of a complete causal language model, with the config.json that it was saved "
+        "with.",
+        backend=source.name,
+    )
+
+
+def _check_adapter(source: Source) -> None:
+    """Make sure that an adapter beside the weights can be applied, which transformers does with peft only."""
+    if find_adapter_config_file(source.where) is None or is_peft_available():
+        return
+    raise MissingDependencyError(
+        f"{source.name} has an adapter (adapter_config.json), and applying it needs peft. Run: pip install peft. Or "
+        "give a folder without it: the model alone, or with the adapter merged into it."
+    )
+
+
+def _not_loaded(source: Source, error: Exception) -> BackendError:
+    said = str(error).strip() or type(error).__name__
+    if isinstance(error, SafetensorError):
+        said = f"a safetensors file is damaged or was not copied to its end ({said}). Copy or download it again."
+    if source.folder is not None:
+        cause = " ".join(said.partition("\n\n")[0].split())
+        return ModelNotFoundError(
+            f"The folder {str(source.folder)!r} could not be loaded as a causal language model with safetensors "
+            f"weights and a tokenizer: {cause} Give one that save_pretrained wrote, of the model and of its tokenizer.",
+            backend=source.name,
+        )
+    return ModelNotFoundError(
+        f"{source.hub_name!r} could not be loaded from the hub: {said.splitlines()[0]} "
+        "Check the name and the connection, or give a folder: local:./folder.",
+        backend=source.name,
+    )
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without progress bars, and without tables of what the errors say in a line."""
+    shown = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
+    hub, reader = (logging.getLogger(name) for name in ("huggingface_hub", "transformers.modeling_utils"))
+    level = hub.level
+    hub.setLevel(logging.ERROR)
+    reader.addFilter(_is_no_table)  # another level there has transformers warn of what it does not split
+    try:
+        yield
+    finally:
+        hub.setLevel(level)
+        reader.removeFilter(_is_no_table)
+        if shown:
+            transformers.utils.logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
+
+
+def _is_no_table(record: logging.LogRecord) -> bool:
+    return "LOAD REPORT" not in record.getMessage()

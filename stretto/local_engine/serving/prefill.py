@@ -1,0 +1,122 @@
+"""Reading prompts: before the first step, their keys and values are computed many rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Indices
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.model.cache import KeyValueCache, Rows, Source
+from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.segments import parts
+from stretto.local_engine.serving.sequence import Sequence
+
+__all__ = ["Prefill"]
+
+_MASK_ELEMENTS = 2**22
+
+
+class Prefill:
+    """Reads the prompts of some requests together, one forward per call of `advance`.
+
+    What is known of them is copied; then what is left of each is read, those in front first.
+
+    Args:
+        forward: runs the model.
+        sequences: the requests, at least one.
+        device: where the model is.
+        rows: prompt tokens, of all requests together, to read in one forward at most.
+        known: for each request, where the keys and values of its prompt's first tokens are, not of the whole; they
+            are copied at once.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        sequences: Indices[Sequence],
+        device: torch.device,
+        *,
+        rows: int = 512,
+        known: Indices[Source | None] = (),
+    ) -> None:
+        self.sequences = list(sequences)
+        self._forward = forward
+        self._device = device
+        self._rows = rows
+        sources = [*known] or [None] * len(self.sequences)
+        longest = max(len(sequence.request.prompt) for sequence in self.sequences)
+        self.cache = KeyValueCache.copied(sources, longest) if any(sources) else KeyValueCache(len(sources))
+        self._read = [source.length if source else 0 for source in sources]  # tokens of each prompt
+        for sequence, length in zip(self.sequences, self._read, strict=True):
+            sequence.cached = length
+        self._last: list[Tensor | None] = [None] * len(sources)  # logits of the last prompt token # [vocabulary]
+
+    @property
+    def done(self) -> bool:
+        """Whether all prompts are read."""
+        return all(logits is not None for logits in self._last)
+
+    @property
+    def logits(self) -> Tensor:
+        """Logits of each prompt's last token, once all are read # [batch, vocabulary]."""
+        return torch.stack([logits for logits in self._last if logits is not None])
+
+    def keep(self, rows: Indices[int]) -> None:
+        """Keep only these requests, in this order; at least one."""
+        if len(rows) == len(self.sequences):
+            return
+        self.sequences = [self.sequences[row] for row in rows]
+        self._last = [self._last[row] for row in rows]
+        self._read = [self._read[row] for row in rows]
+        self.cache.keep(rows)
+
+    def advance(self) -> None:
+        """Run one forward."""
+        prompts = [sequence.request.prompt for sequence in self.sequences]
+        counts = self._share([len(prompt) - read for prompt, read in zip(prompts, self._read, strict=True)])
+        stops = [read + count for read, count in zip(self._read, counts, strict=True)]
+        logits = self._forward(*self._lay_out(prompts, counts, stops))  # [batch, 1, vocabulary]
+        for row, (prompt, stop) in enumerate(zip(prompts, stops, strict=True)):
+            if stop == len(prompt) and self._last[row] is None:
+                self._last[row] = logits[row, 0]
+        self._read = stops
+
+    def _share(self, left: Indices[int]) -> list[int]:
+        """Divide the rows of one forward, such that the mask and the wait of a cancelled request stay small."""
+        longest = max(len(sequence.request.prompt) for sequence in self.sequences)
+        most = max(16, min(self._rows, _MASK_ELEMENTS // (len(left) * longest)))
+        counts, free = [], self._rows
+        for own in left:
+            counts.append(min(own, free, most))
+            free -= counts[-1]
+        return counts
+
+    def _lay_out(
+        self, prompts: Indices[tuple[int, ...]], counts: Indices[int], stops: Indices[int]
+    ) -> tuple[Rows, KeyValueCache, Tensor]:
+        """Put the next tokens of each prompt into rows that end together: the last one's logits are wanted of all.
+
+        Forwards that do not leave padding out write it to the slot behind the prompt's end, which the first token
+        generated writes again before any mask lets it through.
+        """
+        most, device = max(counts), self._device
+        ids, positions, lines = [], [], []
+        real: list[int] = []
+        for row, (prompt, count, stop) in enumerate(zip(prompts, counts, stops, strict=True)):
+            padding = most - count
+            ids.append((0,) * padding + prompt[stop - count : stop])
+            positions.append([*(len(prompt),) * padding, *range(stop - count, stop)])
+            real += range(row * most + padding, (row + 1) * most)
+            lines.append(slice(padding, most))
+        padded = len(real) < most * len(counts)
+        switches = getattr(self._forward, "switch", None) is not None
+        rows = Rows(
+            torch.tensor(ids, device=device),
+            torch.tensor(positions, device=device),
+            1 + max(map(max, positions)),
+            real=torch.tensor(real, device=device) if padded else None,
+            segments=parts(lines, stops) if len(counts) > 1 or device.type == "cpu" else None,
+            lengths=tuple(map(len, prompts)) if switches else None,
+        )
+        return rows, self.cache, torch.tensor([most - 1], device=device)

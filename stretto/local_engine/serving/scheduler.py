@@ -1,0 +1,265 @@
+"""Which requests run in the next forward: continuous batching.
+
+Between two forwards, finished requests leave and waiting ones are admitted. Those admitted are read a few at a time
+(`waves.py`), while the others go on by one step after each forward; once read, they join the batch. What their prompts
+have in common with a running request's, or with that of an earlier one, is copied, not read.
+
+Yu et al., "Orca", OSDI 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import AnswerMemory
+from stretto.local_engine.generation import Finished
+from stretto.local_engine.model.cache import Source
+from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.model.prefixes import PrefixCache
+from stretto.local_engine.serving.admission import next_wave
+from stretto.local_engine.serving.batch import Batch
+from stretto.local_engine.serving.failures import explain, out_of_memory
+from stretto.local_engine.serving.handle import Handle
+from stretto.local_engine.serving.prefill import Prefill
+
+__all__ = ["Occupancy", "Scheduler"]
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What an engine holds at one moment.
+
+    Attributes:
+        waiting: requests not admitted yet.
+        running: requests admitted and not finished.
+        slots: of keys and values allocated for these, over all sequences.
+        prefixes: finished requests whose keys and values are kept.
+        prefix_bytes: memory these take.
+    """
+
+    waiting: int
+    running: int
+    slots: int
+    prefixes: int
+    prefix_bytes: int
+
+
+class Scheduler:
+    """Runs admitted requests, one turn after the other. A failure ends the requests concerned, each with one error.
+
+    Args:
+        model: what to run.
+        drafter: makes the drafter of one request by the name of its method.
+        prefill_rows: prompt tokens of all requests together to read in one forward at most.
+        draft_rows: drafted tokens of all requests together to evaluate in one forward at most.
+        prefixes: where the keys and values of finished requests are kept.
+        memory: of answers, for the drafters of later ones.
+        cost: of a step.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        drafter: Callable[[str], Drafter],
+        *,
+        prefill_rows: int,
+        draft_rows: int,
+        prefixes: PrefixCache,
+        memory: AnswerMemory | None = None,
+        cost: StepCost | None = None,
+    ) -> None:
+        self._cost = cost
+        self._model = model
+        self._drafter = drafter
+        self._prefixes = prefixes
+        self._memory = memory
+        self._prefill_rows = prefill_rows
+        self._draft_rows = draft_rows
+        self._admitted: list[Handle] = []  # and not being read yet
+        self._prefill: Prefill | None = None
+        self._reading: list[Handle] = []
+        self._batch = self._new_batch()
+        self._running: list[Handle] = []
+        self._ended: list[tuple[Handle, Finished]] = []  # those who have not been told yet
+
+    @property
+    def handles(self) -> list[Handle]:
+        """All requests that were admitted and have not finished."""
+        return [handle for handle in self._running + self._reading + self._admitted if not handle.finished]
+
+    @property
+    def admits(self) -> bool:
+        """Whether requests can be admitted now: those admitted before are read."""
+        return not self._reading and not self._admitted
+
+    def occupancy(self, waiting: int) -> Occupancy:
+        """What is held now, ``waiting`` requests elsewhere."""
+        reading = self._prefill.cache.slots if self._prefill is not None else 0
+        kept = self._prefixes
+        return Occupancy(waiting, len(self.handles), self._batch.slots + reading, len(kept), kept.bytes)
+
+    def admit(self, handles: Sequence[Handle]) -> None:
+        """Let these requests in; they are read in the turns that follow."""
+        self._admitted += handles
+
+    def turn(self) -> None:
+        """Read a part of the prompts that are being read, and run one step of the others.
+
+        A request is told of its end once it has left: what it held is free then, or kept for the next. Whatever goes
+        wrong outside of one request ends those that are here; the engine goes on.
+        """
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - for instance memory that ran out while a request left
+            self._fail(self.handles, error)
+            self._drop()
+        ended, self._ended = self._ended, []
+        for handle, finished in ended:
+            handle.tell(finished)
+
+    def clear(self) -> None:
+        """Drop the requests, which are told elsewhere, and what is kept of earlier ones."""
+        self._drop()
+        self._prefixes.clear()
+
+    def _drop(self) -> None:
+        self._batch, self._prefill = self._new_batch(), None
+        self._running, self._reading, self._admitted = [], [], []
+
+    def _work(self) -> None:
+        self._leave()
+        if self._admitted and not self._reading:
+            self._begin()
+        if self._prefill is not None and self._reading:
+            try:
+                self._read(self._prefill)
+            except Exception as error:  # noqa: BLE001 - whatever it raises ends these requests, not the engine
+                self._fail(self._reading, error)
+                self._prefill = None
+        if self._running and not all(handle.finished for handle in self._running):
+            self._leave()
+            try:
+                committed = self._batch.advance()
+            except Exception as error:  # noqa: BLE001 - as above
+                self._fail(self._running, error)
+                self._batch = self._new_batch()
+            else:
+                self._hand_out(self._running, committed)
+        self._leave()
+
+    def _begin(self) -> None:
+        """Choose those whose prompts are read next, and copy what is known of them."""
+        admitted, packed = self._admitted, bool(getattr(self._model.forward, "packs", False))
+        prompts = [handle.sequence.request.prompt for handle in admitted]
+        known = [self._known(prompt) for prompt in prompts]
+        lengths = [source.length if source else 0 for source in known]
+        wave = next_wave(prompts, lengths, self._prefill_rows, packed=packed)
+        self._reading = [admitted[row] for row in wave]
+        self._admitted = [handle for row, handle in enumerate(admitted) if row not in wave]
+        sequences, sources = [handle.sequence for handle in self._reading], [known[row] for row in wave]
+        try:
+            self._prefill = Prefill(
+                self._model.forward, sequences, self._model.device, rows=self._prefill_rows, known=sources
+            )
+        except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
+            self._fail(self._reading, error)
+
+    def _read(self, prefill: Prefill) -> None:
+        if not prefill.done:  # it may be, because those whose prompts were longer have left
+            prefill.advance()
+        if not prefill.done:
+            return
+        drafters = [self._drafter_of(handle) for handle in self._reading]
+        joining, self._reading, self._prefill = self._reading, [], None
+        self._running += joining
+        try:
+            committed = self._batch.join(prefill, drafters)
+        except Exception as error:  # noqa: BLE001 - the batch may have taken them in half
+            self._fail(self._running, error)
+            self._batch = self._new_batch()
+        else:
+            self._hand_out(joining, committed)
+
+    def _drafter_of(self, handle: Handle) -> Drafter:
+        """Make a request's drafter; if that fails, the answer needs none, and the others have theirs."""
+        name = handle.sequence.request.decoding
+        try:
+            return self._drafter(name)
+        except Exception as error:  # noqa: BLE001 - as above
+            if out_of_memory(error):
+                self._prefixes.clear()
+            handle.sequence.account.warn(f"{name} could not begin and drafts nothing ({type(error).__name__}: {error})")
+            return Autoregressive()
+
+    def _known(self, prompt: tuple[int, ...]) -> Source | None:
+        """Find the running or kept request that knows most of this prompt's beginning."""
+        ids = np.array(prompt, dtype=np.int64)
+        sources = (self._batch.known(ids), self._prefixes.find(ids))
+        return max((source for source in sources if source), key=lambda source: source.length, default=None)
+
+    def _remember(self, row: int, handle: Handle) -> None:
+        """Keep what later requests can use of one that leaves."""
+        try:
+            self._batch.remember(row, self._prefixes)
+        except Exception:  # noqa: BLE001 - it only saves time; for instance, memory ran out
+            self._prefixes.clear()
+        if self._memory is not None:
+            self._memory.remember(handle.sequence.generated)
+
+    def _new_batch(self) -> Batch:
+        return Batch(self._model.forward, self._model.device, draft_rows=self._draft_rows, cost=self._cost)
+
+    def _leave(self) -> None:
+        """Let finished and cancelled requests go."""
+        if not any(handle.finished or handle.cancelled for handle in self._running + self._reading + self._admitted):
+            return
+        for handle in self.handles:
+            if handle.cancelled:
+                self._end(handle, handle.sequence.finish("cancelled"))
+        staying = [row for row, handle in enumerate(self._running) if not handle.finished]
+        if len(self._batch) == len(self._running):  # it is not after a failure
+            for row, handle in enumerate(self._running):
+                if handle.finished:
+                    self._remember(row, handle)
+        if not staying and self._running:
+            self._batch = self._new_batch()
+        elif staying:
+            self._batch.keep(staying)
+        self._running = [self._running[row] for row in staying]
+        staying = [row for row, handle in enumerate(self._reading) if not handle.finished]
+        if not staying:
+            self._prefill = None
+        elif self._prefill is not None:
+            self._prefill.keep(staying)
+        self._reading = [self._reading[row] for row in staying]
+        self._admitted = [handle for handle in self._admitted if not handle.finished]
+
+    def _hand_out(self, handles: Sequence[Handle], committed: Sequence[list[int]]) -> None:
+        for handle, tokens in zip(handles, committed, strict=True):
+            try:
+                piece, finished = handle.sequence.accept(tokens)
+            except Exception as error:  # noqa: BLE001 - text that cannot be made of one request's tokens ends that request only
+                self._fail([handle], error)
+                continue
+            if piece:
+                handle.tell(piece)
+            if finished:
+                self._end(handle, finished)
+
+    def _fail(self, handles: Sequence[Handle], error: Exception) -> None:
+        if out_of_memory(error):
+            self._prefixes.clear()
+        for handle in handles:
+            if not handle.finished:
+                length = len(handle.sequence.request.prompt)
+                self._end(handle, Finished("error", length, error=explain(error, self._model.name, self._model.device)))
+
+    def _end(self, handle: Handle, finished: Finished) -> None:
+        handle.finished = True
+        self._ended.append((handle, finished))

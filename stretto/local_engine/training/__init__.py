@@ -1,1 +1,0 @@
-"""Recipes that train what decoding methods need; each is a program of its own."""
