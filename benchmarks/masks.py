@@ -22,19 +22,20 @@ from torch import Tensor
 
 from stretto.local_engine.choosing.sampling import Sampler
 from stretto.local_engine.choosing.verify import verify
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel
 from stretto.local_engine.drafting.jacobi import Jacobi
 from stretto.local_engine.drafting.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache import KeyValueCache, Rows
-from stretto.local_engine.serving.flatten import flatten
+from stretto.local_engine.model.flatten import flatten
 
 __all__ = ["METHODS", "Step", "best_step", "picture", "steps"]
 

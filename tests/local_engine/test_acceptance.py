@@ -9,7 +9,7 @@ from tiny_models import SIZES, SWITCH, VOCABULARY, WINDOW, build
 from transformers import BertConfig, BertLMHeadModel, MixtralConfig, MixtralForCausalLM
 
 from stretto.errors import BackendError, ContextOverflowError, RequestRejectedError
-from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.acceptance import choose_forward, disagreement
 from stretto.local_engine.model.forward import TransformersForward

@@ -14,13 +14,13 @@ from tiny_models import SIZES, VOCABULARY
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from recipes.lexical.train import Plan
-from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.kernels import crew
 from stretto.local_engine.kernels.sharing import Sharing
 from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
-from stretto.local_engine.serving.flatten import flatten
 
 CPU = torch.device("cpu")
 TEXTS = [[(7 * place + 3) % 390 + 5 for place in range(length)] for length in (30, 7, 21)]

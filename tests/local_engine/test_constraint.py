@@ -12,8 +12,8 @@ from wild_drafters import RandomTrees
 from stretto.errors import InvalidRequestError, StrettoError
 from stretto.local_engine.choosing.constraint import ConstraintError, Grammars
 from stretto.local_engine.choosing.sampling import Sampler
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.catalogue import DRAFTERS
-from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source

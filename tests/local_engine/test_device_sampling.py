@@ -10,9 +10,9 @@ from stretto.local_engine.choosing.constraint import Grammars
 from stretto.local_engine.choosing.device_sampling import choose_at_once
 from stretto.local_engine.choosing.sampling import Sampler, choose
 from stretto.local_engine.choosing.verify import verify
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, Equipment, make_drafter
-from stretto.local_engine.drafting.protocol import ROOT, DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import prepare

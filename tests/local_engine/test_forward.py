@@ -6,15 +6,15 @@ from tiny_models import SIZES, VOCABULARY, build
 from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from stretto.errors import BackendError
-from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.model.acceptance import disagreement
 from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.llama import LlamaForward, is_llama_like
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.segments import parts
-from stretto.local_engine.serving.flatten import flatten
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import random
 
 from tiny_models import VOCABULARY
 
-from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 
 
 class RandomTrees:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from stretto.errors import InvalidRequestError, MissingDependencyError, StrettoError
-from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.text.vocabulary import vocabulary
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from stretto.local_engine.choosing.device_sampling import choose_at_once
 from stretto.local_engine.choosing.sampling import Sampler, choose, first_rows, most_probable
-from stretto.local_engine.drafting.protocol import ROOT, DraftTree
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 
 __all__ = ["Verdict", "verify"]
 

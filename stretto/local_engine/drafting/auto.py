@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.calibration import MATCHES, Experience
 from stretto.local_engine.drafting.compiled.merging import NODES, Merged, collect, judge, no_guesses
 from stretto.local_engine.drafting.compiled.recycling import Successors
 from stretto.local_engine.drafting.curve import Curve
 from stretto.local_engine.drafting.lookahead import Lookahead
-from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling, no_successors

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
+from stretto.local_engine.draft_tree import DraftTree
+from stretto.local_engine.drafting.protocol import Context, Outcome
 
 __all__ = ["Autoregressive"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.step_cost import PACE, StepCost
 
 __all__ = ["divide"]

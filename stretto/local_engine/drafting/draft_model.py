@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
+from stretto.local_engine.draft_tree import ROOT, DraftTree
+from stretto.local_engine.drafting.protocol import Context, Outcome
 
 if TYPE_CHECKING:
     from torch import Tensor

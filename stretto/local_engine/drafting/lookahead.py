@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.ngrams import NGramPool
-from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, Outcome
 
 __all__ = ["Lookahead"]
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.automaton import Cursor, SuffixAutomaton
 from stretto.local_engine.drafting.compiled.automaton import Automaton
 from stretto.local_engine.drafting.compiled.suffixes import continuations
-from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, Outcome
 
 __all__ = ["AnswerMemory", "Suffix"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.compiled.recycling import Successors, grow, learn
-from stretto.local_engine.drafting.protocol import Context, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, Outcome
 
 __all__ = ["TokenRecycling", "no_successors"]
 

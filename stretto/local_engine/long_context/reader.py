@@ -12,8 +12,9 @@ from stretto.errors import BackendError, ContextOverflowError, RequestRejectedEr
 from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.choosing.logprobs import score
 from stretto.local_engine.choosing.sampling import Sampler, choose
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.lexical_adapter import fingerprint
-from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.failures import explain
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
@@ -22,7 +23,6 @@ from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions, 
 from stretto.local_engine.long_context.star import StarReader
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.serving.engine import Engine
-from stretto.local_engine.serving.failures import explain
 from stretto.local_engine.serving.handle import Handle, Listener
 from stretto.local_engine.serving.sequence import Sequence as Answer
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.kernels.trial import can_choose
 from stretto.local_engine.model import recommended
 from stretto.local_engine.model.acceptance import choose_forward, tolerance
@@ -141,10 +140,8 @@ def prepare(
     config = model.config.get_text_config(decoder=True)
     penalties = recommended.penalties(name, model, config.vocab_size)
     forward = choose_forward(name, model, packed=packed)
-    if packed:  # what is compiled is so here rather than in the first request
-        rehearse()
-        if model.device.type == "cpu":
-            can_choose()
+    if packed and model.device.type == "cpu":
+        can_choose()  # compiled here rather than in the first request
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
     longest = min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW)

@@ -14,8 +14,8 @@ from transformers.utils.import_utils import is_peft_available
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
+from stretto.local_engine.failures import explain, out_of_memory
 from stretto.local_engine.model.source import Source
-from stretto.local_engine.serving.failures import explain, out_of_memory
 
 __all__ = ["read_model"]
 

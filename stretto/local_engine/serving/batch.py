@@ -16,14 +16,15 @@ from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.choosing.logprobs import score
 from stretto.local_engine.choosing.sampling import Sampler, best_tokens
 from stretto.local_engine.choosing.verify import Verdict, verify
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
-from stretto.local_engine.drafting.protocol import Context, Drafter, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.model.cache import KeyValueCache, Rows, Source
+from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.prefixes import PrefixCache, best_source
-from stretto.local_engine.serving.flatten import flatten
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence
 

@@ -18,13 +18,13 @@ from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
+from stretto.local_engine.failures import explain, out_of_memory
 from stretto.local_engine.generation import Finished
 from stretto.local_engine.model.cache import Source
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
 from stretto.local_engine.serving.admission import next_wave
 from stretto.local_engine.serving.batch import Batch
-from stretto.local_engine.serving.failures import explain, out_of_memory
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.prefill import Prefill
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
 from stretto.local_engine.choosing.constraint import Constraint
-from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
 from stretto.local_engine.text.detokenize import TextStream
 from stretto.stop_texts import StopTexts

@@ -8,11 +8,11 @@ from collections.abc import Generator
 import torch
 
 from stretto.local_engine.choosing.sampling import most_probable
-from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.load import LoadedModel
-from stretto.local_engine.serving.flatten import flatten
 
 __all__ = ["measure_step_cost", "measuring"]
 

@@ -7,8 +7,9 @@ from random import Random
 
 import numpy as np
 
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.budget import divide
-from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter, DraftTree, Outcome
+from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 
 Target = Callable[[list[int]], list[int]]
 """Gives the next tokens after a text, the most probable one first."""

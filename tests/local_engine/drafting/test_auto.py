@@ -3,12 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated import became, following, generate, looping, markov, noise, plain, prose, verify
 
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.calibration import Calibration
 from stretto.local_engine.drafting.compiled.merging import no_guesses, worthwhile
 from stretto.local_engine.drafting.curve import Curve
-from stretto.local_engine.drafting.protocol import Context, DraftTree
+from stretto.local_engine.drafting.protocol import Context
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.budget import divide
-from stretto.local_engine.drafting.protocol import DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
 
 USUAL = StepCost({1: 10.0, 8: 11.4, 16: 13.3, 32: 21.0, 64: 42.0})

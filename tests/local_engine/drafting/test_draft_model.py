@@ -4,9 +4,10 @@ from simulated import generate, plain
 from tiny_models import WINDOW, build
 
 from stretto.errors import SettingsError
+from stretto.local_engine.draft_tree import ROOT
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.draft_model import DraftModel
-from stretto.local_engine.drafting.protocol import ROOT, Context
+from stretto.local_engine.drafting.protocol import Context
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.load import prepare
 

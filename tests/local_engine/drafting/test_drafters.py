@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 from simulated import became, generate, looping, markov, noise, plain, prose
 
 from stretto.errors import SettingsError
+from stretto.local_engine.draft_tree import ROOT
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, Equipment, make_drafter
 from stretto.local_engine.drafting.jacobi import Jacobi
 from stretto.local_engine.drafting.ngrams import NGramPool
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import ROOT, Context, Drafter
+from stretto.local_engine.drafting.protocol import Context, Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling

@@ -9,12 +9,13 @@ from simulated import became
 from tiny_models import build
 
 from stretto.errors import SettingsError
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.lexical import Lexical
 from stretto.local_engine.drafting.lexical_adapter import fingerprint, write_adapter
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
-from stretto.local_engine.drafting.protocol import ROOT, Context, DraftTree
+from stretto.local_engine.drafting.protocol import Context
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.model.load import prepare
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stretto.local_engine.drafting.protocol import DraftTree
+from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.model.cache import Rows
 from stretto.local_engine.model.segments import Segment, segments
 
