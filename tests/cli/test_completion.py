@@ -60,7 +60,7 @@ def test_bash_takes_names_apart_at_colons(words, offered):
     [
         ("do", ["doctor"]),
         ("ask --str", ["--strategy"]),
-        ("ask --strategy ", ["auto", "direct", "skeleton", "items"]),
+        ("ask --strategy ", ["auto", "direct", "skeleton", "items", "document"]),
         ("ask --preference ", ["fastest", "balanced", "careful"]),
         ("ask --decoding su", ["suffix"]),
         ("chat --model local", ["local:", "local:pocket"]),

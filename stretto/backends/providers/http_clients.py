@@ -41,8 +41,9 @@ def async_client(sdk: ModuleType) -> Any:
 
 
 def make_ready(sdk: str) -> None:
-    """Import an SDK and read the certificates: a second, for a thread that may wait."""
-    _certificates(http_library(importlib.import_module(sdk)))
+    """Import an SDK, or a module of it, and read the certificates: a second, for a thread that may wait."""
+    importlib.import_module(sdk)
+    _certificates(http_library(sys.modules[sdk.partition(".")[0]]))
 
 
 def http_library(sdk: ModuleType) -> ModuleType:
