@@ -150,7 +150,7 @@ _HOMES = {
         "Chunk",
         "Prompt",
     ),
-    "backends.local": ("LocalBackend",),
+    "backends.local.backend": ("LocalBackend",),
     "citation": ("Citation", "Evidence", "PassageRecord"),
     "client": (
         "AnswerStream",

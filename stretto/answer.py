@@ -217,6 +217,8 @@ class Answer(BaseModel):
         logprobs: of the branches in the answer, one after the other, if they were asked for. Labels and titles that no
             branch wrote have none, and what was trimmed from a branch still has its own.
         timeline: when the first text and the whole answer were there.
+        citations: the places in documents that the answer names, in its order.
+        passages: what reading each passage of long documents gave.
         warnings: sentences about what is missing, was left out, or was done in another way.
         finish_reason: how the worst part of the answer ended.
     """

@@ -60,7 +60,15 @@ class BranchStarted(_Event):
 
 
 class PassageRead(_Event):
-    """A passage of a long document was read, or could not be: ``done`` of ``total``."""
+    """A passage of a long document was read, or could not be.
+
+    Attributes:
+        type: "passage_read".
+        record: what the passage holds for the question.
+        title: of the document, with the place of the passage.
+        done: passages read so far.
+        total: passages to read.
+    """
 
     type: Literal["passage_read"] = "passage_read"
     record: PassageRecord

@@ -69,10 +69,10 @@ def route(
 async def _route(client: AsyncStretto, question: str, request: dict[str, Any]) -> tuple[Route, str | None]:
     """The route, and why the prompt does not fit, if it does not."""
     async with client:
-        given = {name: value for name, value in request.items() if value is not None}
-        chosen = await client.route(question, **given)
-        read = (question, given.get("system", ""), *(document.text for document in given["documents"]))
-        return chosen, _overflow(sum(map(len, read)), client.backends[chosen.role])
+        chosen = await client.route(question, **{name: value for name, value in request.items() if value is not None})
+        # Documents are no part of it: they are read in passages where they do not fit.
+        read = len(question) + len(request["system"] or "")
+        return chosen, _overflow(read, client.backends[chosen.role])
 
 
 def _overflow(characters: int, backend: Backend) -> str | None:

@@ -58,6 +58,8 @@ class FanOut:
         ledger: what the answer has cost so far.
         strategy: the name of the strategy that wrote the answer in the end.
         parsed: the value of an answer that is held to a format.
+        citations: for ``Answer.citations``.
+        passages: for ``Answer.passages``.
         announce: hands an event to the reader.
     """
 

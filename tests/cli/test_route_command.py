@@ -51,14 +51,19 @@ def test_an_unknown_decoding_is_an_error_with_the_names_of_all(stretto):
     assert result.stderr.startswith("error: There is no decoding method 'turbo'. Use one of: auto, autoregressive,")
 
 
-def test_it_says_when_the_prompt_does_not_fit(stretto, tmp_path):
-    (tmp_path / "long.txt").write_text("word " * 2_000)
-    asked = ("route", "What is this?", "-d", str(tmp_path / "long.txt"))
-    result = stretto(*asked, context_window=1_000)
+def test_documents_that_do_not_fit_are_read_in_passages(stretto, tmp_path):
+    (tmp_path / "long.txt").write_text("word " * 20_000)
+    result = stretto("route", "What is this?", "-d", str(tmp_path / "long.txt"), context_window=4_000)
+    assert "document on scripted:model" in result.stdout
+    assert "does not fit:" not in result.stdout
+
+
+def test_it_says_when_the_prompt_does_not_fit(stretto):
+    result = stretto("route", "What is this?", piped="word " * 2_000, context_window=1_000)
     assert result.stdout.startswith("The prompt does not fit: it has about 2,50")
     assert "scripted:model reads 1,000" in result.stdout
     assert "Forecast" not in result.stdout
-    assert "does not fit" not in stretto(*asked, context_window=100_000).stdout
+    assert "does not fit" not in stretto("route", "Why?", piped="word " * 2_000, context_window=100_000).stdout
 
 
 def test_the_pocket_model_is_forecast_no_prompt_that_it_refuses():

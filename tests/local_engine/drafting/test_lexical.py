@@ -305,7 +305,9 @@ def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
     inner = build("llama")
     inner.save_pretrained(tmp_path)
     model = replace(prepare("local:./folder", inner, tokenizer), folder=tmp_path)
-    with pytest.raises(SettingsError, match=r"is missing. Train one .*: python -m .*lexical --model local:./folder"):
+    with pytest.raises(
+        SettingsError, match=r"is missing. Train one .*: python -m recipes.lexical.train --model local:./folder"
+    ):
         make_drafter("lexical", Equipment(model=model))
     write_adapter(tmp_path / ADAPTER_FILE, random_adapter(model), "0" * 64)
     with pytest.raises(SettingsError, match=r"trained on other weights .*\(SHA-256 000000000000\).*--fresh"):
