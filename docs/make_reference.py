@@ -7,6 +7,7 @@ GitHub resolves.
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,7 +136,11 @@ def _linked(page: str) -> str:
 
 def main() -> None:
     """Write the page, to the path that is given or to its place."""
-    Path(sys.argv[1] if len(sys.argv) > 1 else PAGE).write_text(render(), encoding="utf-8")
+    page = Path(sys.argv[1] if len(sys.argv) > 1 else PAGE)
+    page.write_text(render(), encoding="utf-8")
+    # Ruff formats the Python of Markdown files too.
+    settings = Path(__file__).parents[1] / "pyproject.toml"
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", "--config", settings, page], check=True)
 
 
 if __name__ == "__main__":

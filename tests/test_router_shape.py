@@ -29,7 +29,7 @@ def test_the_model_knows_the_seven_shapes():
 
 
 def test_a_model_of_another_format_says_how_to_get_one_that_fits():
-    with pytest.raises(ValueError, match=r"format 99.*python -m stretto\.router\.train"):
+    with pytest.raises(ValueError, match=r"format 99.*python -m recipes\.router\.train"):
         ShapeModel({"format": 99})
 
 

@@ -139,7 +139,9 @@ def test_the_case_tells_what_an_offer_needs():
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
 def test_the_strategies_of_the_library_are_strategies_and_offer_themselves(strategy):
     assert isinstance(strategy, Strategy)
-    decided = Router().decide(Request.of("List 12 ideas."), {"main": ScriptedBackend({})}, {"direct": strategy})
+    decided = Router().decide(
+        Request.of("List 12 ideas.", documents="Ideas."), {"main": ScriptedBackend({})}, {"direct": strategy}
+    )
     assert decided.forecast["direct"].calls >= 1
 
 
@@ -163,7 +165,7 @@ async def test_a_name_that_is_taken_is_refused(taken):
 
 
 async def test_an_unknown_name_is_refused_with_those_of_the_client():
-    with pytest.raises(UnknownStrategyError, match=r"'both_side'.*items, both_sides"):
+    with pytest.raises(UnknownStrategyError, match=r"'both_side'.*items, document, both_sides"):
         await ask([BothSides()], strategy="both_side")
 
 
