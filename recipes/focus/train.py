@@ -37,7 +37,7 @@ from recipes.focus.needles import Haystack, Job, Lesson, Lessons, pocket_texts, 
 from recipes.program import add_arguments, announce, run_until_stopped
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.lexical_adapter import fingerprint
-from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, write_focus
+from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.decoder import attention, run
 from stretto.local_engine.long_context.focus import Candidates, candidates
 from stretto.local_engine.long_context.options import FOCUS_FILE
@@ -62,8 +62,8 @@ class Plan:
     chunk: int = 256  # tokens at most
     appended: int = 64
     learned: int = 6  # tokens of a local context that carry loss in one step
-    skilled: float = 0.85  # share of the memory's tokens said right above which lessons become harder
-    climb: float = 0.005  # by so much in a step; at 1 they are as hard as they get
+    skilled: tuple[float, float] = (0.88, 0.94)  # shares of the memory's tokens said right: below the first lessons
+    climb: float = 0.005  # become easier, above the second harder, by so much in a step; at 1 they are at their hardest
     rate: float = 0.001
     seed: int = 1
     save_every: float = 60.0  # seconds
@@ -229,6 +229,16 @@ class Trainer:
         tensors = {name: tensor.detach().to(self.forward.dtype) for name, tensor in self.tensors.items()}
         return FocusAdapter.of(tensors, self.plan.chunk, self.plan.appended)
 
+    def begin_with(self, adapter: FocusAdapter) -> None:
+        """Go on from what an earlier run has trained. Raises `SettingsError` for an adapter of other sizes."""
+        found = adapter.tensors()
+        if {name: each.shape for name, each in found.items()} != {
+            name: each.shape for name, each in self.tensors.items()
+        }:
+            raise SettingsError("The adapter to begin with has other sizes. Choose the same --rank, or begin without.")
+        for name, tensor in self.tensors.items():
+            tensor.data.copy_(found[name])
+
     def step(self) -> Shares:
         """Train one step: one lesson."""
         start = time.monotonic()
@@ -259,8 +269,9 @@ class Trainer:
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.skill = 0.9 * self.skill + 0.1 * right / max(1, asked)
-        if self.skill > self.plan.skilled:
-            self.level = min(1.0, self.level + self.plan.climb)
+        low, high = self.plan.skilled
+        if not low < self.skill < high:
+            self.level = min(1.0, max(0.0, self.level + self.plan.climb * (1 if self.skill >= high else -1)))
         self.number += 1
         self.seconds += time.monotonic() - start
         return shares
@@ -332,6 +343,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES), help="by default all")
     parser.add_argument("--chunk", type=int, default=256, help="tokens of a chunk at most (default 256)")
     parser.add_argument("--appended", type=int, default=64, help="local tokens behind each chunk (default 64)")
+    parser.add_argument("--tokens", type=int, default=1024, help="of the chunks of a step (default %(default)s)")
+    parser.add_argument("--start", type=Path, help="adapter of the same sizes to begin with")
     parser.add_argument("--rate", type=float, default=0.001, help="learning rate (default %(default)s)")
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FOCUS_FILE} beside the weights")
     chosen = parser.parse_args(arguments)
@@ -358,8 +371,10 @@ def _train(chosen: argparse.Namespace) -> None:
     base = fingerprint(source.folder)
     announce(console, "cpu", torch.float32, chosen.threads)
     draw = pocket_texts() if chosen.texts is None else texts_in(chosen.texts)
-    lessons = Lessons(Haystack(model, draw), plan.losses, plan.chunk, plan.appended)
+    lessons = Lessons(Haystack(model, draw), plan.losses, plan.chunk, plan.appended, chosen.tokens)
     trainer = Trainer(plan, model, lessons, chosen.folder, base=base, plain=plain)
+    if chosen.start is not None and trainer.number == 0:
+        trainer.begin_with(read_focus(chosen.start, base, source.name, trainer.forward, torch.device("cpu")))
     size = sum(tensor.numel() for tensor in trainer.tensors.values())
     console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
     if not run_until_stopped(trainer, console):

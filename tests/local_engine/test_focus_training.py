@@ -157,3 +157,28 @@ def test_a_command_that_cannot_be_run_says_why(arguments, message, tmp_path):
 def test_a_model_of_another_family_cannot_be_trained(loaded, tokenizer, tmp_path):
     with pytest.raises(SettingsError, match="gemma3 cannot have an adapter"):
         Trainer(PLAN, loaded("gemma3"), lessons_of(tiny("llama", tokenizer)), tmp_path)
+
+
+def test_a_run_can_begin_with_an_adapter_of_the_same_sizes(tokenizer, tmp_path):
+    model = tiny("llama", tokenizer)
+    first = Trainer(PLAN, model, Same(lessons_of(model)), tmp_path / "first")
+    first.step()
+    second = Trainer(PLAN, model, Same(lessons_of(model)), tmp_path / "second")
+    second.begin_with(first.adapter())
+    for name, tensor in first.tensors.items():
+        assert torch.equal(tensor, second.tensors[name]), name
+    other = Trainer(replace(PLAN, rank=2), model, Same(lessons_of(model)), tmp_path / "other")
+    with pytest.raises(SettingsError, match="has other sizes"):
+        other.begin_with(first.adapter())
+
+
+def test_lessons_become_harder_when_they_are_answered_and_easier_when_not(tokenizer, tmp_path):
+    model = tiny("llama", tokenizer)
+    trainer = Trainer(replace(PLAN, skilled=(0.0, 0.0)), model, Same(lessons_of(model)), tmp_path)  # all is good enough
+    for _ in range(4):
+        trainer.step()
+    assert trainer.level == pytest.approx(4 * PLAN.climb)
+    trainer.plan = replace(PLAN, skilled=(2.0, 2.0))  # nothing is
+    for _ in range(9):
+        trainer.step()
+    assert trainer.level == 0
