@@ -42,6 +42,8 @@ def unknown_names(given: Iterable[str], known: Iterable[str], where: str) -> str
     wrong = [name for name in given if name not in there]
     if not wrong:
         return None
+    if looks_like_key(wrong[0]):
+        return f"{where} was given a name that looks like a key, which is not shown. It takes: {', '.join(there)}."
     nearest = difflib.get_close_matches(wrong[0], there, n=1, cutoff=0.6)
     hint = f" Did you mean {nearest[0]}=?" if nearest else ""
     return f"{where} has no argument {wrong[0]}=.{hint} Its arguments are: {', '.join(there)}."

@@ -177,3 +177,18 @@ async def _async_hook(route):
 def test_a_hook_is_a_plain_function(hook):
     with pytest.raises(SettingsError, match=r"on_route=.*plain function"):
         Hooks(on_route=hook)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"decoding": SECRET}, {SECRET: 1}, {"strategy": SECRET}], ids=["decoding", "name", "strategy"]
+)
+def test_a_key_in_the_wrong_argument_is_not_repeated(arguments):
+    with Stretto("local:pocket") as stretto, pytest.raises(StrettoError) as caught:
+        stretto.ask("Why?", **arguments)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_key_as_the_folder_of_prompts_is_not_repeated():
+    with pytest.raises(StrettoError) as caught:
+        Stretto("local:pocket", prompts=SECRET)
+    assert SECRET not in str(caught.value)

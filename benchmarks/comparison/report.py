@@ -53,7 +53,7 @@ def markdown(results: Row) -> str:
             (bar["name"], _aim(bar), f"{bar['measured']:.2f}", "met" if bar["met"] else "**missed**")
             for bar in results["bars"]
         )
-        lines += _markdown_table(("bar", "aim", "measured", ""), cells)
+        lines += _markdown_table(("figure", "aim", "measured", ""), cells)
     return "\n".join(lines).rstrip() + "\n"
 
 

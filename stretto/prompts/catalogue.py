@@ -17,6 +17,7 @@ from pathlib import Path
 from string import Template as _Text
 from typing import cast
 
+from stretto.arguments import shown
 from stretto.errors import SettingsError, UnknownPromptError
 from stretto.request import Message, Role
 
@@ -78,7 +79,7 @@ class Catalogue:
             folder = Path(overrides).expanduser()
             if not folder.is_dir():
                 raise SettingsError(
-                    f"The prompts folder {str(folder)!r} does not exist. "
+                    f"The prompts folder {shown(str(folder))} does not exist. "
                     "Make it, with files such as general/v1/skeleton.md in it."
                 )
             self._folders.append(folder)

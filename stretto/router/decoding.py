@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stretto.arguments import shown
 from stretto.backends.base import Capabilities
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
@@ -115,8 +116,8 @@ def _check(wanted: str, backend: str, there: tuple[str, ...]) -> None:
     if wanted in DRAFTERS:
         needs = " draft_model needs a draft model: make the backend with draft=." if wanted == "draft_model" else ""
         raise InvalidRequestError(
-            f"decoding={wanted!r} cannot be used with {backend}.{needs} Use one of: {', '.join(there)}."
+            f"decoding={shown(wanted)} cannot be used with {backend}.{needs} Use one of: {', '.join(there)}."
         )
     raise InvalidRequestError(
-        f"There is no decoding method {wanted!r}. Use one of: {', '.join(there or tuple(DRAFTERS))}."
+        f"There is no decoding method {shown(wanted)}. Use one of: {', '.join(there or tuple(DRAFTERS))}."
     )

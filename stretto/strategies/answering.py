@@ -74,7 +74,9 @@ async def _answer(
         backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.options.deadline_s
     ) as runner:
         if unused is not None:
-            runner.warn(f"decoding={unused!r} was left out: {backend.name} has no decoding methods to choose from.")
+            runner.warn(
+                f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from."
+            )
         if not backend.capabilities.names and any(message.name for message in request.messages):
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
         for note in request.unread:

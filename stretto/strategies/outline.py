@@ -272,5 +272,5 @@ def _title_of(entry: str | dict[str, Any]) -> tuple[str, list[int], int | None]:
     return (
         title,
         [n for n in needs if isinstance(n, int)] if isinstance(needs, list) else [],
-        min(words, MOST_WORDS) if isinstance(words, int) and words > 0 else None,
+        min(words, MOST_WORDS) if isinstance(words, int) and not isinstance(words, bool) and words > 0 else None,
     )

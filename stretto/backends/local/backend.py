@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from stretto.arguments import shown
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
@@ -135,7 +136,9 @@ class LocalBackend:
         decoding = options.decoding or self._decoding
         if decoding not in self._capabilities.decodings:
             there = ", ".join(self._capabilities.decodings)
-            raise InvalidRequestError(f"decoding={decoding!r} cannot be used with {self.name}. Use one of: {there}.")
+            raise InvalidRequestError(
+                f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
+            )
         engine = await self._loader.ready()
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
         constraint = await self._prepared(engine, prompt, decoding)

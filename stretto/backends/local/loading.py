@@ -13,6 +13,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
+from stretto.arguments import shown
 from stretto.backends.base import Capabilities
 from stretto.backends.local.worker import Worker, outcome
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
@@ -84,7 +85,9 @@ class LoadingOptions:
         offered = tuple(name for name in usable if name not in LOSSY or name == self.decoding)
         if self.decoding is not None and self.decoding not in usable:
             needs = _NEEDS[self.decoding].format(model=self.source.name) if self.decoding in _NEEDS else ""
-            raise SettingsError(f"decoding={self.decoding!r} cannot be used.{needs} Use one of: {', '.join(offered)}.")
+            raise SettingsError(
+                f"decoding={shown(self.decoding)} cannot be used.{needs} Use one of: {', '.join(offered)}."
+            )
         return offered
 
     def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:

@@ -135,7 +135,9 @@ class OpenAIBackend(RemoteBackend):
 
 def _first(event: Any) -> Any:
     """Give the choice with index 0: others, which were not asked for, would be mixed into its text."""
-    return next((choice for choice in objects_of(event, "choices") if value_of(choice, "index") in (0, None)), None)
+    return next(
+        (choice for choice in objects_of(event, "choices") if value_of(choice, "index") in (0, "0", None)), None
+    )
 
 
 def _error_of(event: Any) -> Any:
