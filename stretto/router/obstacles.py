@@ -15,7 +15,7 @@ from stretto.router.demands import wants_brevity, wants_format
 from stretto.router.reading import excerpt
 from stretto.router.tails import wants_finished_list
 
-MINIMUM_ANSWER_TOKENS = 120
+MINIMUM_ANSWER_TOKENS = 600  # eight points of a usual length; a limit below would have to cut them
 MINIMUM_SLOTS = 3
 MINIMUM_CALLS = 5
 MOST_POINTS = 10  # of an outline; strategies.outline, which no decision loads, cuts there

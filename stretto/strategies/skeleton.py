@@ -8,6 +8,7 @@ outline is still being written, and the straight answer may run against it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -23,6 +24,7 @@ from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import Direct, asked, shared_by_all, straight_spec
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
+from stretto.strategies.limits import tell_limits
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
 from stretto.strategies.skeleton_offer import offer_skeleton
 
@@ -95,6 +97,7 @@ class _Skeleton:
         if self.waits:
             for point in self.points:
                 await self._expand(point)
+        tell_limits(self.request, self.runner)
         self._warn_of_missing(outline)
         if self.parser.closing:
             self.runner.merge.add("\n\n" + self.parser.closing)
@@ -227,7 +230,7 @@ class _Skeleton:
                 messages = asked(self.request, self.runner, "point_alone", title=point.title, words=str(words))
             return self._shared_prompt(messages)
 
-        room = int(words * TOKENS_PER_WORD * ROOM)
+        room = min(int(words * TOKENS_PER_WORD * ROOM), self.request.options.max_tokens or sys.maxsize)
         return BranchSpec(
             id=f"point-{point.index}",
             kind="point",

@@ -17,6 +17,7 @@ from stretto.strategies.items.layout import Layout, layout_for
 from stretto.strategies.items.plan import planned
 from stretto.strategies.items.samples import FINAL, Samples
 from stretto.strategies.items.splitting import NotSplit, Split, split
+from stretto.strategies.limits import tell_limits
 from stretto.strategies.notes import notes_for
 
 FEWEST_CALLS = 2
@@ -33,6 +34,7 @@ async def write_items(request: Request, route: Route, runner: FanOut) -> None:
         taken = await planned(calls)
     cause = taken.cause if isinstance(taken, NotSplit) else _obstacle(taken, calls)
     if cause is None and isinstance(taken, Split):
+        tell_limits(request, runner)
         layout = replace(layout_for(taken), notes=notes_for(request))
         if taken.items:
             await _Items(calls, taken, layout).run()
