@@ -287,6 +287,8 @@ class FanOut:
 
     def _count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
         if usage.calls:
+            if not usage.total_tokens and running.text:  # a stream that broke off had no time to tell
+                usage += Usage(prompt_tokens=running.unreported, completion_tokens=self._unreported_text(running))
             running.unreported = 0
         running.usage += usage
         self.ledger.add(usage, reservation)
@@ -294,8 +296,13 @@ class FanOut:
     def _estimate(self, running: Running) -> None:
         """Count a call that was cut short, and so never reported, by what was sent and received."""
         if running.unreported:
-            written = max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
+            written = self._unreported_text(running)
             self._count(running, Usage(prompt_tokens=running.unreported, completion_tokens=written, calls=1))
+
+    @staticmethod
+    def _unreported_text(running: Running) -> int:
+        """Tokens of the text that no usage has told of, estimated."""
+        return max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
 
     def _account(self, running: Running) -> None:
         """Settle the account of an ended branch."""

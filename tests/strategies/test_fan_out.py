@@ -8,7 +8,7 @@ import pytest
 from stretto import AsyncStretto
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk
-from stretto.errors import BackendError
+from stretto.errors import BackendError, StreamBrokenError
 
 pytestmark = pytest.mark.anyio
 
@@ -160,3 +160,25 @@ async def test_half_a_character_from_a_backend_of_the_callers_own_can_be_exporte
     async with AsyncStretto(Odd({"text": " \ud83d"})) as stretto:
         answer = await stretto.ask("How do I look after a bicycle?", strategy="skeleton")
     assert "\ufffd" in answer.model_dump_json()
+
+
+class BreakingOff(Broken):
+    """It breaks off every stream behind its text; all that is known is that there was a call."""
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):  # noqa: ARG002 - the protocol's arguments
+        async def chunks():
+            yield Chunk("some words " * 40)
+            error = StreamBrokenError("It broke off.")
+            error.usage = Usage(calls=1)
+            raise error
+
+        yield chunks()
+
+
+async def test_a_stream_that_broke_off_is_charged_by_what_was_sent_and_received():
+    async with AsyncStretto(BreakingOff(0, ValueError())) as stretto:
+        answer = await stretto.ask("Why? " * 40, strategy="direct")
+    assert answer.usage.calls == 2
+    assert answer.usage.completion_tokens == 2 * 110
+    assert answer.usage.prompt_tokens >= 2 * 50
