@@ -29,6 +29,8 @@ LEFT_OUT = (
     "tests/test_pocket.py",  # this and the next two train, with what is not shipped
     "tests/test_pocket_training.py",
     "tests/test_router_train.py",
+    "tests/cli/test_reference.py",  # docs/cli.md is what the newest typer prints
+    "tests/test_router_tables.py",  # reads the rows that the model was trained on
     "tests/test_types.py",  # of the source
     "tests/test_wheel.py",
 )
