@@ -102,10 +102,11 @@ def _not_loaded(source: Source, error: Exception) -> BackendError:
     if isinstance(error, SafetensorError):
         said = f"a safetensors file is damaged or was not copied to its end ({said}). Copy or download it again."
     if source.folder is not None:
-        cause = " ".join(said.partition("\n\n")[0].split())
+        # Older versions of transformers go on with the names of all models that it knows.
+        cause = " ".join(said.partition("\n\n")[0].partition(", or contain one of")[0].split()).rstrip(".")
         return ModelNotFoundError(
             f"The folder {str(source.folder)!r} could not be loaded as a causal language model with safetensors "
-            f"weights and a tokenizer: {cause} Give one that save_pretrained wrote, of the model and of its tokenizer.",
+            f"weights and a tokenizer: {cause}. Give one that save_pretrained wrote, of a model and its tokenizer.",
             backend=source.name,
         )
     return ModelNotFoundError(
