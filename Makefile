@@ -2,8 +2,7 @@
 # make test         format, lint, types, tests
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
-# CI runs `make test test-wheel`. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another
-# interpreter.
+# CI runs `make test`. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
 
 PYTHON ?= python3
 VENV   := .venv
