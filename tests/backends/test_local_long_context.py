@@ -65,7 +65,7 @@ async def test_a_prompt_over_the_window_is_answered_and_streamed(way, adapted):
             chunks = [chunk async for chunk in stream]
         expected = greedy(adapted, QUESTION, 30, way)
         assert text_of(chunks).rstrip("�") == expected.rstrip("�")  # its last letter may have lacked a byte
-        assert len(chunks) > 3
+        assert len(chunks) > 1  # text that is ready together comes as one chunk
         assert chunks[-1].finish_reason == "length"
         assert chunks[-1].usage.completion_tokens == 30
         assert chunks[-1].usage.prompt_tokens == len(QUESTION) > 3 * WINDOW
