@@ -180,10 +180,11 @@ class FanOut:
         running.started_s = self.now_s()
         await self.announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
         first: StrettoError | None = None
+        refused = begins_refused = False
         for again in (False, True):
             running.exception = None
             try:
-                prompt = spec.another_way(running.text) if again else spec.prompt()
+                prompt = spec.another_way("" if refused else running.text) if again else spec.prompt()
                 if prompt is None:
                     running.exception = first
                     return
@@ -204,7 +205,8 @@ class FanOut:
                 running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
                 running.exception.__cause__ = error
             else:
-                if running.finish_reason == "refusal" and not spec.accepts_refusal:
+                refused = running.finish_reason == "refusal" and not spec.accepts_refusal
+                if refused:
                     running.exception = BackendError(
                         "The model refused to write this part.", backend=self._backend.name
                     )
@@ -215,9 +217,17 @@ class FanOut:
                     )
                     running.finish_reason = "error"
                 else:
+                    if begins_refused:
+                        self.warn(
+                            f"{spec.called or repr(spec.title)} begins with a refusal that had been shown already; "
+                            "the model wrote the rest when asked again."
+                        )
                     return
             first = running.exception
             self._estimate(running)
+            if refused and not again and running.text.strip() and not running.take_back():
+                begins_refused = True
+                running.write("\n\n", self.now_s())
 
     async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options
