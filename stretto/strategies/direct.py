@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from stretto.backends.base import Prompt
@@ -54,7 +55,9 @@ async def _in_form(request: Request, runner: FanOut, straight: Running) -> str:
     if found.wrong and straight.exception is None and straight.finish_reason == "stop":
         prompt = replace(
             _held_to_format(request, runner),
-            messages=asked(request, runner, "again_in_form", received=straight.text, wrong=found.wrong),
+            messages=asked(
+                _told_its_form(request, runner), runner, "again_in_form", received=straight.text, wrong=found.wrong
+            ),
         )
         again = runner.start(replace(straight_spec(request, runner), id="direct-again", prompt=lambda: prompt))
         await _ended(again)
@@ -65,7 +68,7 @@ async def _in_form(request: Request, runner: FanOut, straight: Running) -> str:
         else:
             again.drop("the first answer is no worse")
     _report(runner, straight, found)
-    return straight.text
+    return found.text
 
 
 async def _ended(running: Running) -> None:
@@ -107,22 +110,32 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
 
 
 def _held_to_format(request: Request, runner: FanOut) -> Prompt:
-    """The conversation with its ``response_format``. Raises `InvalidRequestError` where the backend has none."""
-    wanted, messages = request.options.response_format, with_documents(request)
+    """The conversation with its ``response_format``.
+
+    A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
+    Raises `InvalidRequestError` for a regular expression where the backend takes none.
+    """
+    wanted = request.options.response_format
     if wanted is None:
-        return Prompt(messages)
-    if isinstance(wanted, str):
-        able, kind = runner.capabilities.regex, "a regular expression"
-    else:
-        able, kind = runner.capabilities.json_schema, "a JSON schema"
-    if not able:
+        return Prompt(with_documents(request))
+    if not isinstance(wanted, str):
+        return Prompt(with_documents(_told_its_form(request, runner)), response_schema=wanted)
+    if not runner.capabilities.regex:
         raise InvalidRequestError(
-            f"response_format is {kind}, and {runner.model} cannot hold an answer to one. "
-            "Leave it out, or use another model."
+            f"response_format is a regular expression, and {runner.model} cannot hold an answer to one. "
+            "Give a JSON schema or a pydantic model, leave it out, or use a local: model."
         )
-    return (
-        Prompt(messages, response_regex=wanted) if isinstance(wanted, str) else Prompt(messages, response_schema=wanted)
-    )
+    return Prompt(with_documents(request), response_regex=wanted)
+
+
+def _told_its_form(request: Request, runner: FanOut) -> Request:
+    """The same request; where the model is not known to keep to a schema, its system message tells the schema."""
+    wanted = request.options.response_format
+    if runner.capabilities.json_schema or not isinstance(wanted, dict):
+        return request
+    told = runner.template("in_form").messages(system=request.system, schema=json.dumps(wanted, ensure_ascii=False))
+    others = (message for message in request.messages if message.role != "system")
+    return request.model_copy(update={"messages": (*told, *others)})
 
 
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:

@@ -206,17 +206,7 @@ class FanOut:
                 running.exception.__cause__ = error
             else:
                 refused = running.finish_reason == "refusal" and not spec.accepts_refusal
-                if refused:
-                    running.exception = BackendError(
-                        "The model refused to write this part.", backend=self._backend.name
-                    )
-                elif not running.text.strip() and running.finish_reason != "refusal":
-                    running.exception = BackendError(
-                        f"{self._backend.name} returned no text. Ask again, or try another model.",
-                        backend=self._backend.name,
-                    )
-                    running.finish_reason = "error"
-                else:
+                if not self._failed(running):
                     if begins_refused:
                         self.warn(
                             f"{spec.called or repr(spec.title)} begins with a refusal that had been shown already; "
@@ -228,6 +218,20 @@ class FanOut:
             if refused and not again and running.text.strip() and not running.take_back():
                 begins_refused = True
                 running.write("\n\n", self.now_s())
+
+    def _failed(self, running: Running) -> bool:
+        """Whether a call that ended in good order gave nothing to use; its exception says why."""
+        if running.finish_reason == "refusal":
+            if running.spec.accepts_refusal:
+                return False
+            message = "The model refused to write this part."
+        elif running.text.strip():
+            return False
+        else:
+            message = f"{self._backend.name} returned no text. Ask again, or try another model."
+            running.finish_reason = "error"
+        running.exception = BackendError(message, backend=self._backend.name)
+        return True
 
     async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options

@@ -191,9 +191,7 @@ async def test_a_refused_point_that_was_read_already_is_told_from_its_second_try
     backend = ScriptedBackend(script(first={point(1): refused, "part on .Tyres": "Pump them."}))
     answer, _ = await ask(backend)
     assert answer.text.startswith("1. **Tyres**: I can't help with that.\n\n   Pump them.\n2. **Chain**")
-    assert answer.warnings == (
-        "Point 1, 'Tyres', begins with a refusal that had been shown already; the model wrote the rest when asked again.",
-    )
+    assert answer.warnings[0].startswith("Point 1, 'Tyres', begins with a refusal that had been shown already")
     assert "can't help" not in backend.calls[-1][0].messages[-1].content
 
 
