@@ -4,7 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.answer import Answer, Branch, Cost, Decoding, Span, Timeline, TokenLogprob, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
@@ -84,6 +84,7 @@ __all__ = [
     "ClientOptions",
     "ConnectionFailedError",
     "ContextOverflowError",
+    "Cost",
     "DeadlineExceededError",
     "Decoding",
     "DecodingForecast",
@@ -138,6 +139,7 @@ _HOMES = {
     "answer": (
         "Answer",
         "Branch",
+        "Cost",
         "Decoding",
         "Span",
         "Timeline",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
@@ -58,6 +59,26 @@ class Usage(BaseModel):
     def total_tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
+
+
+class Cost(BaseModel):
+    """What an answer cost in money, by its tokens and the prices of its model. ``str(cost)`` is the amount.
+
+    Attributes:
+        usd: US dollars, for everything that was generated and read, discarded tokens included.
+        as_of: the day of the prices; ``None`` where no price was needed.
+        source: where the prices come from.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    usd: float
+    as_of: date | None = None
+    source: str = ""
+
+    def __str__(self) -> str:
+        digits = 2 if self.usd == 0 or self.usd >= 1 else 4 if self.usd >= 0.01 else 6
+        return f"${self.usd:,.{digits}f}"
 
 
 class TokenLogprob(BaseModel):
@@ -213,6 +234,7 @@ class Answer(BaseModel):
             out of JSON, which holds the text.
         branches: all generations, in the order in which they were started.
         usage: tokens and calls of all branches together.
+        cost: what they cost; ``None`` where the price of the model is unknown.
         decoding: how a local model found the tokens of all branches together.
         logprobs: of the branches in the answer, one after the other, if they were asked for. Labels and titles that no
             branch wrote have none, and what was trimmed from a branch still has its own.
@@ -231,6 +253,7 @@ class Answer(BaseModel):
     parsed: Any = Field(default=None, exclude=True, repr=False)
     branches: tuple[Branch, ...] = ()
     usage: Usage = Usage()
+    cost: Cost | None = None
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     timeline: Timeline = Timeline()

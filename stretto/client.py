@@ -21,6 +21,7 @@ from stretto.errors import SettingsError, StrettoError
 from stretto.fork import Fork
 from stretto.hooks import Hooks, Watchers
 from stretto.imports import import_all, made_ready
+from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Prompting, Request, RequestOptions
 from stretto.route import Route
@@ -128,6 +129,7 @@ class AsyncStretto:
         if hooks is not None and not isinstance(hooks, Hooks):
             raise SettingsError(f"hooks= takes Hooks(...), not a value of type {type(hooks).__name__}.")
         self._watchers = Watchers(hooks)
+        self._prices = Prices(self.settings.prices)
         self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
 
     def __repr__(self) -> str:
@@ -199,6 +201,7 @@ class AsyncStretto:
             began=began,
             strategies=self._strategies(),
             watchers=self._watchers,
+            prices=self._prices,
         )
 
     def _check_process(self) -> None:

@@ -116,6 +116,11 @@ class RemoteBackend(ABC):
         return self.provider, self._url.rstrip("/")
 
     @property
+    def at_provider(self) -> bool:
+        """Whether calls go to the provider itself, whose list prices then hold."""
+        return host_of(self._url) == host_of(self.default_url)
+
+    @property
     def capabilities(self) -> Capabilities:
         """What is known of the model by its name."""
         return self._capabilities
