@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field, model_validator
 
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
+
+if TYPE_CHECKING:
+    from stretto.display.timeline import TimelinePlot
 
 FinishReason = Literal["stop", "length", "refusal", "deadline", "budget", "error"]
 BranchKind = Literal["direct", "outline", "point", "item", "plan", "passage", "collapse", "piece"]
@@ -220,6 +223,16 @@ class Timeline(BaseModel):
     first_text_s: float | None = None
     total_s: float = 0.0
     critical_path_s: float = 0.0
+    _branches: tuple[Branch, ...] = PrivateAttr(default=())  # of the answer that it belongs to
+
+    def plot(self) -> TimelinePlot:
+        """A drawing with one row a branch: waiting, silent, writing. Notebooks show it; ``save`` writes a file."""
+        from stretto.display.timeline import TimelinePlot  # noqa: PLC0415 - values know no pictures until one is asked for
+
+        return TimelinePlot(self, self._branches)
+
+    def _repr_html_(self) -> str:
+        return self.plot().svg
 
 
 class Answer(BaseModel):
@@ -262,8 +275,23 @@ class Answer(BaseModel):
     passages: tuple[PassageRecord, ...] = ()
     finish_reason: FinishReason = Field(default="stop")
 
+    @model_validator(mode="after")
+    def _timeline_of_these_branches(self) -> Self:
+        timeline = self.timeline.model_copy()
+        timeline._branches = self.branches
+        self.__dict__["timeline"] = timeline  # frozen for its users
+        return self
+
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        from stretto.display.notebook import answer_html  # noqa: PLC0415 - as in `Timeline.plot`
+
+        return answer_html(self)
+
+    def _repr_markdown_(self) -> str:
+        return self.text  # what shows Markdown in a notebook sanitises it
 
     def __repr__(self) -> str:
         start = self.text if len(self.text) <= 60 else self.text[:57] + "..."

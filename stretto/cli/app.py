@@ -17,6 +17,7 @@ from stretto.cli.completing import prepare
 from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS
 from stretto.cli.opening import Opener
+from stretto.cli.optional_values import spelled_out
 from stretto.cli.route import route
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())
@@ -59,6 +60,6 @@ def run(open_client: Opener | None = None) -> None:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not end the answer
     prepare(os.environ)
     try:
-        app(obj=open_client, prog_name="stretto")
+        app(spelled_out(sys.argv[1:]), obj=open_client, prog_name="stretto")
     finally:
         gc.freeze()  # or the interpreter, on its way out, would search all of torch for garbage: a second
