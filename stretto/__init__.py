@@ -55,6 +55,7 @@ if typing.TYPE_CHECKING:
     from stretto.strategies.base import Strategy
     from stretto.strategies.branch import BranchSpec
     from stretto.strategies.fan_out import FanOut
+    from stretto.structured_logs import log_json
 
 __version__ = "0.1.0"
 
@@ -133,6 +134,7 @@ __all__ = [
     "UnknownPromptError",
     "UnknownStrategyError",
     "Usage",
+    "log_json",
 ]
 
 _HOMES = {
@@ -225,6 +227,7 @@ _HOMES = {
     "strategies.base": ("Strategy",),
     "strategies.branch": ("BranchSpec",),
     "strategies.fan_out": ("FanOut",),
+    "structured_logs": ("log_json",),
 }
 
 

@@ -9,7 +9,12 @@ _ENDINGS = (".html", ".svg")
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
-    """The command line with ``--trace FILE`` as ``--trace-to FILE``. A word behind it that ends otherwise is no value."""
+    """The command line of ``stretto ask`` with ``--trace FILE`` as ``--trace-to FILE``.
+
+    A word that ends otherwise than such a file is no value of it.
+    """
+    if list(words[:1]) != ["ask"]:
+        return list(words)
     spelled: list[str] = []
     rest = iter(words)
     for word in rest:

@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import Branch, Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
 from stretto.backends.chunk_check import what_is_wrong
@@ -40,6 +40,7 @@ from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
 from stretto.surrogates import Mending, mend
+from stretto.telemetry import branch_span, note_branch
 
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
 
@@ -147,6 +148,12 @@ class FanOut:
         return time.perf_counter() - self._began
 
     async def _run(self, running: Running) -> None:
+        with branch_span(running.spec.id, running.spec.kind, running.spec.title) as span:
+            branch = await self._run_to_its_end(running)
+            note_branch(span, branch)
+        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+
+    async def _run_to_its_end(self, running: Running) -> Branch:
         try:
             with running._scope as scope:
                 own = anyio.current_time() + running.spec.until_s - self.now_s()
@@ -172,7 +179,7 @@ class FanOut:
             self._account(running)
             branch = running.end(self.now_s())
             running.spec.on_end(running)
-        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+        return branch
 
     async def _generate(self, running: Running) -> None:
         """Ask, and once more in another way if that fails."""
@@ -232,7 +239,7 @@ class FanOut:
         try:
             with (
                 allowed(reservation, Caller(self._number, running.spec.id)),
-                recorded(self._backend.name, running.spec, attempt) as record,
+                recorded(self._backend.name, running.spec, attempt, prompt) as record,
             ):
                 async with self._backend.stream(prompt, options) as chunks:
                     try:

@@ -18,6 +18,7 @@ def clean_environment(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "settings.toml").touch()
     monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
+    monkeypatch.setenv("STRETTO_LOGS", str(tmp_path / "kept" / "answers.db"))
 
 
 @pytest.fixture
