@@ -204,11 +204,12 @@ class FanOut:
         running.started_s = self.now_s()
         await self.announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
         first: StrettoError | None = None
-        begun = False
+        begun = refused = begins_refused = False
         for again in (False, True):
             running.exception = None
             try:
-                prompt = None if again and begun else spec.another_way(running.text) if again else spec.prompt()
+                received = "" if refused else running.text
+                prompt = None if again and begun else spec.another_way(received) if again else spec.prompt()
                 if prompt is None:
                     running.exception = first
                     return
@@ -229,22 +230,34 @@ class FanOut:
                 running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
                 running.exception.__cause__ = error
             else:
-                refused = running.finish_reason in REFUSALS
-                if refused and not spec.accepts_refusal:
-                    running.exception = BackendError(
-                        "The model refused to write this part.", backend=self._backend.name
-                    )
-                elif not (running.text.strip() or running.calls or refused or spec.accepts_silence):
-                    running.exception = BackendError(
-                        f"{self._backend.name} returned no text. Ask again, or try another model.",
-                        backend=self._backend.name,
-                    )
-                    running.finish_reason = "error"
-                else:
+                refused = running.finish_reason in REFUSALS and not spec.accepts_refusal
+                if not self._failed(running):
+                    if begins_refused:
+                        self.warn(
+                            f"{spec.called or repr(spec.title)} begins with a refusal that had been shown already; "
+                            "the model wrote the rest when asked again."
+                        )
                     return
             first = running.exception
             begun = bool(running.calls or running.others)  # told already, and not to be told twice
             self._estimate(running)
+            if refused and not again and running.text.strip() and not running.take_back():
+                begins_refused = True
+                running.write("\n\n", self.now_s())
+
+    def _failed(self, running: Running) -> bool:
+        """Whether a call that ended in good order gave nothing to use; its exception says why."""
+        if running.finish_reason in REFUSALS:
+            if running.spec.accepts_refusal:
+                return False
+            message = "The model refused to write this part."
+        elif running.text.strip() or running.calls or running.spec.accepts_silence:
+            return False
+        else:
+            message = f"{self._backend.name} returned no text. Ask again, or try another model."
+            running.finish_reason = "error"
+        running.exception = BackendError(message, backend=self._backend.name)
+        return True
 
     async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options
