@@ -36,11 +36,10 @@ from torch.nn.functional import cross_entropy
 from recipes.focus.needles import Haystack, Job, Lesson, Lessons, pocket_texts, texts_in
 from recipes.program import add_arguments, announce, run_until_stopped
 from stretto.errors import SettingsError, StrettoError
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.decoder import attention, run
 from stretto.local_engine.long_context.focus import Candidates, candidates
-from stretto.local_engine.long_context.options import FOCUS_FILE
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
