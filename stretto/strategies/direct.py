@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stretto.backends.base import Prompt
-from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
 from stretto.route import Route
@@ -13,6 +12,7 @@ from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.fencing import fenced
 from stretto.strategies.fitting import Fit, fit
 
 
@@ -132,7 +132,7 @@ def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
 
 def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
     """A template filled for this request, with the turns before it where they belong; ``values`` go before its own."""
-    own = {"question": request.question, "system": request.system, "documents": documents_text(request.documents)}
+    own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = runner.template(template).messages(**(own | values))
     return (
         *(message for message in filled if message.role == "system"),
@@ -152,13 +152,5 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     if not request.documents:
         return request.messages
     last = request.messages[-1]
-    content = f"{documents_text(request.documents)}\n\n{last.content}"
+    content = f"{fenced(request.documents)}\n\n{last.content}"
     return (*request.messages[:-1], last.model_copy(update={"content": content}))
-
-
-def documents_text(documents: tuple[Document, ...]) -> str:
-    """Documents as a model reads them."""
-    return "\n\n".join(
-        f'<document title="{document.title or number}">\n{document.text}\n</document>'
-        for number, document in enumerate(documents, start=1)
-    )

@@ -15,13 +15,14 @@ from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
 from stretto.local_engine.long_context.options import FOCUS_FILE
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.source import READING_FILE
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["attach", "fingerprint", "read_adapter", "write_adapter"]
 
-_ADAPTERS = (ADAPTER_FILE, FOCUS_FILE)
+_ADAPTERS = (ADAPTER_FILE, FOCUS_FILE, READING_FILE)
 
 
 def fingerprint(folder: Path) -> str:

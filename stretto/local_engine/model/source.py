@@ -11,7 +11,10 @@ from typing import Any
 from stretto.errors import ModelNotFoundError, UnknownModelError
 from stretto.local_engine.pocket import MODEL_FOLDER
 
-__all__ = ["Source", "find_source"]
+__all__ = ["READING_FILE", "Source", "find_source"]
+
+READING_FILE = "reading.safetensors"
+"""What was trained for reading documents stands beside the weights under this name."""
 
 _WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
