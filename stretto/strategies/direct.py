@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from stretto.answer import REFUSALS, Choice
 from stretto.backends.base import Prompt
-from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
 from stretto.route import Route
@@ -15,6 +14,7 @@ from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.fencing import fenced
 from stretto.strategies.fitting import Fit, fit
 
 
@@ -198,7 +198,7 @@ def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
 
 def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
     """A template filled for this request, with the turns before it where they belong; ``values`` go before its own."""
-    own = {"question": request.question, "system": request.system, "documents": documents_text(request.documents)}
+    own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = runner.template(template).messages(**(own | values))
     return (
         *(message for message in filled if message.role == "system"),
@@ -217,7 +217,7 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     """The conversation as it is, its documents put before the last question."""
     if not request.documents:
         return request.messages
-    messages, text = list(request.messages), documents_text(request.documents)
+    messages, text = list(request.messages), fenced(request.documents)
     asked = [index for index, message in enumerate(messages) if message.role == "user"]
     if not asked:
         return (Message(role="user", content=text), *messages)
@@ -225,11 +225,3 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     parts = ({"type": "text", "text": text}, *last.parts) if last.parts else ()
     messages[asked[-1]] = last.model_copy(update={"content": f"{text}\n\n{last.content}", "parts": parts})
     return tuple(messages)
-
-
-def documents_text(documents: tuple[Document, ...]) -> str:
-    """Documents as a model reads them."""
-    return "\n\n".join(
-        f'<document title="{document.title or number}">\n{document.text}\n</document>'
-        for number, document in enumerate(documents, start=1)
-    )
