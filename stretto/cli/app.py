@@ -18,6 +18,7 @@ from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS
 from stretto.cli.opening import Opener
 from stretto.cli.route import route
+from stretto.cli.serve import serve
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())
 
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command(epilog="\b\nExit codes: see stretto --help.")(ask)
 app.command()(route)
 app.command()(chat)
+app.command()(serve)
 app.add_typer(prompts.app, name="prompts")
 app.command()(bench)
 app.command()(doctor)
