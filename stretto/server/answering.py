@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from stretto.answer import Answer
 from stretto.errors import StrettoError
-from stretto.events import AnswerFinished, Event, RouteChosen
+from stretto.events import AnswerFinished, BranchStarted, Event, RouteChosen
 from stretto.queue import Queue
 from stretto.request import Prompting, RequestOptions
 from stretto.route import Route
@@ -295,6 +295,23 @@ class _Numbered:
 
     async def __anext__(self) -> Indexed:
         return 0, await anext(self._events)
+
+
+class Opening:
+    """Holds the begin of a stream back until there is more: so far, a request may fail with a status of its own."""
+
+    def __init__(self) -> None:
+        self._held: bytes | None = b""
+
+    def due(self, event: Event, frames: bytes) -> bytes:
+        """What to send now of the frames of this event, and of those before."""
+        if self._held is None:
+            return frames
+        self._held += frames
+        if not frames or isinstance(event, RouteChosen | BranchStarted):
+            return b""
+        due, self._held = self._held, None
+        return due
 
 
 def sse(data: Mapping[str, Any], event: str | None = None) -> bytes:

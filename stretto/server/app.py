@@ -20,8 +20,11 @@ from stretto.client import AsyncStretto
 from stretto.server import information, web
 from stretto.server.answering import Dialect, Endpoint, Handler, generating
 from stretto.server.chat import Chat
+from stretto.server.completions import Completions
+from stretto.server.messages import Messages, count_tokens
 from stretto.server.options import ServerOptions
 from stretto.server.problems import Problem
+from stretto.server.responses import Responses
 from stretto.server.service import Service
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -46,13 +49,18 @@ def create_app(
 
 
 def _routes(service: Service) -> list[BaseRoute]:
-    chat = Chat()
+    chat, anthropic = Chat(), Messages()
+    completions, responses = Completions(), Responses()
 
     def route(path: str, methods: list[str], handle: Handler, dialect: Dialect = chat, **how: Any) -> Route:
         return Route(path, Endpoint(service, path, handle, dialect.envelope, **how), methods=methods)
 
     return [
         route("/v1/chat/completions", ["POST"], generating(chat)),
+        route("/v1/completions", ["POST"], generating(completions), completions),
+        route("/v1/responses", ["POST"], generating(responses), responses),
+        route("/v1/messages", ["POST"], generating(anthropic), anthropic),
+        route("/v1/messages/count_tokens", ["POST"], count_tokens, anthropic),
         route("/v1/models", ["GET"], information.models),
         route("/v1/models/{name:path}", ["GET"], information.model),
         route("/v1/route", ["POST"], information.routing(chat)),

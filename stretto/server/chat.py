@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from stretto.answer import Answer, FinishReason, TokenLogprob, Usage
-from stretto.events import AnswerFinished, BranchStarted, Event, RouteChosen, TextDelta
+from stretto.answer import Answer, Choice, FinishReason, TokenLogprob, Usage
+from stretto.events import AnswerFinished, ChoiceDelta, Event, RouteChosen, TextDelta, ToolCallPiece
 from stretto.request import RequestOptions
-from stretto.server.answering import Ask, Reading, sse
+from stretto.server.answering import Ask, Opening, Reading, sse
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
+from stretto.tool_calls import ToolCallDelta
 
 DONE = b"data: [DONE]\n\n"
 # An answer that is not whole for whatever reason says "length", the one word for it that all clients know.
-FINISH: dict[FinishReason, str] = {"stop": "stop", "refusal": "content_filter"}
+FINISH: dict[FinishReason, str] = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "refusal": "content_filter",
+    "content_filter": "content_filter",
+}
 CUT = "length"
+# Clients send these with every request; they change nothing, and would keep an answer from being written in parts.
+_USUAL: Mapping[str, Any] = {
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "logit_bias": {},
+    "best_of": 1,
+    "modalities": ["text"],
+}
 
 
 class StreamOptions(BaseModel):
@@ -62,6 +76,14 @@ class Sampling(BaseModel):
         }
         return found
 
+    def extra(self, served: Served) -> dict[str, Any]:
+        """The fields that are not known here, for the model's server; those that say nothing are left out."""
+        given = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
+        given.pop("stretto", None)
+        if served.own:
+            return given
+        return {name: value for name, value in given.items() if name not in _USUAL or _USUAL[name] != value}
+
 
 class ResponseFormat(BaseModel):
     """The form that the answer shall have."""
@@ -77,9 +99,12 @@ class ChatBody(Sampling):
 
     messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
     max_completion_tokens: Annotated[int | None, Field(ge=1)] = None
+    n: Annotated[int | None, Field(ge=1, le=128)] = None
     logprobs: StrictBool | None = None
     top_logprobs: Annotated[int | None, Field(ge=0, le=20)] = None
     response_format: ResponseFormat | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
 
 
 class Chat:
@@ -94,7 +119,9 @@ class Chat:
             raise of_validation(error) from None
         served = service.models.find(asked.model)
         ask = Ask(served, asked.messages, _options(asked, served, extension))
-        scribe = ChatScribe(served.name, include_usage=asked.include_usage, events=extension.events)
+        scribe = ChatScribe(
+            served.name, include_usage=asked.include_usage, events=extension.events, choices=asked.n or 1
+        )
         return Reading([ask], bool(asked.stream), scribe)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
@@ -107,17 +134,32 @@ def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOp
     options["max_tokens"] = asked.max_completion_tokens or asked.max_tokens
     if asked.logprobs:
         options["logprobs"] = asked.top_logprobs or 0
-    schema = _schema(asked.response_format)
+    if asked.tools:
+        options["tools"], options["tool_choice"] = asked.tools, asked.tool_choice
+    if (asked.n or 1) > 1:
+        options["n"] = asked.n
+    extra = asked.extra(served)
+    schema, verbatim = format_of(asked.response_format, served)
     if schema is not None:
         options["response_format"] = schema
+    if extra | verbatim:
+        options["extra"] = extra | verbatim
     return options
 
 
-def _schema(given: ResponseFormat | None) -> dict[str, Any] | None:
+def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The schema that an answer is held to, and what the model's server is told instead where it knows more than we.
+
+    Raises `Problem`.
+    """
     if given is None or given.type == "text":
-        return None
+        return None, {}
+    main = served.client.backends["main"]
+    compatible = main.name.startswith("openai:")
+    if compatible and (served.own or given.type == "json_object" or not main.capabilities.json_schema):
+        return None, {"response_format": given.model_dump(exclude_none=True)}
     if given.type == "json_object":
-        return {"type": "object"}
+        return {"type": "object"}, {}
     schema = (given.json_schema or {}).get("schema")
     if given.type != "json_schema" or not isinstance(schema, dict):
         raise Problem(
@@ -127,17 +169,17 @@ def _schema(given: ResponseFormat | None) -> dict[str, Any] | None:
             param="response_format",
             code="invalid_value",
         )
-    return schema
+    return schema, {}
 
 
 class ChatScribe:
-    """Writes one answer as Chat Completions do.
+    """Writes one request's answers as Chat Completions do.
 
-    A stream is: a chunk with the role, chunks with content, an empty one with the finish reason, one with the usage
-    where it was asked for, and ``[DONE]``.
+    A stream is: a chunk with the role, chunks with content or tool calls, an empty one with the finish reason, one
+    with the usage where it was asked for, and ``[DONE]``. Several choices come between each other, by their index.
     """
 
-    def __init__(self, model: str, *, include_usage: bool, events: bool) -> None:
+    def __init__(self, model: str, *, include_usage: bool, events: bool, choices: int = 1) -> None:
         self._frame = {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
             "object": "chat.completion",
@@ -146,21 +188,23 @@ class ChatScribe:
         }
         self._include_usage = include_usage
         self._events = events
-        self._opening = b""
-        self._begun = False
+        self._choices = choices
+        self._opening = Opening()
         self._usage: dict[str, Any] = {}
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
         answer = answers[0]
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
-        choice = {
-            "index": 0,
-            "message": message,
-            "logprobs": logprobs_of(answer.logprobs),
-            "finish_reason": finish_of(answer.finish_reason),
-        }
-        return self._frame | {"choices": [choice], "usage": usage_of(answer.usage), "stretto": told_of(answer)}
+        choices = [
+            {
+                "index": index,
+                "message": _message(choice),
+                "logprobs": logprobs_of(choice.logprobs),
+                "finish_reason": finish_of(choice.finish_reason),
+            }
+            for index, choice in enumerate(choices_of(answer))
+        ]
+        return self._frame | {"choices": choices, "usage": usage_of(answer.usage), "stretto": told_of(answer)}
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
         """What an event adds to the stream."""
@@ -168,13 +212,7 @@ class ChatScribe:
         if self._events and (named := named_event(event, self._chunk_frame | {"choices": []})):
             name, data = named
             frames += sse(data, name)
-        if not self._begun and isinstance(event, RouteChosen | BranchStarted):
-            self._opening += frames  # until there is more, the request may still fail with a status of its own
-            return b""
-        if frames and not self._begun:
-            self._begun = True
-            return self._opening + frames
-        return frames
+        return self._opening.due(event, frames)
 
     def closing(self) -> bytes:
         """What ends the stream."""
@@ -194,32 +232,72 @@ class ChatScribe:
         match event:
             case RouteChosen():
                 told = {"stretto": {"route": event.route.model_dump(mode="json")}}
-                return self._chunk({"role": "assistant", "content": ""}, told)
+                role = {"role": "assistant", "content": ""}
+                first = self._chunk(0, role, told)
+                return first + b"".join(self._chunk(index, role) for index in range(1, self._choices))
             case TextDelta():
-                return self._chunk({"content": event.text})
+                return self._chunk(0, {"content": event.text})
+            case ChoiceDelta():
+                return self._chunk(event.choice, {"content": event.text})
+            case ToolCallPiece():
+                return self._chunk(event.choice, {"tool_calls": [_call_piece(event.delta)]})
             case AnswerFinished():
                 self._usage = usage_of(event.answer.usage)
-                return self._chunk(
-                    {},
-                    {"stretto": told_of(event.answer, route=False)},
-                    finish_reason=finish_of(event.answer.finish_reason),
-                    logprobs=logprobs_of(event.answer.logprobs),
+                told = {"stretto": told_of(event.answer, route=False)}
+                return b"".join(
+                    self._chunk(index, {}, told if index == 0 else None, ended=choice)
+                    for index, choice in enumerate(choices_of(event.answer))
                 )
         return b""
 
     def _chunk(
-        self,
-        delta: dict[str, Any],
-        beside: dict[str, Any] | None = None,
-        *,
-        finish_reason: str | None = None,
-        logprobs: dict[str, Any] | None = None,
+        self, index: int, delta: dict[str, Any], beside: dict[str, Any] | None = None, *, ended: Choice | None = None
     ) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        choice = {
+            "index": index,
+            "delta": delta,
+            "logprobs": logprobs_of(ended.logprobs) if ended else None,
+            "finish_reason": finish_of(ended.finish_reason) if ended else None,
+        }
         chunk = self._chunk_frame | {"choices": [choice]}
         if self._include_usage:
             chunk["usage"] = None
         return sse(chunk | beside if beside else chunk)
+
+
+def _message(choice: Choice) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
+    if choice.finish_reason == "refusal":
+        message["refusal"] = choice.text
+    if choice.tool_calls:
+        message["content"] = choice.text or None
+        message["tool_calls"] = [call.as_openai() for call in choice.tool_calls]
+    return message
+
+
+def _call_piece(delta: ToolCallDelta) -> dict[str, Any]:
+    piece: dict[str, Any] = {"index": delta.index}
+    if delta.id is not None:
+        piece["id"] = delta.id
+    if delta.name is not None:
+        piece["type"] = delta.type
+    said = {} if delta.name is None else {"name": delta.name}
+    piece[delta.type] = said | {"input" if delta.type == "custom" else "arguments": delta.arguments}
+    return piece
+
+
+def choices_of(answer: Answer) -> Sequence[Choice]:
+    """The choices of an answer; one, where several were not asked for."""
+    if answer.choices:
+        return answer.choices
+    return [
+        Choice(
+            text=answer.text,
+            tool_calls=answer.tool_calls,
+            finish_reason=answer.finish_reason,
+            logprobs=answer.logprobs,
+        )
+    ]
 
 
 def finish_of(reason: FinishReason) -> str:

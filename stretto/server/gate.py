@@ -56,9 +56,10 @@ class Gate:
 
     @asynccontextmanager
     async def admitted(self, holder: Holder, end: Callable[[Problem], None]) -> AsyncGenerator[float]:
-        """Wait for a turn, and hold it; gives the seconds waited. Raises `Problem`: 503 while the server ends, 429 over a limit.
+        """Wait for a turn, and hold it; gives the seconds waited.
 
-        ``end`` is called if the server stops before the answer is whole.
+        ``end`` is called if the server stops before the answer is whole. Raises `Problem`: 503 while the server ends,
+        429 over a limit.
         """
         self.check_open()
         self._check(holder)
