@@ -9,8 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
+from stretto.tool_calls import ToolCall
 
-FinishReason = Literal["stop", "length", "refusal", "deadline", "budget", "error"]
+FinishReason = Literal["stop", "length", "tool_calls", "refusal", "content_filter", "deadline", "budget", "error"]
+REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
 BranchKind = Literal["direct", "outline", "point", "item", "plan", "passage", "collapse", "piece"]
 
 
@@ -168,6 +170,7 @@ class Branch(BaseModel):
         usage: what it cost.
         decoding: how a local model found its tokens; ``None`` from other backends, and for a call that was cut short.
         logprobs: of its tokens, if they were asked for.
+        tool_calls: the calls that it asks for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -182,6 +185,25 @@ class Branch(BaseModel):
     span: Span = Span(needed_s=0.0)
     usage: Usage = Usage()
     decoding: Decoding | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+class Choice(BaseModel):
+    """One of several answers to one request.
+
+    Attributes:
+        text: what it says.
+        tool_calls: the calls that it asks for.
+        finish_reason: how it ended.
+        logprobs: of its tokens, if they were asked for.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: FinishReason = "stop"
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
@@ -221,6 +243,8 @@ class Answer(BaseModel):
         passages: what reading each passage of long documents gave.
         warnings: sentences about what is missing, was left out, or was done in another way.
         finish_reason: how the worst part of the answer ended.
+        tool_calls: the calls that the model asks its caller to make; the answer goes on once it is given their results.
+        choices: all answers, where several were asked for; the first is the one that ``text`` holds.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -238,6 +262,8 @@ class Answer(BaseModel):
     citations: tuple[Citation, ...] = ()
     passages: tuple[PassageRecord, ...] = ()
     finish_reason: FinishReason = Field(default="stop")
+    tool_calls: tuple[ToolCall, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
     def __str__(self) -> str:
         return self.text

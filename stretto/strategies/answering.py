@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
 from stretto.arguments import shown
 from stretto.backends.base import Backend
-from stretto.errors import IncompleteAnswerError, InvalidRequestError, UnknownStrategyError
+from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.hooks import Watchers
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.strategies import STRATEGIES, Strategy
+from stretto.strategies.abilities import check_abilities
 from stretto.strategies.branch import Running
 from stretto.strategies.fan_out import Emit, FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
@@ -60,11 +61,7 @@ async def _answer(
     began: float,
 ) -> Answer:
     await emit(RouteChosen(route=route))
-    if request.options.logprobs is not None and not backend.capabilities.logprobs:
-        raise InvalidRequestError(
-            f"logprobs={request.options.logprobs} cannot be had from {backend.name}: it reports no log-probabilities. "
-            "Leave it out, or use a local: model or one of openai: that does not reason."
-        )
+    check_abilities(request, backend)
     unused = request.options.decoding if route.decoding is None else None
     options = request.options.model_copy(update={"decoding": route.decoding})
     unread = () if backend.capabilities.reads_history else request.history
@@ -77,7 +74,8 @@ async def _answer(
             runner.warn(
                 f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from."
             )
-        if not backend.capabilities.names and any(message.name for message in request.messages):
+        runner.accompanying = request.accompanying
+        if not backend.capabilities.names and any(each.name for each in request.messages if each.role != "tool"):
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
         for note in request.unread:
             runner.warn(note)
@@ -94,7 +92,8 @@ async def _answer(
 def _alone(request: Request) -> tuple[Message, ...]:
     """The question without the turns before it; what the system is told stays."""
     system = (message for message in request.messages if message.role == "system")
-    return (*system, Message(role="user", content=request.question))
+    begun = request.messages[-1:] if request.continues else ()
+    return (*system, Message(role="user", content=request.question), *begun)
 
 
 def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) -> Answer:
@@ -139,6 +138,8 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
         citations=runner.citations,
         passages=runner.passages,
         finish_reason=_finish_reason(visible),
+        tool_calls=runner.tool_calls,
+        choices=runner.choices,
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
     if missing and request.on_missing == "raise":
@@ -151,5 +152,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
 def _finish_reason(visible: list[Running]) -> FinishReason:
     """How the worst part of the answer ended."""
     reasons = {running.finish_reason for running in visible}
-    worst_first: tuple[FinishReason, ...] = ("error", "refusal", "deadline", "budget", "length")
+    worst_first: tuple[FinishReason, ...] = (
+        *("error", "refusal", "content_filter", "deadline", "budget", "length", "tool_calls"),
+    )
     return next((reason for reason in worst_first if reason in reasons), "stop")

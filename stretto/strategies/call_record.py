@@ -29,7 +29,7 @@ class CallRecord:
         """Note what a chunk says."""
         if chunk.usage:
             self.usage += chunk.usage
-        if chunk.text and self.first_text_s is None:
+        if chunk.is_answer and self.first_text_s is None:
             self.first_text_s = time.perf_counter() - self._began
 
     def tell(self, error: Exception | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stretto.answer import REFUSALS, Choice
 from stretto.backends.base import Prompt
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
@@ -33,9 +34,13 @@ class Direct:
         )
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:  # noqa: ARG002 - every strategy is given its route
-        """Stream one branch; with a ``response_format``, show it once it fits, or was asked for once more."""
+        """Stream one branch; with a ``response_format``, show it once it fits, or was asked for once more.
+
+        Of several answers, all stream; where the backend writes one a call, each is a branch.
+        """
         runner.strategy = self.name
         straight = runner.start(straight_spec(request, runner))
+        further = _further(request, runner)
         if request.options.response_format is None:
             runner.merge.add_branch(straight)
         elif runner.capabilities.regex:  # it draws tokens that fit and no others: nothing would change in a second try
@@ -43,14 +48,51 @@ class Direct:
             await straight.ended()
             _report(runner, straight, fit(straight.text, request.options))
         else:
-            runner.merge.add(await _in_form(request, runner, straight))
+            straight = await _in_form(request, runner, straight)
+            runner.merge.add(straight.text)
         await runner.merge.finish()
+        await straight.ended()
+        runner.tool_calls = straight.calls.calls
+        if request.n > 1:
+            runner.choices = await _choices(request, runner, straight, further)
 
 
-async def _in_form(request: Request, runner: FanOut, straight: Running) -> str:
-    """The text of an answer that fits its format, if the first or a second try gives one."""
+def _further(request: Request, runner: FanOut) -> list[Running]:
+    """The branches of further answers, for backends that write one answer a call."""
+    if runner.capabilities.choices:
+        return []
+    first, seed = straight_spec(request, runner), request.options.seed
+    specs = [
+        replace(
+            first,
+            id=f"direct-{number + 1}",
+            called=f"Answer {number + 1}",
+            choice=number,
+            # The same random numbers would give the same answer each time.
+            options=request.options.model_copy(update={"seed": None if seed is None else seed + number}),
+        )
+        for number in range(1, request.n)
+    ]
+    return [runner.start(spec) for spec in specs]
+
+
+async def _choices(request: Request, runner: FanOut, straight: Running, further: list[Running]) -> tuple[Choice, ...]:
+    """All answers, the first of which is the straight one."""
+    for running in further:
+        await running.ended()
+    choices = (*straight.choices, *(choice for running in further for choice in running.choices))
+    if len(choices) < request.n:
+        came = "one answer" if len(choices) == 1 else f"{len(choices)} answers"
+        runner.warn(f"n={request.n} was asked for, and {runner.model} gave {came}.")
+    return choices
+
+
+async def _in_form(request: Request, runner: FanOut, straight: Running) -> Running:
+    """The branch whose answer fits its format, if the first or a second try gives one."""
     await _ended(straight)
     found = fit(straight.text, request.options)
+    if straight.calls:  # what it says beside them need not fit
+        return straight
     if found.wrong and straight.exception is None and straight.finish_reason == "stop":
         prompt = replace(
             _held_to_format(request, runner),
@@ -65,7 +107,7 @@ async def _in_form(request: Request, runner: FanOut, straight: Running) -> str:
         else:
             again.drop("the first answer is no worse")
     _report(runner, straight, found)
-    return straight.text
+    return straight
 
 
 async def _ended(running: Running) -> None:
@@ -76,7 +118,7 @@ async def _ended(running: Running) -> None:
 
 def _report(runner: FanOut, running: Running, found: Fit) -> None:
     """Hand out the value of the answer; a warning says where there is none."""
-    if running.exception is not None or running.finish_reason == "refusal":
+    if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
         return  # a warning says that already
     runner.parsed = found.value
     if found.wrong:
@@ -92,6 +134,8 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
             return prompt
+        if request.whole_because is not None:  # what is passed on as it is cannot be asked for in other words
+            return None
         # The rest of a text matches no format that the whole of it matches.
         return rest_of(request, runner, received) if request.options.response_format is None else None
 
@@ -103,14 +147,22 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
         options=request.options,
         another_way=another_way,
         accepts_refusal=True,
+        accepts_silence=request.whole_because is not None,
     )
 
 
 def _held_to_format(request: Request, runner: FanOut) -> Prompt:
     """The conversation with its ``response_format``. Raises `InvalidRequestError` where the backend has none."""
-    wanted, messages = request.options.response_format, with_documents(request)
+    wanted = request.options.response_format
+    prompt = Prompt(
+        with_documents(request),
+        tools=request.tools,
+        tool_choice=request.tool_choice,
+        n=request.n if runner.capabilities.choices else 1,
+        extra=request.extra,
+    )
     if wanted is None:
-        return Prompt(messages)
+        return prompt
     if isinstance(wanted, str):
         able, kind = runner.capabilities.regex, "a regular expression"
     else:
@@ -120,9 +172,9 @@ def _held_to_format(request: Request, runner: FanOut) -> Prompt:
             f"response_format is {kind}, and {runner.model} cannot hold an answer to one. "
             "Leave it out, or use another model."
         )
-    return (
-        Prompt(messages, response_regex=wanted) if isinstance(wanted, str) else Prompt(messages, response_schema=wanted)
-    )
+    if isinstance(wanted, str):
+        return replace(prompt, response_regex=wanted)
+    return replace(prompt, response_schema=wanted)
 
 
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
@@ -151,9 +203,14 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     """The conversation as it is, its documents put before the last question."""
     if not request.documents:
         return request.messages
-    last = request.messages[-1]
-    content = f"{documents_text(request.documents)}\n\n{last.content}"
-    return (*request.messages[:-1], last.model_copy(update={"content": content}))
+    messages, text = list(request.messages), documents_text(request.documents)
+    asked = [index for index, message in enumerate(messages) if message.role == "user"]
+    if not asked:
+        return (Message(role="user", content=text), *messages)
+    last = messages[asked[-1]]
+    parts = ({"type": "text", "text": text}, *last.parts) if last.parts else ()
+    messages[asked[-1]] = last.model_copy(update={"content": f"{text}\n\n{last.content}", "parts": parts})
+    return tuple(messages)
 
 
 def documents_text(documents: tuple[Document, ...]) -> str:

@@ -11,13 +11,14 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import REFUSALS, Choice, Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
 from stretto.backends.chunk_check import what_is_wrong
@@ -32,14 +33,24 @@ from stretto.errors import (
     StreamBrokenError,
     StrettoError,
 )
-from stretto.events import BranchDelta, BranchFailed, BranchFinished, BranchStarted, Event, TextDelta
+from stretto.events import (
+    BranchDelta,
+    BranchFailed,
+    BranchFinished,
+    BranchStarted,
+    ChoiceDelta,
+    Event,
+    TextDelta,
+    ToolCallPiece,
+)
 from stretto.prompts import Catalogue, Template
 from stretto.request import Budget
-from stretto.strategies.branch import NOT_TEXT, BranchSpec, Running, all_discarded
+from stretto.strategies.branch import NOT_TEXT, BranchSpec, FurtherChoice, Running, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
 from stretto.surrogates import Mending, mend
+from stretto.tool_calls import ToolCall, ToolCallDelta, ToolCallsSoFar
 
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
 
@@ -60,6 +71,9 @@ class FanOut:
         parsed: the value of an answer that is held to a format.
         citations: for ``Answer.citations``.
         passages: for ``Answer.passages``.
+        tool_calls: for ``Answer.tool_calls``.
+        choices: for ``Answer.choices``.
+        accompanying: fields of the request's body that go with every call.
         announce: hands an event to the reader.
     """
 
@@ -89,6 +103,9 @@ class FanOut:
         self.warnings: list[str] = []
         self.citations: tuple[Citation, ...] = ()
         self.passages: tuple[PassageRecord, ...] = ()
+        self.tool_calls: tuple[ToolCall, ...] = ()
+        self.choices: tuple[Choice, ...] = ()
+        self.accompanying: Mapping[str, Any] = {}
         self.strategy = ""
         self.parsed: Any = None
         self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s)
@@ -180,10 +197,11 @@ class FanOut:
         running.started_s = self.now_s()
         await self.announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
         first: StrettoError | None = None
+        begun = False
         for again in (False, True):
             running.exception = None
             try:
-                prompt = spec.another_way(running.text) if again else spec.prompt()
+                prompt = None if again and begun else spec.another_way(running.text) if again else spec.prompt()
                 if prompt is None:
                     running.exception = first
                     return
@@ -204,11 +222,12 @@ class FanOut:
                 running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
                 running.exception.__cause__ = error
             else:
-                if running.finish_reason == "refusal" and not spec.accepts_refusal:
+                refused = running.finish_reason in REFUSALS
+                if refused and not spec.accepts_refusal:
                     running.exception = BackendError(
                         "The model refused to write this part.", backend=self._backend.name
                     )
-                elif not running.text.strip() and running.finish_reason != "refusal":
+                elif not (running.text.strip() or running.calls or refused or spec.accepts_silence):
                     running.exception = BackendError(
                         f"{self._backend.name} returned no text. Ask again, or try another model.",
                         backend=self._backend.name,
@@ -217,10 +236,13 @@ class FanOut:
                 else:
                     return
             first = running.exception
+            begun = bool(running.calls or running.others)  # told already, and not to be told twice
             self._estimate(running)
 
     async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options
+        if self.accompanying:
+            prompt = replace(prompt, extra={**self.accompanying, **prompt.extra})
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
         # The deadline is that of the whole answer; it is kept here, not call by call.
@@ -267,13 +289,19 @@ class FanOut:
                 self._count(running, chunk.usage, reservation)
             if chunk.decoding:
                 running.decoding = (running.decoding or Decoding()) + chunk.decoding
-            running.logprobs += map(_mended, chunk.logprobs)
             for warning in chunk.warnings:
                 self.warn_once(warning)
+            if chunk.choice:
+                await self._take_further(running.further(chunk.choice), chunk)
+                continue
+            running.logprobs += map(_mended, chunk.logprobs)
             if text := mending.feed(chunk.text):
                 if not await self._take(running, text):
                     return "length"
                 await checkpoint()  # who reads this branch goes before the next chunk, if there is one
+            for delta in chunk.tool_calls:
+                await running.caught_up()
+                await self._tell_call(running.calls, delta, running.spec.choice)
             reason = chunk.finish_reason or reason
         if text := mending.finish():
             await self._take(running, text)
@@ -283,7 +311,25 @@ class FanOut:
         """Take new text of a branch; False once its buffer is full."""
         fits = running.write(text, self.now_s())
         await self.announce(BranchDelta(branch_id=running.spec.id, text=text))
+        if running.spec.choice:
+            await self.announce(ChoiceDelta(choice=running.spec.choice, text=text))
         return fits
+
+    async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
+        """Take in what belongs to a further answer of the same call."""
+        further.logprobs += map(_mended, chunk.logprobs)
+        text = further.mending.feed(chunk.text)
+        if chunk.finish_reason:
+            further.finish_reason = chunk.finish_reason
+            text += further.mending.finish()
+        if text:
+            further.pieces.append(text)
+            await self.announce(ChoiceDelta(choice=chunk.choice, text=text))
+        for delta in chunk.tool_calls:
+            await self._tell_call(further.calls, delta, chunk.choice)
+
+    async def _tell_call(self, calls: ToolCallsSoFar, delta: ToolCallDelta, choice: int) -> None:
+        await self.announce(ToolCallPiece(choice=choice, delta=calls.add(delta)))
 
     def _count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
         if usage.calls:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from stretto.answer import REFUSALS
 from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
 from stretto.language.counting import points_asked
@@ -153,7 +154,7 @@ class _Skeleton:
 
     async def _go_on_straight(self, outline: Running, straight: Running | None) -> None:
         """The request is not one for an outline after all."""
-        if outline.finish_reason == "refusal":
+        if outline.finish_reason in REFUSALS:
             cause = "the model refused to write an outline"
         elif outline.exception is not None:
             cause = str(outline.exception).rstrip(".")
