@@ -76,7 +76,7 @@ class Sampling(BaseModel):
         }
         return found
 
-    def extra(self, served: Served) -> dict[str, Any]:
+    def beside(self, served: Served) -> dict[str, Any]:
         """The fields that are not known here, for the model's server; those that say nothing are left out."""
         given = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
         given.pop("stretto", None)
@@ -138,7 +138,7 @@ def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOp
         options["tools"], options["tool_choice"] = asked.tools, asked.tool_choice
     if (asked.n or 1) > 1:
         options["n"] = asked.n
-    extra = asked.extra(served)
+    extra = asked.beside(served)
     schema, verbatim = format_of(asked.response_format, served)
     if schema is not None:
         options["response_format"] = schema
