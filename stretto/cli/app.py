@@ -19,6 +19,7 @@ from stretto.cli.exits import MEANINGS
 from stretto.cli.opening import Opener
 from stretto.cli.optional_values import spelled_out
 from stretto.cli.route import route
+from stretto.cli.serve import serve
 from stretto.errors import SettingsError
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command(epilog="\b\nExit codes: see stretto --help.")(ask)
 app.command()(route)
 app.command()(chat)
+app.command()(serve)
 app.add_typer(prompts.app, name="prompts")
 app.add_typer(logs.app, name="logs")
 app.command()(bench)
