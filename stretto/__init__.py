@@ -8,7 +8,8 @@ if typing.TYPE_CHECKING:
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
-    from stretto.client import AnswerStream, AsyncStretto, ClientOptions, Stretto, SyncAnswerStream
+    from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
+    from stretto.client_options import ClientOptions
     from stretto.document import Document, Heading
     from stretto.errors import (
         AuthenticationError,
@@ -168,10 +169,10 @@ _HOMES = {
     "client": (
         "AnswerStream",
         "AsyncStretto",
-        "ClientOptions",
         "Stretto",
         "SyncAnswerStream",
     ),
+    "client_options": ("ClientOptions",),
     "document": ("Document", "Heading"),
     "errors": (
         "AuthenticationError",

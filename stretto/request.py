@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic_core import PydanticCustomError
 
 from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
 from stretto.content import mended, read_tool, read_tool_choice
@@ -107,6 +108,18 @@ class GenerationOptions(BaseModel):
     def _one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("stop")
+    @classmethod
+    def _no_empty_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in value:
+            raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
+        return value
+
+    @field_validator("max_tokens", "temperature", "top_p", "seed", "deadline_s", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
+
 
 class Budget(BaseModel):
     """The most an answer may cost.
@@ -120,6 +133,11 @@ class Budget(BaseModel):
 
     max_calls: int | None = Field(default=None, ge=1)
     max_tokens_total: int | None = Field(default=None, ge=1)
+
+    @field_validator("max_calls", "max_tokens_total", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
 
 
 class RequestOptions(TypedDict, total=False):
@@ -277,6 +295,13 @@ class Request(BaseModel):
     def accompanying(self) -> Mapping[str, Any]:
         """What of `extra` goes with every call of an answer that is written in parts."""
         return {name: value for name, value in self.extra.items() if name in ACCOMPANYING}
+
+
+def _not_bool(value: Any) -> Any:
+    """The same value: True and False are numbers in Python, and never meant as one here."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("no_number", "Input should be a number")
+    return value
 
 
 def _closed(schema: Any) -> Any:

@@ -76,8 +76,11 @@ class Settings(BaseModel):
     def load(cls, **arguments: Any) -> Settings:
         """Read all sources; arguments that are ``None`` count as not given. Raises `SettingsError`."""
         file = settings_file()
+        named = bool(os.environ.get("STRETTO_SETTINGS"))
+        if named and (file.is_dir() or not file.exists()):
+            raise SettingsError(f"STRETTO_SETTINGS names {file}, which is not a file. Write it, or unset the variable.")
         try:
-            written = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            written = tomllib.loads(file.read_text(encoding="utf-8")) if named or file.is_file() else {}
         except (OSError, ValueError) as error:
             raise SettingsError(f"The settings file {file} cannot be read: {error}. Mend or remove it.") from None
         exported = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -34,6 +35,8 @@ DEFAULT_DECODING = "autoregressive"
 T = TypeVar("T")
 
 _SLOTS = 16
+_DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
+_DEVICE = re.compile(r"[a-z]+(:\d+)?")
 _GRAMMARS = find_spec("llguidance") is not None
 _ADAPTER = (
     " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
@@ -61,8 +64,7 @@ class LoadingOptions:
 
     def capabilities(self) -> Capabilities:
         """What the model will be able to do, as far as that is known before it is loaded. Raises `SettingsError`."""
-        if self.threads is not None and self.threads < 1:
-            raise SettingsError(f"threads={self.threads} cannot be used: at least 1 is needed.")
+        self._check()
         pocket = self.source.name == "local:pocket"
         return Capabilities(
             context_window=self.source.context_window(),
@@ -76,6 +78,20 @@ class LoadingOptions:
             json_schema=_GRAMMARS,
             regex=_GRAMMARS,
         )
+
+    def _check(self) -> None:
+        """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
+        numbers = {"threads": (self.threads, 1), "prefix_cache_bytes": (self.prefix_cache_bytes, 0)}
+        numbers["remember_answers"] = (self.remember_answers, 0)
+        for name, (value, least) in numbers.items():
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise SettingsError(
+                    f"{name}={shown(value)} cannot be used: at least {least} is needed, as a whole number."
+                )
+        if self.dtype is not None and self.dtype not in _DTYPES:
+            raise SettingsError(f"dtype={shown(self.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
+        if self.device is not None and not (isinstance(self.device, str) and _DEVICE.fullmatch(self.device)):
+            raise SettingsError(f"device={shown(self.device)} cannot be used. Use cpu, cuda or cuda:0.")
 
     def _decodings(self) -> tuple[str, ...]:
         """The decoding methods that can be chosen. Raises `SettingsError` where the one that was is none of them."""
