@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 Shape = Literal["short", "points", "steps", "prose", "items", "code", "transform"]
 
@@ -82,3 +82,18 @@ class Route(BaseModel):
     decoding_forecast: DecodingForecast | None = None
     forecast: Mapping[str, Forecast] = Field(default_factory=dict)
     elapsed_ms: float = 0.0
+    _parse: Any = PrivateAttr(default=None)
+
+    @property
+    def parse(self) -> Any:
+        """What was read from the question for this decision, a `stretto.router.parse.Parse`; ``None`` if nothing.
+
+        For the strategy that runs, which reads the question no second time. It is no part of the JSON.
+        """
+        return self._parse
+
+    def with_parse(self, parse: Any) -> Self:
+        """The same route, carrying what was read from the question."""
+        route = self.model_copy()
+        route._parse = parse
+        return route

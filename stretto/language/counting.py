@@ -66,23 +66,35 @@ def points_counted(text: str) -> list[Count]:
     return found
 
 
-def points_wanted(text: str) -> int:
-    """How many points an answer is to have ("15 tips", "the top 20", "十二个理由"); 0 if no number is named."""
+@dataclass(frozen=True, slots=True)
+class Points:
+    """How many points a question asks the answer to have.
+
+    Attributes:
+        wanted: the first number named ("15 tips", "the top 20", "十二个理由"); 0 if there is none.
+        asked: the number, 3 to 10, that the question plainly asks for; ``None`` where it names none. Ranges, lower
+            bounds, numbers for each of several things and two numbers side by side are left to the outline.
+    """
+
+    wanted: int
+    asked: int | None
+
+
+def points_in(text: str) -> Points:
+    """How many points a text asks for. Any text is accepted."""
     text = fold(text)
     counts = points_counted(text)
+    return Points(_wanted(text, counts), _asked(text, counts))
+
+
+def _wanted(text: str, counts: list[Count]) -> int:
     if counts:
         return min(counts, key=lambda count: count.start).value
     top = _TOP.search(text)
     return int(top[1]) if top else 0
 
 
-def points_asked(text: str) -> int | None:
-    """The number of points, 3 to 10, that a question plainly asks the answer to have; ``None`` where it names none.
-
-    Ranges, lower bounds, numbers for each of several things and two numbers side by side are left to the outline.
-    """
-    text = fold(text)
-    counts = points_counted(text)
+def _asked(text: str, counts: list[Count]) -> int | None:
     if len(counts) != 1 or not 3 <= counts[0].value <= 10:
         return None
     (count,) = counts

@@ -10,8 +10,9 @@ from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast
 from stretto.router import obstacles
 from stretto.router.decoding import Choice, choose_decoding
-from stretto.router.demands import items_wanted, may_be_list, words_wanted
+from stretto.router.demands import may_be_list
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, speed_of, straight
+from stretto.router.parse import Parse
 from stretto.router.shape import Judgement
 
 ITEMS_WORTH_COUNTING = 0.1
@@ -36,7 +37,7 @@ class Case:
         request: what is asked.
         backend: who would answer; only its name and capabilities may be read.
         role: the role of this backend in the client.
-        text: the question as the router reads it, with the question before where it cannot be understood alone.
+        parse: what code reads from the question; each part is read once.
         judgement: probabilities of the answer's shapes, and that an outline serves.
         threshold: the probability from which an outline is written, by the preference of the request.
     """
@@ -45,14 +46,19 @@ class Case:
     request: Request
     backend: Backend
     role: str
-    text: str
+    parse: Parse
     judgement: Judgement
     threshold: float
 
-    @cached_property
+    @property
+    def text(self) -> str:
+        """The question as the router reads it, with the question before where it cannot be understood alone."""
+        return self.parse.text
+
+    @property
     def items(self) -> int:
         """Items that the prompt supplies or asks for."""
-        return items_wanted(self.text)
+        return self.parse.items
 
     @property
     def listed(self) -> int:
@@ -87,9 +93,7 @@ class Case:
     @cached_property
     def answer_tokens(self) -> int:
         """Tokens to write, as usual for the shape, or as asked for."""
-        return answer_tokens(
-            self.judgement.shape, words=words_wanted(self.text), max_tokens=self.request.options.max_tokens
-        )
+        return answer_tokens(self.judgement.shape, words=self.parse.words, max_tokens=self.request.options.max_tokens)
 
     @cached_property
     def speed(self) -> Speed:
@@ -105,7 +109,7 @@ class Case:
     def decoding(self) -> Choice:
         """How the backend is to decode, if it is a local one."""
         backend = self.backend
-        return choose_decoding(self.request, backend.name, backend.capabilities, self.judgement.shape, self.text)
+        return choose_decoding(self.request, backend.name, backend.capabilities, self.judgement.shape, self.parse)
 
     @cached_property
     def decoding_forecast(self) -> DecodingForecast | None:
@@ -118,7 +122,7 @@ class Case:
 
         First what is in the request, then ``special``, then backend, budget and what ``forecast`` says.
         """
-        if found := obstacles.to_any(self.request, self.text) or special:
+        if found := obstacles.to_any(self.request, self.parse) or special:
             return found
         return None if forecast is None else obstacles.to_parallel(self.request, self.backend, self.straight, forecast)
 
@@ -128,9 +132,9 @@ class Case:
         question, judged = self.request.question, self.judgement.shapes["items"]
         if self.request.strategy != "auto" or judged < ITEMS_WORTH_SPLITTING or not may_be_list(question):
             return 0, None
-        from stretto.strategies.items.splitting import Split, split  # noqa: PLC0415 - its patterns are slow to compile
+        from stretto.strategies.items.splitting import Split  # noqa: PLC0415 - its patterns are slow to compile
 
-        taken = split(question)
+        taken = self.parse.split
         if isinstance(taken, Split):
             return len(taken.items) if taken.marks in LISTED_MARKS else 0, None
         return 0, taken.cause if taken.final else None

@@ -19,6 +19,7 @@ from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Shape
 from stretto.router.demands import wants_format
+from stretto.router.parse import Parse
 
 HOT = 1.2  # temperature; above it a token is drawn from so many that drafts are seldom right
 DEEP = ("auto", "suffix", "prompt_lookup")
@@ -39,7 +40,7 @@ class Choice(NamedTuple):
     cause: str
 
 
-def choose_decoding(request: Request, backend: str, capabilities: Capabilities, shape: Shape, text: str) -> Choice:
+def choose_decoding(request: Request, backend: str, capabilities: Capabilities, shape: Shape, parse: Parse) -> Choice:
     """Name the decoding method for a request; the request's own goes first, then the one its backend was made with.
 
     Args:
@@ -47,7 +48,7 @@ def choose_decoding(request: Request, backend: str, capabilities: Capabilities, 
         backend: name of the backend, for errors.
         capabilities: what it can do.
         shape: of the answer.
-        text: the question as the router reads it.
+        parse: what code reads from the question.
 
     Raises `InvalidRequestError` for a method that does not exist, or that this backend does not have.
     """
@@ -61,16 +62,16 @@ def choose_decoding(request: Request, backend: str, capabilities: Capabilities, 
     if capabilities.decoding is not None:
         return Choice(capabilities.decoding, f"Decoded with {capabilities.decoding}: {backend} was made with it.")
     step_ms = capabilities.measured.step_ms.get(1) if capabilities.measured is not None else None
-    return _suited(request, there, shape, text, step_ms)
+    return _suited(request, there, shape, parse, step_ms)
 
 
-def _suited(request: Request, there: tuple[str, ...], shape: Shape, text: str, step_ms: float | None) -> Choice:
+def _suited(request: Request, there: tuple[str, ...], shape: Shape, parse: Parse, step_ms: float | None) -> Choice:
     """What nobody has said: by sampling first, then by what can be foreseen of the answer."""
     temperature = request.options.temperature
     if temperature is not None and temperature > HOT:
         hot = f"at temperature {temperature:g}, above {HOT:g}, few drafts would be accepted"
         return Choice(_first((NONE,), there), f"Decoded without drafts: {hot}.")
-    if foreseen := _deep(request, shape, text):
+    if foreseen := _deep(request, shape, parse):
         method = _first(DEEP, there)
         return Choice(method, f"Decoded with {method}, for deep drafts: {foreseen}.")
     if shape in ("points", "items"):
@@ -93,13 +94,13 @@ def _side_by_side(there: tuple[str, ...], step_ms: float | None) -> Choice:
     return Choice(_first((NONE,), there), f"Decoded without drafts: {why}.")
 
 
-def _deep(request: Request, shape: Shape, text: str) -> str | None:
+def _deep(request: Request, shape: Shape, parse: Parse) -> str | None:
     """Why much of the answer can be foreseen, if it can."""
     if shape in _COPIES:
         return _COPIES[shape]
     if request.documents:
         return "the answer draws on documents that come with the request"
-    if wants_format(text) or wants_format(request.system):
+    if parse.format or wants_format(request.system):
         return "the format asked for repeats its own marks and names"
     return None
 

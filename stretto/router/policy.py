@@ -14,7 +14,7 @@ from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.router.reading import question_in_context
+from stretto.router.parse import Parse
 from stretto.router.second_opinion import SecondOpinion
 from stretto.router.shape import ShapeModel
 
@@ -108,13 +108,13 @@ class Router:
             raise InvalidRequestError(
                 f'No backend has the role "main" (roles: {", ".join(sorted(backends)) or "none"}). Give the router one.'
             )
-        text = question_in_context(request)
+        parse = Parse.of(request)
         return Case(
             request=request,
             backend=backends["main"],
             role="main",
-            text=text,
-            judgement=self.model.judge(text),
+            parse=parse,
+            judgement=self.model.judge(parse.text),
             threshold=self.model.thresholds[request.preference],
         )
 
@@ -187,7 +187,7 @@ def _route(decision: _Decision, started: float) -> Route:
     if case.role != "main":
         cause += f" The {case.role} backend is forecast to be done first."
     judgement = case.judgement
-    return Route(
+    route = Route(
         strategy=decision.strategy,
         role=case.role,
         backend=case.backend.name,
@@ -201,6 +201,7 @@ def _route(decision: _Decision, started: float) -> Route:
         forecast={name: offer.forecast for name, offer in decision.offers.items() if offer.forecast is not None},
         elapsed_ms=_since(started),
     )
+    return route.with_parse(case.parse)
 
 
 def _since(started: float) -> float:

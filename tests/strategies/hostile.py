@@ -5,7 +5,7 @@ import resource
 import sys
 import time
 
-from stretto.language.counting import points_asked
+from stretto.language.counting import points_in
 from stretto.request import Request
 from stretto.strategies.form import PointText, form_of, words_for
 from stretto.strategies.items.counting import counted
@@ -72,7 +72,7 @@ def read_form(text):
     request = Request.of(f"Why? {text}")
     form_of(request)
     words_for(request, None)
-    points_asked(text)
+    points_in(text)
     notes_for(request)
 
 
