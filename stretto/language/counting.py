@@ -60,7 +60,7 @@ def points_counted(text: str) -> list[Count]:
             for match in pattern.finditer(text):
                 named = match.groupdict()
                 group = "number" if named["number"] else "bare"
-                value = _value(named[group])
+                value = number_value(named[group])
                 if value > 1 and not text[: match.start(group)].endswith(known.unlike_unspaced):
                     found.append(Count(value, match.start(), match.end(), "unspaced"))
     return found
@@ -116,7 +116,7 @@ def numbers_in(text: str) -> Iterator[int]:
             yield count.value
         place = behind
     if _has_unspaced(text):
-        yield from (_value(found[1]) for found in known.unspaced_items.finditer(text) if not found[1].isdigit())
+        yield from (number_value(found[1]) for found in known.unspaced_items.finditer(text) if not found[1].isdigit())
 
 
 def _tokens(text: str) -> list[re.Match[str]]:
@@ -192,7 +192,7 @@ def _asked_behind(text: str, count: Count, before: list[re.Match[str]]) -> bool:
     return rest.lstrip()[:1] in ("", ",") or any(token[0] in known.ask_behind for token in _TOKEN.finditer(rest))
 
 
-def _value(number: str) -> int:
+def number_value(number: str) -> int:
     """The value of a number in figures, Han or Korean."""
     if number.isdecimal():
         return int(number)
