@@ -86,14 +86,14 @@ class Route(BaseModel):
 
     @property
     def parse(self) -> Any:
-        """What was read from the question for this decision, a `stretto.router.parse.Parse`; ``None`` if nothing.
+        """The parsed question, a `stretto.router.parse.Parse`; ``None`` if nothing was parsed.
 
-        For the strategy that runs, which reads the question no second time. It is no part of the JSON.
+        The strategy that runs uses it instead of parsing again. It is not part of the JSON.
         """
         return self._parse
 
     def with_parse(self, parse: Any) -> Self:
-        """The same route, carrying what was read from the question."""
+        """The same route with a parsed question."""
         route = self.model_copy()
         route._parse = parse
         return route

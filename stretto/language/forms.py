@@ -1,4 +1,4 @@
-"""The tables of ``forms.toml``: what a question says about the length and the form of its answer, by language."""
+"""The tables of ``forms.toml``: words for the length and the form of an answer, by language."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stretto.language.folding import fold
 
 FormName = Literal["paragraphs", "bulleted", "numbered", "sections"]
 FORMS: tuple[FormName, ...] = ("paragraphs", "bulleted", "numbered", "sections")
-"""Forms of an answer in points; of several that a question names, the first one here is meant."""
+"""Forms of an answer in points. If a question names several, the first one here counts."""
 CHARACTERS_A_WORD = 2  # of Chinese, Japanese or Korean
 
 
@@ -23,11 +23,10 @@ class Forms:
     """The patterns of ``forms.toml``, compiled, for folded text.
 
     Attributes:
-        length: a number and its unit; the group "number", and that of the unit: "words", "characters", "sentences" or
-            "lines".
+        length: a number and its unit, as the group "number" and one of "words", "characters", "sentences", "lines".
         brief: asks for a short answer as a whole.
-        brief_unless_each: asks for one too, unless the words around it speak of every part.
-        each: words that speak of every part.
+        brief_unless_each: the same, unless words nearby refer to each part.
+        each: words that refer to each part.
         short: asks for parts shorter than usual.
         deep: asks for parts longer than usual.
         asked: by form, what asks for it.
@@ -58,7 +57,7 @@ def forms() -> Forms:
 
     units = "|".join(map(unit, ("words", "characters", "sentences", "lines")))
     return Forms(
-        # Begins with a digit, not with \b, so that the search leaps from digit to digit.
+        # Begins with a digit, not with \b, so that the search skips to digits.
         length=re.compile(rf"(?P<number>\d(?<![a-zà-ÿ\d]\d)\d{{0,4}})[- ]?(?:{units})"),
         brief=words("brief"),
         brief_unless_each=words("brief-unless-each"),
@@ -76,14 +75,14 @@ def form_named(text: str) -> FormName | None:
 
 
 def depth_wanted(text: str) -> float:
-    """How long the parts of an answer are to be by a folded text, as a multiple of the usual length."""
+    """Length of each part that a folded text asks for, as a multiple of the usual length."""
     if forms().deep.search(text):
         return 2.0
     return 0.5 if forms().short.search(text) else 1.0
 
 
 def words_wanted(text: str) -> int | None:
-    """The length in words that a folded text asks for, if it names one; characters are counted as parts of words."""
+    """The length in words that a folded text asks for, if it names one; characters are converted to words."""
     for found in forms().length.finditer(text):
         number = int(found["number"])
         if found["words"] and number > 9:
@@ -94,5 +93,5 @@ def words_wanted(text: str) -> int | None:
 
 
 def _either(tables: Iterable[Mapping[str, Any]], key: str) -> str:
-    """One pattern for what any of these languages has under ``key``."""
+    """One pattern that matches what any of these languages lists under ``key``."""
     return "|".join(fold(pattern) for table in tables for pattern in table.get(key, ()))

@@ -1,4 +1,4 @@
-"""The tables of ``tails.toml``: what asks for something about a finished list, by language."""
+"""The tables of ``tails.toml``: words that ask for something that needs the finished list, by language."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from stretto.language.folding import fold
 
-MOST_BETWEEN = 3  # words between a link and what it leads to
+MOST_BETWEEN = 3  # words between a link and the request it leads to
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class Tails:
     """The patterns of ``tails.toml``, compiled, for folded text.
 
     Attributes:
-        link: what leads to another task: a word, or a mark between clauses.
-        linked: to be matched behind a link; its first group is what asks.
-        anywhere: to be searched for at word boundaries.
-        other_scripts: to be searched for in text beyond Latin script.
+        link: a word or a punctuation mark that leads to another task.
+        linked: to be matched after a link; the first group is the request itself.
+        anywhere: to be searched for, in Latin script.
+        other_scripts: to be searched for, in other scripts.
     """
 
     link: re.Pattern[str]
@@ -48,12 +48,12 @@ def tails() -> Tails:
 
 
 def _either(tables: Iterable[Mapping[str, Any]], kind: str) -> str:
-    """One pattern for what any of these languages has under ``kind``."""
+    """One pattern that matches what any of these languages lists under ``kind``."""
     return "|".join(_filled(pattern, table.get("parts", {})) for table in tables for pattern in table[kind])
 
 
 def _filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """A folded pattern with its parts put in; parts may have parts."""
+    """A folded pattern with its parts inserted; parts may contain parts."""
     while (filled := re.sub(r"<([a-z]+)>", lambda name: parts[name[1]], pattern)) != pattern:
         pattern = filled
     return fold(pattern)

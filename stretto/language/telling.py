@@ -1,4 +1,4 @@
-"""The tables of ``notes.toml``: which language a text is in, and the notes of each language."""
+"""Detects the language of a text, and holds the notes of each language, from ``notes.toml``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-READ = 2_000  # characters of a text that tell its language
+READ = 2_000  # characters of a text that are read
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -19,9 +19,9 @@ class Languages:
     """The tables of ``notes.toml``, by language.
 
     Attributes:
-        notes: for a part of which nothing was written, and for one that was not written to its end.
-        small: small words of languages of Latin script.
-        scripts: a character of a language of another script.
+        notes: for a missing part, and for a part that broke off.
+        small: function words of languages in Latin script.
+        scripts: matches a character of a language in another script.
     """
 
     notes: dict[str, tuple[str, str]]
@@ -41,12 +41,12 @@ def languages() -> Languages:
 
 
 def language_of(text: str) -> str:
-    """The language of a text among those of ``notes.toml``: by its script, else by its small words; else English."""
+    """The language of a text: by its script, else by its function words, else English."""
     known, text = languages(), text[:READ]
     scripts = {name: len(pattern.findall(text)) for name, pattern in known.scripts.items()}
     most = max(scripts, key=lambda name: scripts[name])
-    if scripts[most] * 3 > len(_LETTER.findall(text)):  # words of other scripts have fewer letters than Latin ones
+    if scripts[most] * 3 > len(_LETTER.findall(text)):  # words in other scripts have fewer letters than in Latin script
         return "ja" if most == "zh" and scripts["ja"] else most  # Japanese mixes kana with Han
     words = Counter(_WORD.findall(text.casefold()))
     found = {language: sum(words[word] for word in small) for language, small in known.small.items()}
-    return max(found, key=lambda language: found[language])  # of equals the first: English
+    return max(found, key=lambda language: found[language])  # the first of equals: English

@@ -1,4 +1,4 @@
-"""What a request demands outright: a short answer, a format, a length, a number of items. Patterns, not a model."""
+"""Explicit demands of a request: a short answer, a format, a number of items. Found by patterns, not by a model."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FORMAT = re.compile(
     r"(?:json|xml|yaml|csv|toml)\b"
 )
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\(?\d{1,3}[.):]|\(?[a-zA-Z][.)])[ \t]*\S", re.MULTILINE)
-_BULLET_BELOW = re.compile(rf"\n{_BULLET.pattern[1:]}")  # the search leaps from line to line
+_BULLET_BELOW = re.compile(rf"\n{_BULLET.pattern[1:]}")  # beginning with \n makes the search skip to line ends
 _INLINE_NUMBERS = re.compile(r"(?:^|\s)\(?(\d{1,2}|[a-h])[.)]\s*\S")
-LONGEST_LINE = 80  # characters; a longer line without a mark is text, not an item
-SHORT_LINE = 4  # words; lines as short as this are items even where nothing sets them apart from the first
+LONGEST_LINE = 80  # characters; a longer line without a list marker is text, not an item
+SHORT_LINE = 4  # words; lines this short are items even if nothing separates them from the first line
 FEWEST_LINES = 3
 BRIEF_WORDS = 100
 BRIEF_SENTENCES = 3
@@ -33,7 +33,7 @@ def _ends(text: str) -> str:
 
 
 def wants_brevity(text: str) -> str | None:
-    """Return the words by which a text asks for a short answer as a whole; "50 words each" asks for no such thing."""
+    """Return the words that ask for a short answer as a whole, or ``None``; "50 words each" does not count."""
     text, known = _ends(text), forms()
     if found := known.brief.search(text):
         return found[0].strip()
@@ -49,19 +49,19 @@ def wants_brevity(text: str) -> str | None:
 
 
 def _per_part(text: str, found: re.Match[str]) -> bool:
-    """Whether what was found speaks of every part of the answer, not of the whole."""
+    """Whether the match is about each part of the answer rather than the whole."""
     return forms().each.search(text[max(0, found.start() - 60) : found.end() + 40]) is not None
 
 
 def wants_format(text: str) -> str | None:
-    """Return the words by which a text demands a machine-readable answer, or None."""
+    """Return the words that ask for a machine-readable answer, or ``None``."""
     text = _ends(text)
     found = _FORMAT.search(text)
     return found[0].strip() if found else None
 
 
 def items_wanted(text: str) -> int:
-    """Count the items that a prompt supplies (a list by lines, numbers or behind a colon) or asks for; 0 if none."""
+    """Count the items that a prompt contains (as lines, numbered, or after a colon) or asks for; 0 if none."""
     text = _ends(text)
     listed = len(_BULLET.findall(text))
     if listed < 2:
@@ -78,13 +78,13 @@ def items_wanted(text: str) -> int:
 
 
 def _lines_below(text: str) -> int:
-    """Short lines below the first one; 0 where there are fewer than three, or a long one among them."""
+    """Number of short lines below the first one; 0 if there are fewer than three, or if one is long."""
     lines = [line for line in text.split("\n")[1:] if line.strip()]
     return len(lines) if len(lines) >= FEWEST_LINES and max(map(len, lines)) <= LONGEST_LINE else 0
 
 
 def may_be_list(text: str) -> bool:
-    """Whether the lines of a text are marked as items, or stand like items under a task: worth a closer look."""
+    """Whether the lines of a text have list markers or look like items below a task; cheaper than splitting it."""
     if text.count("\n") < FEWEST_LINES:
         return False
     text = text.lstrip()

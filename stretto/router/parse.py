@@ -1,4 +1,4 @@
-"""What code reads from a question: each part once, for the router and for the strategy that it chooses."""
+"""The parsed question of a request. Each part is parsed once and shared by the router and the chosen strategy."""
 
 from __future__ import annotations
 
@@ -21,56 +21,56 @@ if TYPE_CHECKING:
 
 @dataclass
 class Parse:
-    """The question of one request, and what is read from it. It travels on the route to the strategy.
+    """A question and what is parsed from it, lazily. The route carries it to the strategy.
 
     Attributes:
-        question: the last user turn; what is taken apart into items.
-        text: the same behind the question before it, where it cannot be understood alone. All else is read from this.
+        question: the last user turn, which `split` splits into items.
+        text: the question, preceded by the one before if it cannot be understood alone. All else is parsed from it.
     """
 
-    # Not frozen: freezing takes longer than all else about it.
+    # Not frozen: a frozen dataclass takes longer to create, and has no cached properties.
     question: str
     text: str
 
     @classmethod
     def of(cls, request: Request) -> Parse:
-        """The parse of a request, of which nothing has been read yet."""
+        """The parse of a request; nothing is parsed yet."""
         return cls(request.question, question_in_context(request))
 
     def __eq__(self, other: object) -> bool:
-        """Any two are equal: a route is compared by its decision, whoever has read the question so far."""
+        """All are equal, so that routes compare by their decisions, whatever has been parsed so far."""
         return other is None or isinstance(other, Parse)
 
-    __hash__ = None  # type: ignore[assignment]  # a class with its own equality has no hash unless it says so
+    __hash__ = None  # type: ignore[assignment]  # equality without a meaningful hash
 
     @cached_property
     def folded(self) -> str:
-        """Head and tail of the text, folded."""
+        """Beginning and end of the text, folded."""
         return fold(excerpt(self.text))
 
     @cached_property
     def points(self) -> Points:
-        """How many points the answer is to have."""
+        """How many points the question asks for."""
         return points_in(self.folded)
 
     @cached_property
     def items(self) -> int:
-        """Items that the prompt supplies or asks for."""
+        """Number of items that the question contains or asks for."""
         return items_wanted(self.text)
 
     @cached_property
     def words(self) -> int | None:
-        """Words that the answer is to have, if the question names a number."""
+        """Length in words that the question asks for, if it names one."""
         return words_wanted(self.folded)
 
     @cached_property
     def depth(self) -> float:
-        """How long parts of the answer are to be, as a multiple of the usual."""
+        """Length of each part that the question asks for, as a multiple of the usual length."""
         return depth_wanted(self.folded)
 
     @cached_property
     def form(self) -> FormName | None:
-        """The form of an answer in points, if the question names one."""
+        """Form of the answer that the question asks for, if it names one."""
         return form_named(self.folded)
 
     @cached_property
@@ -85,18 +85,18 @@ class Parse:
 
     @cached_property
     def tail(self) -> str | None:
-        """The words that ask for something only the finished list can give."""
+        """The words that ask for something that needs the finished list."""
         return wants_finished_list(self.text)
 
     @cached_property
     def split(self) -> Split | NotSplit:
-        """The question taken apart into one task and its items or samples, or why that cannot be done."""
+        """One task with its items or samples, or why the question cannot be split."""
         from stretto.strategies.items.splitting import split  # noqa: PLC0415 - its patterns are slow to compile
 
         return split(self.question)
 
 
 def parse_of(request: Request, route: Route) -> Parse:
-    """The parse that a route carries, if it is of this question; else a new one."""
+    """The parse that the route carries, or a new one if that belongs to another question."""
     carried = route.parse
     return carried if isinstance(carried, Parse) and carried.question == request.question else Parse.of(request)

@@ -1,7 +1,7 @@
-"""What a question wants done with its finished list: rank it, choose from it, compare its entries, conclude from it.
+"""Detects questions that need the finished list: rank it, choose from it, compare its entries, draw a conclusion.
 
-Points that are written side by side do not know each other, so such a list is written straight through. "Explain each"
-and "each with an example" ask for nothing of the kind. The words, by language: ``language/tails.toml``.
+Points that are generated in parallel cannot see each other, so such a list is generated in one piece. "Explain each"
+and "each with an example" do not need the finished list. The words are in ``language/tails.toml``, by language.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stretto.router.reading import excerpt
 
 
 def wants_finished_list(text: str) -> str | None:
-    """Return the words by which a text asks for something that only the finished points can give, or ``None``."""
+    """Return the words that ask for something that needs the finished list, or ``None``."""
     known = tails()
     text = fold(excerpt(text)).strip()
     for link in known.link.finditer(text):
