@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 import torch
 from adapters import adapted
-from test_forward import FAMILY, family_member
+from test_forward import FAMILY, family_member, packed
 from tiny_models import SIZES, VOCABULARY
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
@@ -59,8 +59,7 @@ TREES = [tree((11, 12, 13), (11, 14), (15,)), tree(), tree((21, 22, 23, 24), (25
 
 def forwards(model):
     """The same model with torch's operations and compiled."""
-    plain, compiled = LlamaForward(model), LlamaForward(model)
-    compiled.pack()
+    plain, compiled = LlamaForward(model), packed(model)
     assert compiled._compiled is not None
     return plain, compiled
 
@@ -393,8 +392,7 @@ def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
         Plan(tokens=4, beside=16, last=96),
     )
     plain, adapter = ready.forward, ready.forward.pads
-    compiled = LlamaForward(family_member(name).bfloat16().float())
-    compiled.pack()
+    compiled = packed(family_member(name).bfloat16().float())
     compiled.attach(adapter)
     drawn = tree((31, 32), (33,))
     for node in (1, ROOT, 0):

@@ -13,7 +13,6 @@ from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
@@ -83,7 +82,6 @@ class Engine:
             experience=(Experience(), Experience()),
             lexical=lexical or LexicalOptions(),
         )
-        rehearse()  # compiled here rather than in the first request
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
         schedule = partial(

@@ -19,6 +19,7 @@ from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.kernels.crew import allow, dismiss
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timing import measuring
@@ -70,6 +71,8 @@ class Serving:
         self._coming = 0
         self._seen, self._gathered_until = 0, 0.0
         self._closed = False
+        models = [model] if equipment.draft is None else [model, equipment.draft]
+        self._code = CompiledCode(models, self._wake)
         self._scheduler = scheduler(self._drafter)
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
@@ -103,6 +106,7 @@ class Serving:
         """See `Engine.run_alongside`."""
         with self._changed:
             self._refuse_when_closed()
+            self._code.stay()
             self._alongside.append(work)
             self._changed.notify_all()
 
@@ -140,6 +144,7 @@ class Serving:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
             allow(self._most_threads)
+        self._code.begin()
         scheduler = self._scheduler
         with torch.inference_mode():
             self._measure_while_idle(scheduler)
@@ -148,11 +153,24 @@ class Serving:
                 self._advance_alongside()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
+                if self._code.due and not scheduler.handles:
+                    self._change_code(scheduler)
                 self._measure_while_idle(scheduler)
             for work in self._alongside:
                 work.close()
         dismiss()
         scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _change_code(self, scheduler: Scheduler) -> None:
+        """Change over to code that was compiled meanwhile. What was computed, and what steps cost, holds no longer."""
+        self._code.change()
+        scheduler.clear()
+        if self._cost.measured or self._measuring is not None:
+            self._measuring = measuring(self.model)
 
     def _advance_alongside(self) -> None:
         if not self._alongside:
@@ -187,7 +205,7 @@ class Serving:
     def _admit(self, scheduler: Scheduler) -> bool:
         """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""
         with self._changed:
-            while not (self._closed or scheduler.handles or self._alongside or self._gathered(_QUIET_S)):
+            while not (self._busy(scheduler) or self._gathered(_QUIET_S)):
                 pass
             if self._closed:
                 abandoned, self._waiting = self._waiting, deque()
@@ -201,13 +219,17 @@ class Serving:
             scheduler.admit(taken)
         return not self._closed
 
+    def _busy(self, scheduler: Scheduler) -> bool:
+        """Whether there is something to do without a request that is waiting."""
+        return bool(self._closed or scheduler.handles or self._alongside or self._code.due)
+
     def _gathered(self, wait_s: float) -> bool:
         """Whether there are requests to admit, and no more seem to be coming; those with little to read go first.
 
         ``wait_s`` is how long to wait for more; without requests, and unless it is 0, it waits for the first.
         """
         if wait_s and not self._waiting:
-            self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed)
+            self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or self._code.due)
         if not self._waiting or self._closed:
             self._seen = 0
             return False
