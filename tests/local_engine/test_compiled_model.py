@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 from recipes.lexical.train import Plan
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.kernels import crew
+from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.sharing import Sharing
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.flatten import flatten
@@ -393,6 +394,7 @@ def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
     )
     plain, adapter = ready.forward, ready.forward.pads
     compiled = packed(family_member(name).bfloat16().float())
+    assert compile_now(compiled.parts_for(adapter))
     compiled.attach(adapter)
     drawn = tree((31, 32), (33,))
     for node in (1, ROOT, 0):

@@ -12,6 +12,8 @@ from safetensors.torch import save_file
 
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
+from stretto.local_engine.drafting.rehearsal import UNITS
+from stretto.local_engine.kernels.compiler import have_compiled
 from stretto.local_engine.long_context.options import FOCUS_FILE
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.pads import PadAdapter
@@ -91,5 +93,6 @@ def attach(model: LoadedModel) -> PadAdapter:
             )
         path = model.folder / ADAPTER_FILE
         adapter = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
+        have_compiled([UNITS, *forward.parts_for(adapter)], wanted=model.compiled)
         return forward.attach(adapter)
     return forward.pads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 
@@ -13,10 +12,9 @@ from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.drafting.token_recycling import TokenRecycling
-from stretto.local_engine.kernels.compiler import Compilation, compile_now
 from stretto.local_engine.kernels.parts import Part
 
-__all__ = ["DRAFTING", "UNITS", "have_units_compiled", "rehearse", "rehearse_units"]
+__all__ = ["DRAFTING", "UNITS", "rehearse", "rehearse_units"]
 
 DRAFTING = Part("drafting", f"{__name__}:rehearse")
 """What most drafters run."""
@@ -35,19 +33,6 @@ def rehearse() -> None:
 def rehearse_units() -> None:
     """Do the same for lexical units."""
     _draft([Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
-
-
-def have_units_compiled(wanted: bool | None) -> None:
-    """Have compiled what lexical units run: waiting for it if that is ``True``, beside the answer if it is ``None``."""
-    if wanted:
-        compile_now([UNITS])
-    elif wanted is None:
-        _compile_units()
-
-
-@cache
-def _compile_units() -> Compilation:
-    return Compilation([UNITS])
 
 
 def _draft(drafters: Sequence[Drafter]) -> None:

@@ -26,7 +26,7 @@ from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.store import Store, is_private, stores, writable_store
 from stretto.local_engine.kernels.switch import VARIABLE
 
-__all__ = ["Compilation", "are_ready", "compile_now", "try_again"]
+__all__ = ["Compilation", "are_ready", "compile_now", "have_compiled", "try_again"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,14 @@ def compile_now(parts: Sequence[Part]) -> bool:
     compilation = Compilation(parts, niceness=0)
     compilation.wait()
     return are_ready(parts)
+
+
+def have_compiled(parts: Sequence[Part], *, wanted: bool | None) -> None:
+    """Have parts compiled: wait for it if that is wanted, do it beside other work with ``None``, and not if not."""
+    if wanted:
+        compile_now(parts)
+    elif wanted is None and not are_ready(parts):
+        Compilation(parts)
 
 
 def try_again() -> None:

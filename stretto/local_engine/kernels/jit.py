@@ -74,7 +74,14 @@ class _Either(Kernel):
             except NotCompiledError:
                 self._missing_since = _looked[0]
         with np.errstate(over="ignore"):  # hashes are multiplied as the processor does it
-            return self.function(*arguments)
+            return _as_numba_gives(self.function(*arguments))
+
+
+def _as_numba_gives(result: Any) -> Any:
+    """Numbers of Python in the place of numpy's."""
+    if isinstance(result, tuple):
+        return tuple(map(_as_numba_gives, result))
+    return result.item() if isinstance(result, np.generic) else result
 
 
 def look_again() -> None:

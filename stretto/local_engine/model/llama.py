@@ -222,11 +222,14 @@ class LlamaForward:
     def attach(self, adapter: PadAdapter) -> PadAdapter:
         """Take an adapter for [PAD] rows, laid out as the model's own weights are."""
         self.pads = adapter
-        if self.is_packed and (not self._in_panels or are_ready(self._parts_for(adapter))):
+        if self.is_packed and (not self._in_panels or are_ready(self.parts_for(adapter))):
             self.pads = adapter.packed(panels=self._in_panels)
         return self.pads
 
-    def _parts_for(self, adapter: PadAdapter) -> tuple[Part, ...]:
+    def parts_for(self, adapter: PadAdapter) -> tuple[Part, ...]:
+        """What has to be compiled for an adapter; nothing where compiled code does not run the model."""
+        if not self._kind:
+            return ()
         weights = adapter.dense()
         kind = kind_of(weights, held_as(weights))
         return parts.product(kind), parts.forward(self._read, self._kind, kind)
