@@ -11,7 +11,7 @@ from tiny_models import VOCABULARY, WINDOW, build
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from stretto.local_engine.drafting.rehearsal import DRAFTING, UNITS
+from stretto.local_engine.drafting.warm_up import DRAFTING, UNITS
 from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.parts import CHOOSING, product
 from stretto.local_engine.kernels.switch import run_compiled

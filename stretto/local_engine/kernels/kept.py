@@ -49,7 +49,7 @@ class _Kept(_Cache):
     """Compiled code of one function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        self._name = f"{'.'.join(function.__module__.split('.')[-2:])}.{function.__name__}"
 
     @property
     def cache_path(self) -> str:

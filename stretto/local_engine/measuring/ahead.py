@@ -28,10 +28,10 @@ def main(arguments: list[str] | None = None) -> None:
     )
     began = time.monotonic()
     try:  # imports torch
-        from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE  # noqa: PLC0415
-        from stretto.local_engine.drafting.rehearsal import DRAFTING, UNITS  # noqa: PLC0415
+        from stretto.local_engine.drafting.warm_up import DRAFTING, UNITS  # noqa: PLC0415
         from stretto.local_engine.kernels.compiler import compile_now, try_again  # noqa: PLC0415
         from stretto.local_engine.kernels.parts import CHOOSING  # noqa: PLC0415
+        from stretto.local_engine.model.adapter_files import LEXICAL_FILE  # noqa: PLC0415
         from stretto.local_engine.model.load import load_model  # noqa: PLC0415
     except ImportError as error:
         raise SystemExit(
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
             try_again()
             done = compile_now([CHOOSING, DRAFTING])
             model = load_model(find_source(name), cuda_graphs=False)  # it is tried before it is used
-            if model.folder is not None and (model.folder / ADAPTER_FILE).exists():
+            if model.folder is not None and (model.folder / LEXICAL_FILE).exists():
                 done = compile_now([UNITS]) and done
     except StrettoError as error:
         raise SystemExit(str(error)) from None

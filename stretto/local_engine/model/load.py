@@ -85,13 +85,12 @@ class LoadedModel:
     @property
     def runs_alone(self) -> bool:
         """Whether requests take turns within each step and drafts are cut to chains: see `docs/models.md`."""
-        return bool(getattr(self.forward, "alone", False))
+        return self.forward.alone
 
     @property
     def is_exact(self) -> bool:
         """Whether no rounding depends on the other rows of a forward so far that an answer could differ by it."""
-        exact = isinstance(self.forward, LlamaForward) and self.forward.is_exact
-        return exact or self.dtype in (torch.float32, torch.float64)
+        return self.forward.is_exact or self.dtype in (torch.float32, torch.float64)
 
     def word(self, token: int) -> str:
         """The text of one token, special ones too, with the space it may begin with."""
@@ -164,7 +163,7 @@ def prepare(
     if unpacked is not None:
         kept = torch.float32  # it will be
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
-    longest = min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW)
+    longest = min(_context_window(config), forward.longest or _LONGEST_WINDOW)
     forward, cache_tokens = recorded(
         forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
     )

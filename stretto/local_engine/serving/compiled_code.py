@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from stretto.local_engine.drafting.rehearsal import DRAFTING, rehearse
+from stretto.local_engine.drafting.warm_up import DRAFTING, rehearse
 from stretto.local_engine.kernels.compiler import Compilation, are_ready, compile_now
 from stretto.local_engine.kernels.parts import CHOOSING
 from stretto.local_engine.kernels.switch import run_compiled
