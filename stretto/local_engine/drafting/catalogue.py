@@ -75,7 +75,6 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
     from stretto.local_engine.drafting.lexical.adapter import attach  # noqa: PLC0415 - torch, only where it is used
     from stretto.local_engine.drafting.lexical.drafter import Lexical  # noqa: PLC0415 - see above
-    from stretto.local_engine.drafting.warm_up import rehearse_units  # noqa: PLC0415 - as above
 
     adapter, options = attach(equipment.model), equipment.lexical
     places = len(adapter.places)
@@ -88,7 +87,6 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
         places = options.tokens - 1
     elif equipment.model.device.type == "cpu":  # rows cost time there: see docs/lexical.md
         places = min(places, 2)
-    rehearse_units()
     cost, alpha = equipment.cost or StepCost(_USUAL), options.alpha if lossy else None
     return Lexical(places, cost, alpha=alpha, experience=equipment.experience)
 

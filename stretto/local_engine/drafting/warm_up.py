@@ -1,9 +1,8 @@
-"""Having compiled what drafters run, before a request needs it."""
+"""Having compiled what drafters run, or loaded, before a request needs it."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,37 +12,27 @@ from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
-from stretto.local_engine.kernels.jit import first_call
+from stretto.local_engine.kernels.parts import Part
 
-__all__ = ["rehearse", "rehearse_units"]
+__all__ = ["DRAFTING", "UNITS", "rehearse", "rehearse_units"]
 
-_log = logging.getLogger(__name__)
+DRAFTING = Part("drafting", f"{__name__}:rehearse")
+"""What most drafters run."""
+
+UNITS = Part("units", f"{__name__}:rehearse_units")
+"""What lexical units run, which few requests use."""
 
 
 def rehearse() -> None:
-    """Let the drafters that are compiled draft once; where the compiler fails, they will say so themselves."""
-    _once("drafts", _usual)
+    """Let the drafters that can be compiled draft once."""
+    memory = AnswerMemory()
+    memory.remember([1, 2])
+    _draft([Auto(StepCost(), memory), Suffix(memory), TokenRecycling()])
 
 
 def rehearse_units() -> None:
-    """Do the same for lexical units, which few requests use."""
-    _once("units", lambda: [Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
-
-
-def _usual() -> list[Drafter]:
-    memory = AnswerMemory()
-    memory.remember([1, 2])
-    return [Auto(StepCost(), memory), Suffix(memory), TokenRecycling()]
-
-
-def _once(what: str, drafters: Callable[[], Sequence[Drafter]]) -> None:
-    with first_call(what) as is_first:
-        if not is_first:
-            return
-        try:
-            _draft(drafters())
-        except Exception as error:  # noqa: BLE001 - an answer needs no draft
-            _log.warning("drafters that are compiled will not run: %s", error)
+    """Do the same for lexical units."""
+    _draft([Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
 
 
 def _draft(drafters: Sequence[Drafter]) -> None:

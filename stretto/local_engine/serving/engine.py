@@ -83,7 +83,6 @@ class Engine:
             experience=(Experience(), Experience()),
             lexical=lexical or LexicalOptions(),
         )
-        rehearse()  # compiled here rather than in the first request
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
         schedule = partial(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stretto.local_engine.kernels.jit import VERSION, entry
+from stretto.local_engine.kernels.jit import python_or_compiled
 
 __all__ = ["KINDS", "estimate", "record"]
 
@@ -13,8 +13,8 @@ _HIGHEST = 0.98  # nothing is certain
 _KEPT = 0.99  # of what was seen: after a hundred trials one counts 1/e
 
 
-@entry
-def estimate(counters, coarse, fine, claim, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def estimate(counters, coarse, fine, claim):
     """Correct a claim by the hits and claims of its kinds # [coarse kinds, 2], [fine kinds, 2]."""
     wide, narrow = counters
     factor = (wide[coarse, 0] + 1) / (wide[coarse, 1] + 1)
@@ -22,8 +22,8 @@ def estimate(counters, coarse, fine, claim, version=VERSION):  # noqa: ARG001 - 
     return min(claim * factor, _HIGHEST)
 
 
-@entry
-def record(counters, coarse, fine, claim, hit, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def record(counters, coarse, fine, claim, hit):
     """Note whether a guess was right."""
     wide, narrow = counters
     for counter in (wide[coarse], narrow[fine]):

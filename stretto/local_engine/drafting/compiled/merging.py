@@ -11,7 +11,7 @@ from stretto.local_engine.drafting.compiled.counters import estimate, record
 from stretto.local_engine.drafting.compiled.pace import step_ms
 from stretto.local_engine.drafting.compiled.suffixes import continued
 from stretto.local_engine.drafting.recycling.compiled import grown, learned
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
 __all__ = ["NODES", "Merged", "collect", "judge", "no_guesses", "worthwhile"]
 
@@ -169,8 +169,8 @@ def worthwhile(merged, count, costs, most):
     return nodes, parents
 
 
-@entry
-def collect(merged, texts, sizes, given, places, successors, costs, chosen, version=VERSION):  # noqa: ARG001
+@python_or_compiled
+def collect(merged, texts, sizes, given, places, successors, costs, chosen):
     """Ask every source.
 
     Args:
@@ -183,7 +183,6 @@ def collect(merged, texts, sizes, given, places, successors, costs, chosen, vers
         successors: for recycling.
         costs: see `StepCost.curve`.
         chosen: how many nodes may be evaluated; any of them where that is below 0.
-        version: see `VERSION`.
 
     Returns:
         how many nodes and guesses there are, how long the longest match is, the nodes with which a step gives the most
@@ -217,8 +216,8 @@ def collect(merged, texts, sizes, given, places, successors, costs, chosen, vers
     return count, number, match, *worthwhile(merged, count, costs, chosen)
 
 
-@entry
-def judge(merged, counts, path, rows, successors, tops, probabilities, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def judge(merged, counts, path, rows, successors, tops, probabilities):
     """Learn from what became of the guesses, of those that were not evaluated too.
 
     Args:
@@ -229,7 +228,6 @@ def judge(merged, counts, path, rows, successors, tops, probabilities, version=V
         successors: see `learned`.
         tops: see there.
         probabilities: see there.
-        version: see `VERSION`.
 
     Returns:
         how many nodes but the kept ones were evaluated, and how many of them were expected to be right.

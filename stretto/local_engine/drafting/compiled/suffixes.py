@@ -19,7 +19,7 @@ from stretto.local_engine.drafting.compiled.automaton import (
     append,
     shorten,
 )
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
 __all__ = ["continuations", "continued"]
 
@@ -126,7 +126,7 @@ def continued(text, answers, cursor, new, counted, shortest, tokens, parents, su
     return count, max(matched[1], cursor[1])
 
 
-@entry
-def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival, version=VERSION):  # noqa: ARG001
+@python_or_compiled
+def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival):
     """See `continued`; how many nodes there are."""
     return continued(text, answers, cursor, new, counted, shortest, tokens, parents, survival)[0]

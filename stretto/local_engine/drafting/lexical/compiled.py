@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.drafting.compiled.counters import estimate, record
 from stretto.local_engine.drafting.compiled.pace import step_ms
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
 __all__ = ["ROWS", "Units", "listen", "nothing_said", "plan"]
 
@@ -139,8 +139,8 @@ def _fade(units):
     units.known[0] = 0
 
 
-@entry
-def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def plan(units, costs, alpha, tokens, parents, survival):
     """Write down a draft: guesses, and behind them [PAD]s, each node's one behind the other.
 
     Args:
@@ -150,7 +150,6 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
         tokens: of the nodes # [at most `ROWS`]
         parents: of the nodes, -1 for the root # [as many]
         survival: of the nodes # [as many]
-        version: see `VERSION`.
 
     Returns:
         how many guesses there are, how many nodes, and what the rows of the guesses take, in steps without drafts.
@@ -177,8 +176,8 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
     return guesses, at, took
 
 
-@entry
-def listen(units, path, accepted, took, rows, tops, probabilities, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def listen(units, path, accepted, took, rows, tops, probabilities):
     """Note how good the predictions were, and take in what is predicted now.
 
     Args:
@@ -189,7 +188,6 @@ def listen(units, path, accepted, took, rows, tops, probabilities, version=VERSI
         rows: of the last accepted token, and of the [PAD]s that spoke of what follows it # [1 or more]
         tops: the most probable tokens of each row, in order # [all rows, k], or none
         probabilities: theirs.
-        version: see `VERSION`.
     """
     said, certainty = units.known
     for place in range(said):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
 __all__ = ["Successors", "grow", "grown", "learn", "learned"]
 
@@ -85,8 +85,8 @@ def grown(successors, root, rows, most, tree, count, found, claims):
     return count, number
 
 
-@entry
-def grow(successors, root, most, tokens, parents, survival, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def grow(successors, root, most, tokens, parents, survival):
     """See `grown`; as many nodes as there is room for, in a new tree."""
     rows = len(tokens)
     tree = (tokens, parents, survival, np.empty(rows, np.int64))
@@ -123,7 +123,7 @@ def learned(successors, path, tokens, rows, tops, probabilities):
                 successors.probabilities[token, rank] = probabilities[row, rank]
 
 
-@entry
-def learn(successors, path, tokens, rows, tops, probabilities, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def learn(successors, path, tokens, rows, tops, probabilities):
     """See `learned`."""
     learned(successors, path, tokens, rows, tops, probabilities)
