@@ -25,6 +25,29 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Stages:
+    """When a call of a local model came to each stage before its first text.
+
+    In seconds of `time.perf_counter`; ``None`` for a stage that it has not come to.
+
+    Attributes:
+        loaded_s: the model was loaded.
+        prepared_s: the prompt was made into tokens, and what the call needs was ready: a grammar, an adapter.
+        submitted_s: the call was in the engine's queue.
+        admitted_s: it had a slot, and the engine began to read its prompt.
+        prompt_read_s: the prompt was read.
+        first_token_s: the first token was chosen; its text may be held back a while.
+    """
+
+    loaded_s: float | None = None
+    prepared_s: float | None = None
+    submitted_s: float | None = None
+    admitted_s: float | None = None
+    prompt_read_s: float | None = None
+    first_token_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a backend can do, known without loading a model or opening a connection.
 
@@ -107,6 +130,7 @@ class Chunk:
         headers: response headers with rate limits, for `stretto.backends.resilience.pace`.
         decoding: how a local engine found the tokens.
         logprobs: where they were asked for, in the order of the tokens, not always beside their text.
+        stages: what a local model knows so far of the way to the first text; the last one counts.
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
     """
@@ -119,6 +143,7 @@ class Chunk:
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
     thinking: bool = False
+    stages: Stages | None = None
 
     @property
     def is_progress(self) -> bool:

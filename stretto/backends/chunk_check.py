@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
-from stretto.backends.base import Chunk
+from stretto.backends.base import Chunk, Stages
 
 _REASONS = (None, *get_args(FinishReason))
 
@@ -19,6 +19,7 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "decoding": (chunk.decoding, (Decoding, type(None))),
         "logprobs": (chunk.logprobs, tuple),
         "warnings": (chunk.warnings, tuple),
+        "stages": (chunk.stages, (Stages, type(None))),
     }
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):

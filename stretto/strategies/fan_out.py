@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Any
 
 import anyio
@@ -19,7 +20,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
+from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits, Stages
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
@@ -267,6 +268,8 @@ class FanOut:
                 self._count(running, chunk.usage, reservation)
             if chunk.decoding:
                 running.decoding = (running.decoding or Decoding()) + chunk.decoding
+            if chunk.stages:
+                running.stages = _since(chunk.stages, self._began)
             running.logprobs += map(_mended, chunk.logprobs)
             for warning in chunk.warnings:
                 self.warn_once(warning)
@@ -314,6 +317,11 @@ class FanOut:
 def _mended(score: TokenLogprob) -> TokenLogprob:
     top = tuple((mend(token), logprob) for token, logprob in score.top)
     return TokenLogprob(token=mend(score.token), logprob=score.logprob, top=top)
+
+
+def _since(stages: Stages, began: float) -> Stages:
+    """The same, in seconds since the request arrived."""
+    return Stages(**{name: None if at is None else at - began for name, at in asdict(stages).items()})
 
 
 def estimate(prompt: Prompt) -> int:

@@ -5,16 +5,20 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from contextlib import AsyncExitStack
+from dataclasses import astuple
 
 import anyio
 import anyio.lowlevel
 import pytest
 from small_models import collect, opened, prompt, save, text_of
 
+from stretto import AsyncStretto
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Prompt
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError
+from stretto.errors import BackendError, ContextOverflowError, DeadlineExceededError, InvalidRequestError
 from stretto.local_engine.choosing.constraint import Grammars
 from stretto.local_engine.drafting import lexical_adapter as pad_file
 from stretto.local_engine.drafting.catalogue import DRAFTERS
@@ -371,3 +375,36 @@ async def test_what_went_wrong_without_harm_to_the_answer_comes_with_its_last_ch
         *before, last = await collect(backend, max_tokens=8, decoding="suffix")
     assert not any(chunk.warnings for chunk in before)
     assert last.warnings == (f"local:{folder}: suffix failed and drafts no more (RuntimeError: no more ideas).",)
+
+
+async def test_chunks_tell_how_far_a_call_has_come_on_its_way_to_the_first_text(folder):
+    async with opened(folder) as backend:
+        before = time.perf_counter()
+        chunks = await collect(backend, max_tokens=5)
+        after = time.perf_counter()
+    told = [chunk.stages for chunk in chunks if chunk.stages is not None]
+    assert not chunks[0].text
+    assert told[0].submitted_s is not None
+    times = astuple(told[-1])
+    assert before <= times[0]
+    assert list(times) == sorted(times)
+    assert times[-1] <= after
+
+
+async def test_a_branch_that_waited_for_a_slot_until_its_deadline_says_so_in_its_span(wide_folder):
+    async with opened(wide_folder) as backend, AsyncExitStack() as running:
+        for _ in range(backend.capabilities.parallel_slots):
+            options = GenerationOptions(max_tokens=10**6)
+            chunks = await running.enter_async_context(backend.stream(prompt("Tell all."), options))
+            while not (await anext(chunks)).text:
+                pass
+        async with (
+            AsyncStretto(backend) as stretto,
+            stretto.stream("Why?", strategy="direct", deadline_s=0.3) as events,
+        ):
+            with pytest.raises(DeadlineExceededError):
+                async for event in events:
+                    if event.type == "branch_failed":
+                        span = event.branch.span
+    assert span.submitted_s is not None
+    assert span.admitted_s is None

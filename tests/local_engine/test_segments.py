@@ -78,6 +78,12 @@ def test_a_prompt_waits_for_another_that_begins_alike():
     assert wave(asked[:3], known=[30, 30, 30]) == [1, 0, 2]
 
 
+def test_a_request_that_others_went_before_goes_first():
+    asked = prompts(5, 500, 40)
+    assert next_wave(asked, [0] * 3, 512, packed=True) == [0, 2]
+    assert next_wave(asked, [0] * 3, 512, packed=True, overdue=[False, True, False])[0] == 1
+
+
 def test_every_request_is_read_in_some_wave():
     left = prompts(5, 500, 40, 40, 41, 6, 300, 700)
     while left:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from stretto.arguments import shown
-from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
+from stretto.backends.allowance import calling
+from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.switch import compiling
+from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.options import chosen_way
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
@@ -29,8 +33,11 @@ if TYPE_CHECKING:
     from stretto.local_engine.long_context.reader import LongContextReader
     from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
+    from stretto.local_engine.serving.handle import Handle
 
 __all__ = ["LocalBackend"]
+
+_log = logging.getLogger(__package__)
 
 _DEFAULT_NEW_TOKENS = 1024
 _LONG_TEXT = 20_000  # characters; tokenizing more would hold up the event loop for more than some milliseconds
@@ -139,19 +146,13 @@ class LocalBackend:
             raise InvalidRequestError(
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
+        began = time.perf_counter()
         engine = await self._loader.ready()
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
+        chunks.reach("loaded")
         constraint = await self._prepared(engine, prompt, decoding)
-        with engine.announced():
-            ids = await self._tokens(engine.model, prompt, None if self._way else engine.model.context_window)
-            long = self._way if len(ids) >= engine.model.context_window else None
-            if long is None:
-                request = _generation(engine.model, ids, prompt, options, decoding)
-                handle = engine.submit(request, chunks.put, constraint=constraint)
-        if long is not None:  # no batch should wait for what it takes to make it ready
-            reader = await self._loader.in_preparer(partial(self._long_reader, engine, long))
-            request = _generation(engine.model, ids, prompt, options, decoding, room=reader.room(len(ids)))
-            handle = reader.submit(request, chunks.put, constraint=constraint)
+        handle = await self._submitted(engine, chunks, prompt, options, decoding=decoding, constraint=constraint)
+        _log_submitted(self.name, handle.number, began, chunks.stages)
         try:
             yield chunks
         finally:
@@ -159,10 +160,40 @@ class LocalBackend:
             with anyio.CancelScope(shield=True):  # at most one forward long
                 await chunks.ended()
 
+    async def _submitted(
+        self,
+        engine: Engine,
+        chunks: Chunks,
+        prompt: Prompt,
+        options: GenerationOptions,
+        *,
+        decoding: str,
+        constraint: Constraint | None,
+    ) -> Handle:
+        """Make the prompt into tokens and queue the request, or hand it to the reader of long prompts.
+
+        A batch that is about to start waits for a request that is announced. Short texts are announced while they are
+        made into tokens. Long ones, for which that takes a thread, are not: no other request should wait for them.
+        """
+        model = engine.model
+        is_short = _is_short(prompt)
+        with engine.announced() if is_short else nullcontext():
+            encode = partial(self._tokens, model, prompt, None if self._way else model.context_window)
+            ids = encode() if is_short else await self._loader.in_worker(encode)
+            if self._way is None or len(ids) < model.context_window:
+                room = min(model.context_window, model.cache_tokens) - len(ids)
+                request = _generation(model, ids, prompt, options, decoding, room=room)
+                chunks.reach("prepared")
+                return engine.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+        reader = await self._loader.in_preparer(partial(self._long_reader, engine))
+        request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
+        chunks.reach("prepared")
+        return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+
     async def count_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""
-        engine = await self._loader.ready()
-        return len(await self._tokens(engine.model, prompt))
+        encode = partial(self._tokens, (await self._loader.ready()).model, prompt)
+        return len(encode() if _is_short(prompt) else await self._loader.in_worker(encode))
 
     async def text_counter(self) -> Callable[[str], int]:
         """Count with the model's tokenizer. Loads the model if it is not loaded yet."""
@@ -188,20 +219,23 @@ class LocalBackend:
 
         return await self._loader.in_preparer(prepare)
 
-    def _long_reader(self, engine: Engine, way: str) -> LongContextReader:
+    def _long_reader(self, engine: Engine) -> LongContextReader:
         """What answers prompts longer than the window; the first call reads and hashes the weights."""
         from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
 
-        self._reader = self._reader or LongContextReader(engine, way)
+        assert self._way is not None  # noqa: S101 - it is asked for by those who have checked; told to the type checker
+        self._reader = self._reader or LongContextReader(engine, self._way)
         return self._reader
 
-    async def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
+    def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
         """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
         turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        encode = partial(model.chat.encode, turns, special_tokens_in_text=self._special_tokens_in_text, window=window)
-        if sum(len(message.content) for message in prompt.messages) < _LONG_TEXT:
-            return encode()
-        return await self._loader.in_worker(encode)
+        return model.chat.encode(turns, special_tokens_in_text=self._special_tokens_in_text, window=window)
+
+
+def _is_short(prompt: Prompt) -> bool:
+    """Whether a text can be made into tokens in the event loop."""
+    return sum(len(message.content) for message in prompt.messages) < _LONG_TEXT
 
 
 def _format(prompt: Prompt) -> Mapping[str, Any] | str | None:
@@ -215,11 +249,10 @@ def _generation(
     options: GenerationOptions,
     decoding: str,
     *,
-    room: int | None = None,
+    room: int,
 ) -> Generation:
+    """The request to the engine. ``room``: tokens that the answer may have at most."""
     own = model.sampling  # what the model recommends; what the caller says goes before it
-    if room is None:
-        room = min(model.context_window, model.cache_tokens) - len(ids)
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,
@@ -235,4 +268,20 @@ def _generation(
         decoding=decoding,
         logprobs=options.logprobs,
         **model.penalties,
+    )
+
+
+def _log_submitted(model: str, request: int, began: float, stages: Stages) -> None:
+    """Log what a call waited for before it was in the engine's queue."""
+    caller, loaded, prepared = calling(), stages.loaded_s or began, stages.prepared_s or began
+    log_event(
+        _log,
+        logging.INFO,
+        "request submitted",
+        request=request,
+        model=model,
+        answer=None if caller is None else caller.answer,
+        branch=None if caller is None else caller.part,
+        load_s=round(loaded - began, 4),
+        prepare_s=round(prepared - loaded, 4),
     )

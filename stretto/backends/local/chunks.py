@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from stretto.answer import Decoding, TokenLogprob, Usage
-from stretto.backends.base import Chunk
+from stretto.backends.base import Chunk, Stages
 from stretto.errors import BackendError
-from stretto.local_engine.generation import Figures, Finished, Piece
+from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.generation import TokenLogprob as Score
 from stretto.local_engine.serving.record import Record
 
@@ -23,6 +25,7 @@ __all__ = ["Chunks", "decoding_of"]
 class Chunks:
     """Takes events in from the engine's thread and gives chunks; all that lies ready becomes one chunk.
 
+    A chunk without text comes at once, and another when the engine admits the request: they carry the stages so far.
     Made in the event loop that reads it. What a generation took is added to ``record``.
     """
 
@@ -36,6 +39,7 @@ class Chunks:
         self._filled = asyncio.Event()
         self._finished = asyncio.Event()
         self._over = False
+        self._stages, self._told_stages = Stages(), Stages()
 
     def put(self, event: Piece | Finished) -> None:
         """Add an event; from any thread."""
@@ -52,6 +56,19 @@ class Chunks:
         if isinstance(event, Finished):
             self._finished.set()
 
+    def reach(self, stage: Literal["loaded", "prepared"] | Stage, at_s: float | None = None) -> None:
+        """Note that the call has come to a stage, now or at a time of `time.perf_counter`; from any thread."""
+        at_s = time.perf_counter() if at_s is None else at_s
+        with self._lock:
+            self._stages = replace(self._stages, **{f"{stage}_s": at_s})
+        if stage in ("submitted", "admitted"):  # the other stages come with a token
+            self._loop.call_soon_threadsafe(self._filled.set)
+
+    @property
+    def stages(self) -> Stages:
+        """The stages so far."""
+        return self._stages
+
     async def ended(self) -> None:
         """Wait until the engine has let go of the request."""
         await self._finished.wait()
@@ -65,13 +82,15 @@ class Chunks:
         await self._filled.wait()
         with self._lock:
             events, self._events = self._events, []
+            stages = None if self._stages == self._told_stages else self._stages
+            self._told_stages = self._stages
             self._filled.clear()
         pieces = [event for event in events if isinstance(event, Piece)]
         text = "".join(piece.text for piece in pieces)
         logprobs = tuple(self._told(each) for piece in pieces for each in piece.logprobs)
         last = events[-1] if events else None
         if not isinstance(last, Finished):
-            return Chunk(text=text, logprobs=logprobs)
+            return Chunk(text=text, logprobs=logprobs, stages=stages)
         self._over = True
         if last.error is not None:
             raise last.error
@@ -91,6 +110,7 @@ class Chunks:
             finish_reason=last.reason,
             decoding=decoding,
             logprobs=logprobs,
+            stages=stages,
             warnings=tuple(f"{self._backend}: {warning}." for warning in noted),
         )
 

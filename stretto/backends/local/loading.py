@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.log import log_event
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
 
 DEFAULT_DECODING = "autoregressive"
+_log = logging.getLogger(__package__)
 T = TypeVar("T")
 
 _SLOTS = 16
@@ -95,8 +99,19 @@ class LoadingOptions:
 
         Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
         """
+        asked = time.perf_counter()
         with turn_to_load(self.source.name, given_up), _uncollected():
-            return self._load()
+            began = time.perf_counter()
+            engine = self._load()
+        log_event(
+            _log,
+            logging.INFO,
+            "model loaded",
+            model=self.source.name,
+            other_models_s=round(began - asked, 4),
+            load_s=round(time.perf_counter() - began, 4),
+        )
+        return engine
 
     def _load(self) -> Engine:
         try:
