@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import AsyncExitStack
 from dataclasses import astuple
 
 import anyio
@@ -14,11 +13,10 @@ import anyio.lowlevel
 import pytest
 from small_models import collect, opened, prompt, save, text_of
 
-from stretto import AsyncStretto
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Prompt
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import BackendError, ContextOverflowError, DeadlineExceededError, InvalidRequestError
+from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError
 from stretto.local_engine.choosing.constraint import Grammars
 from stretto.local_engine.drafting import lexical_adapter as pad_file
 from stretto.local_engine.drafting.catalogue import DRAFTERS
@@ -389,22 +387,3 @@ async def test_chunks_tell_how_far_a_call_has_come_on_its_way_to_the_first_text(
     assert before <= times[0]
     assert list(times) == sorted(times)
     assert times[-1] <= after
-
-
-async def test_a_branch_that_waited_for_a_slot_until_its_deadline_says_so_in_its_span(wide_folder):
-    async with opened(wide_folder) as backend, AsyncExitStack() as running:
-        for _ in range(backend.capabilities.parallel_slots):
-            options = GenerationOptions(max_tokens=10**6)
-            chunks = await running.enter_async_context(backend.stream(prompt("Tell all."), options))
-            while not (await anext(chunks)).text:
-                pass
-        async with (
-            AsyncStretto(backend) as stretto,
-            stretto.stream("Why?", strategy="direct", deadline_s=0.3) as events,
-        ):
-            with pytest.raises(DeadlineExceededError):
-                async for event in events:
-                    if event.type == "branch_failed":
-                        span = event.branch.span
-    assert span.submitted_s is not None
-    assert span.admitted_s is None
