@@ -67,7 +67,6 @@ class Capabilities:
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
-        measured: what the engine knows of its own speed; ``None`` before its model is loaded, and for other backends.
     """
 
     context_window: int | None = None
@@ -84,7 +83,6 @@ class Capabilities:
     reads_history: bool = True
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
-    measured: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +213,8 @@ class Backend(Protocol):
         Args:
             prompt: what to send: the messages, and what was asked of the answer's form. Only what `capabilities`
                 promises is asked for.
-            options: how to sample and when to stop. ``None`` leaves the choice to the backend. ``deadline_s`` is kept
-                by the caller. An option that cannot be honoured is named in ``Chunk.warnings``.
+            options: how to sample and when to stop. ``None`` leaves the choice to the backend. An option that cannot
+                be honoured is named in ``Chunk.warnings``.
 
         Raises `BackendError`, on entering or while iterating.
         """
@@ -245,3 +243,18 @@ class ReportsLimits(Protocol):
     def limits_left(self) -> Mapping[str, float]:
         """What is left now by kind: requests, tokens, input-tokens, output-tokens."""
         ...
+
+
+class MeasuresItself(Protocol):
+    """A backend that measures its own speed: a local engine."""
+
+    def measured(self) -> Measured | None:
+        """What it has measured so far; ``None`` before its model is loaded."""
+        ...
+
+
+def measured_by(backend: Backend) -> Measured | None:
+    """What a backend has measured of its own speed; ``None`` where it measures nothing, or has not yet."""
+    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+    found: Callable[[], Measured | None] | None = getattr(backend, MeasuresItself.measured.__name__, None)
+    return None if found is None else found()

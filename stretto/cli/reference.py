@@ -88,7 +88,9 @@ A model that is being loaded cannot be stopped. Ctrl-C and `--deadline` end the 
 The critical path is the longest chain of branches that had to wait for each other.
 
 The last lines are there for a model in this process: how many forwards it took, how many tokens one gave and how many
-rows it evaluated, and of each source of drafts how many drafted tokens were right.
+rows it evaluated, and of each source of drafts how many drafted tokens were right. A table says how many seconds each
+branch waited for what before its first text: its turn, the model, the engine's queue, its prompt. See
+[where a request waits](local-models.md#where-a-request-waits).
 
 ## Log-probabilities
 

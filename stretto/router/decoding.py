@@ -39,7 +39,15 @@ class Choice(NamedTuple):
     cause: str
 
 
-def choose_decoding(request: Request, backend: str, capabilities: Capabilities, shape: Shape, text: str) -> Choice:
+def choose_decoding(
+    request: Request,
+    backend: str,
+    capabilities: Capabilities,
+    shape: Shape,
+    text: str,
+    *,
+    step_ms: float | None = None,
+) -> Choice:
     """Name the decoding method for a request; the request's own goes first, then the one its backend was made with.
 
     Args:
@@ -48,6 +56,7 @@ def choose_decoding(request: Request, backend: str, capabilities: Capabilities, 
         capabilities: what it can do.
         shape: of the answer.
         text: the question as the router reads it.
+        step_ms: what a step of one row takes, where that is measured.
 
     Raises `InvalidRequestError` for a method that does not exist, or that this backend does not have.
     """
@@ -60,7 +69,6 @@ def choose_decoding(request: Request, backend: str, capabilities: Capabilities, 
         return Choice(wanted, f"Decoded with {wanted}: asked for by the caller.")
     if capabilities.decoding is not None:
         return Choice(capabilities.decoding, f"Decoded with {capabilities.decoding}: {backend} was made with it.")
-    step_ms = capabilities.measured.step_ms.get(1) if capabilities.measured is not None else None
     return _suited(request, there, shape, text, step_ms)
 
 

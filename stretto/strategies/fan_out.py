@@ -20,7 +20,17 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits, Stages
+from stretto.backends.base import (
+    Backend,
+    Capabilities,
+    Chunk,
+    CountsText,
+    Measured,
+    Prompt,
+    ReportsLimits,
+    Stages,
+    measured_by,
+)
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
@@ -127,6 +137,10 @@ class FanOut:
         found = getattr(self._backend, ReportsLimits.limits_left.__name__, None)
         return {} if found is None else found()
 
+    def measured(self) -> Measured | None:
+        """What the backend has measured of its own speed, if it is a local one."""
+        return measured_by(self._backend)
+
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""
         self.warnings.append(mend(text))
@@ -224,8 +238,7 @@ class FanOut:
         options = running.spec.options
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
-        # The deadline is that of the whole answer; it is kept here, not call by call.
-        options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
+        options = options.model_copy(update={"max_tokens": most})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
         running.unreported = tokens or estimate(prompt)

@@ -267,12 +267,12 @@ async def test_a_request_for_an_unknown_decoding_is_refused_before_anything_is_l
 
 async def test_what_was_measured_is_known_once_the_model_has_answered(folder):
     async with opened(folder) as backend:
-        assert backend.capabilities.measured is None
+        assert backend.measured() is None
         await collect(backend, max_tokens=30, decoding="autoregressive")
-        assert backend.capabilities.measured.decodings["autoregressive"].steps == 29
+        assert backend.measured().decodings["autoregressive"].steps == 29
         await collect(backend, max_tokens=30, temperature=0.0, decoding="auto")
         await anyio.to_thread.run_sync(backend._loader.engine.wait_measured)
-        measured = backend.capabilities.measured
+        measured = backend.measured()
     assert measured.step_ms[1] > 0
     assert measured.step_ms[64] >= measured.step_ms[8] >= measured.step_ms[1]
     assert measured.decodings["auto"].tokens == 29

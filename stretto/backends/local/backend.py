@@ -125,13 +125,18 @@ class LocalBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; the window of a hub name, and what was measured, are known once the model is loaded."""
+        """What it can do; the window of a hub name is known once the model is loaded."""
         engine = self._loader.engine
         if engine is None:
             return self._capabilities
-        figures = {name: decoding_of(seen) for name, seen in self._record.by_method().items()}
-        measured = Measured(engine.step_ms, figures)
-        return replace(self._capabilities, context_window=engine.model.context_window, measured=measured)
+        return replace(self._capabilities, context_window=engine.model.context_window)
+
+    def measured(self) -> Measured | None:
+        """What the engine has measured of its own speed; ``None`` before its model is loaded."""
+        engine = self._loader.engine
+        if engine is None:
+            return None
+        return Measured(engine.step_ms, {name: decoding_of(seen) for name, seen in self._record.by_method().items()})
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
