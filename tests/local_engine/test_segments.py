@@ -6,13 +6,13 @@ from stretto.local_engine.model.segments import segments
 from stretto.local_engine.serving.admission import common_prefix, next_wave
 
 
-def step(extents, counts=None):
-    return segments([slice(0, count) for count in counts or [1] * len(extents)], extents)
+def step(kv_lens, counts=None):
+    return segments([slice(0, count) for count in counts or [1] * len(kv_lens)], kv_lens)
 
 
 def test_neighbours_of_about_the_same_length_attend_together_and_nobody_is_padded_to_a_long_one():
     found = step([60, 64, 62, 400, 410, 58])
-    assert [(part.sequences.start, part.sequences.stop, part.extent) for part in found] == [
+    assert [(part.sequences.start, part.sequences.stop, part.kv_len) for part in found] == [
         (0, 3, 64),
         (3, 5, 410),
         (5, 6, 58),

@@ -40,7 +40,7 @@ __all__ = ["LocalBackend"]
 _log = logging.getLogger(__package__)
 
 _DEFAULT_NEW_TOKENS = 1024
-_LONG_TEXT = 20_000  # characters; tokenizing more would hold up the event loop for more than some milliseconds
+_LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
 
 
 class LocalBackend:
@@ -66,13 +66,13 @@ class LocalBackend:
         lexical: options of ``decoding="lexical"`` and ``"lexical_lossy"``.
         prefix_cache_bytes: memory for what earlier requests have computed, from which the next turn of a chat starts;
             0 for none.
-        remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default: how fast
-            one request is answered would tell something of what others were told.
+        remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default, because the
+            speed of one request would reveal something of the answers to others.
         long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
             ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``None`` refuses it.
             The question has to stand at the end of the prompt. One such prompt is read at a time, token by token.
-        special_tokens_in_text: let control tokens of the model that are written in a message, such as ``<|im_end|>``,
-            be control tokens. By default they are text, so that no message can end its turn and begin another.
+        special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
+            they are text, so that no message can end its turn and begin another.
 
     Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
     """
@@ -140,7 +140,7 @@ class LocalBackend:
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Start one generation. Leaving the context returns when the engine has let go of it.
+        """Start one generation. Leaving the context returns once the engine has ended it.
 
         Text that became ready together comes as one chunk. Raises `InvalidRequestError` for a decoding method that
         is not there, `BackendError` and its children.
@@ -210,9 +210,9 @@ class LocalBackend:
         await self._loader.aclose()
 
     async def _prepared(self, engine: Engine, prompt: Prompt, decoding: str) -> Constraint | None:
-        """Do off the event loop what can take seconds: compile a grammar, hash the weights that an adapter is for.
+        """Compile a grammar and hash the weights of an adapter, which can take seconds, outside the event loop.
 
-        Before the request is announced, because those that wait for it would wait for this too.
+        The request is not announced yet, so no other one waits for this.
         """
         wanted = _format(prompt)
         if wanted is None and engine.equipped(decoding):
@@ -225,7 +225,7 @@ class LocalBackend:
         return await self._loader.in_preparer(prepare)
 
     def _long_reader(self, engine: Engine) -> LongContextReader:
-        """What answers prompts longer than the window; the first call reads and hashes the weights."""
+        """The reader of prompts longer than the window; the first call reads and hashes the weights."""
         from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
 
         assert self._way is not None  # noqa: S101 - it is asked for by those who have checked; told to the type checker

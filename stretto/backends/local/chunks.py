@@ -1,4 +1,4 @@
-"""What the engine's thread tells of one generation, as chunks in the event loop."""
+"""Turns the events of one generation, from the engine's thread, into chunks in the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Chunks", "decoding_of"]
 
 
 class Chunks:
-    """Takes events in from the engine's thread and gives chunks; all that lies ready becomes one chunk.
+    """Takes events from the engine's thread and yields chunks; all events that are ready become one chunk.
 
     A chunk without text comes at once, and another when the engine admits the request: they carry the stages so far.
     Made in the event loop that reads it. What a generation took is added to ``record``.
@@ -48,7 +48,7 @@ class Chunks:
         with self._lock:
             self._events.append(event)
             first = len(self._events) == 1
-        if first or isinstance(event, Finished):  # otherwise the event loop has been told already
+        if first or isinstance(event, Finished):  # otherwise the event loop has been woken already
             self._loop.call_soon_threadsafe(self._wake, event)
 
     def _wake(self, event: Piece | Finished) -> None:
@@ -87,7 +87,7 @@ class Chunks:
             self._filled.clear()
         pieces = [event for event in events if isinstance(event, Piece)]
         text = "".join(piece.text for piece in pieces)
-        logprobs = tuple(self._told(each) for piece in pieces for each in piece.logprobs)
+        logprobs = tuple(self._logprob(each) for piece in pieces for each in piece.logprobs)
         last = events[-1] if events else None
         if not isinstance(last, Finished):
             return Chunk(text=text, logprobs=logprobs, stages=stages)
@@ -114,14 +114,14 @@ class Chunks:
             warnings=tuple(f"{self._backend}: {warning}." for warning in noted),
         )
 
-    def _told(self, score: Score) -> TokenLogprob:
+    def _logprob(self, score: Score) -> TokenLogprob:
         word = self._model.word
         top = tuple((word(token), logprob) for token, logprob in score.top)
         return TokenLogprob.model_construct(token=word(score.token), logprob=score.logprob, top=top)
 
 
 def decoding_of(figures: Figures) -> Decoding:
-    """The figures of a generation, or of several by one method, as an answer tells them."""
+    """The figures of one generation, or of several by one method, as an answer has them."""
     return Decoding(
         methods=(figures.decoding,),
         steps=figures.steps,
