@@ -19,7 +19,7 @@ from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
 from stretto.errors import InvalidRequestError
-from stretto.local_engine.drafting.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.switch import compiling
 from stretto.local_engine.log import log_event

@@ -13,14 +13,14 @@ from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.choosing.logprobs import score
 from stretto.local_engine.choosing.sampling import Sampler, choose
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.failures import explain
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions, StarOptions
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.serving.engine import Engine
 from stretto.local_engine.serving.handle import Handle, Listener, StageListener

@@ -11,11 +11,11 @@ from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRej
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
-from stretto.local_engine.drafting.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
+from stretto.local_engine.drafting.warm_up import rehearse
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
