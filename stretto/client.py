@@ -149,7 +149,7 @@ class AsyncStretto:
 
     def _deadline_of(self, prompt: Prompting | Request, options: RequestOptions) -> float | None:
         """The deadline as it was written down, before anything is imported that could check it."""
-        own = prompt.options.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
+        own = prompt.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
         given = options.get("deadline_s")
         return given if isinstance(given, (int, float)) and given > 0 else own
 

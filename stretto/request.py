@@ -62,7 +62,6 @@ class GenerationOptions(BaseModel):
         top_p: sample from the most probable tokens that have this probability together.
         stop: texts that end the answer; they are not part of it.
         seed: sample the same way again, where the backend can.
-        deadline_s: seconds for the whole answer, retries and waits included.
         decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
         response_format: a JSON schema (a dict), a pydantic model class, of which all fields are written, or on a local
             model a regular expression (a string). The answer comes in one piece and is checked. One that does not fit
@@ -78,7 +77,6 @@ class GenerationOptions(BaseModel):
     top_p: float | None = Field(default=None, gt=0, le=1)
     stop: tuple[str, ...] = ()
     seed: int | None = None
-    deadline_s: float | None = Field(default=None, gt=0)
     decoding: str | None = None
     response_format: dict[str, Any] | str | None = None
     logprobs: int | None = Field(default=None, ge=0, le=20)
@@ -115,7 +113,7 @@ class GenerationOptions(BaseModel):
             raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
         return value
 
-    @field_validator("max_tokens", "temperature", "top_p", "seed", "deadline_s", mode="before")
+    @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return _not_bool(value)
@@ -203,6 +201,7 @@ class Request(BaseModel):
         options: how to sample and when to stop.
         preference: what matters more, speed or care.
         budget: the most the answer may cost.
+        deadline_s: seconds for the whole answer, retries and waits included.
         strategy: the name of a strategy, or "auto".
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written.
@@ -221,6 +220,7 @@ class Request(BaseModel):
     options: GenerationOptions = GenerationOptions()
     preference: Preference = "balanced"
     budget: Budget = Budget()
+    deadline_s: float | None = Field(default=None, gt=0)
     strategy: str = "auto"
     race: bool = False
     on_missing: OnMissing = "note"
@@ -229,6 +229,11 @@ class Request(BaseModel):
     n: int = Field(default=1, ge=1, le=128)
     extra: Mapping[str, Any] = Field(default_factory=dict)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
+
+    @field_validator("deadline_s", "n", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
 
     @classmethod
     @spelled_out(RequestOptions)
@@ -243,7 +248,8 @@ class Request(BaseModel):
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None
         changes: dict[str, Any] = dict(base) if base else {}
-        changes |= {name: given[name] for name in ("preference", "race", "budget", "on_missing", "n") if name in given}
+        own = ("preference", "race", "budget", "deadline_s", "on_missing", "n")
+        changes |= {name: given[name] for name in own if name in given}
         try:
             messages = prompt.messages if isinstance(prompt, Request) else messages_of(prompt)
             system = given.get("system")

@@ -93,7 +93,9 @@ The critical path is the longest chain of branches that had to wait for each oth
 `--trace FILE.html` writes a page with the answer, its route and the same drawing; `--trace FILE.svg` the drawing alone.
 
 The last lines are there for a model in this process: how many forwards it took, how many tokens one gave and how many
-rows it evaluated, and of each source of drafts how many drafted tokens were right.
+rows it evaluated, and of each source of drafts how many drafted tokens were right. A table says how many seconds each
+branch waited for what before its first text: its turn, the model, the engine's queue, its prompt. See
+[where a request waits](local-models.md#where-a-request-waits).
 
 ## Kept answers and logs
 

@@ -74,7 +74,7 @@ async def _answer(
     messages = _alone(request) if unread else request.messages
     request = request.model_copy(update={"options": options, "messages": messages})
     async with fan_out(
-        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.options.deadline_s
+        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.deadline_s
     ) as runner:
         if unused is not None:
             runner.warn(

@@ -1,11 +1,13 @@
-"""From the options of a local model to its running engine: loaded once, when it is first needed, in a thread."""
+"""Loads the model and starts the engine of a local backend: once, when it is first needed, in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
+from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
 
 DEFAULT_DECODING = "autoregressive"
+_log = logging.getLogger(__package__)
 T = TypeVar("T")
 
 _SLOTS = 16
@@ -47,7 +51,7 @@ _NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPT
 
 @dataclass(frozen=True)
 class LoadingOptions:
-    """What a local model is loaded with; `LocalBackend` says what each means."""
+    """The options for loading a local model; `LocalBackend` says what each means."""
 
     source: Source
     dtype: str | None
@@ -63,7 +67,7 @@ class LoadingOptions:
     remember_answers: int
 
     def capabilities(self) -> Capabilities:
-        """What the model will be able to do, as far as that is known before it is loaded. Raises `SettingsError`."""
+        """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
         self._check()
         pocket = self.source.name == "local:pocket"
         return Capabilities(
@@ -108,12 +112,23 @@ class LoadingOptions:
         return offered
 
     def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
-        """Load the model and start its engine, after those that are being loaded, unless it is given up until then.
+        """Wait until no other model is being loaded, then load the model and start its engine, unless it is given up.
 
         Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
         """
+        asked = time.perf_counter()
         with turn_to_load(self.source.name, given_up), _uncollected():
-            return self._load()
+            began = time.perf_counter()
+            engine = self._load()
+        log_event(
+            _log,
+            logging.INFO,
+            "model loaded",
+            model=self.source.name,
+            other_models_s=round(began - asked, 4),
+            load_s=round(time.perf_counter() - began, 4),
+        )
+        return engine
 
     def _load(self) -> Engine:
         try:
@@ -155,10 +170,10 @@ class LoadingOptions:
 
 
 class EngineLoader:
-    """Has one engine loaded, and does in threads what else takes long.
+    """Loads one engine, and does other long work in threads.
 
-    Two threads: one for loading the model and reading long texts into tokens, and one for what may take much longer,
-    and must not hold up requests that are announced: making a request ready.
+    There are two threads. One loads the model and makes long texts into tokens. The other one prepares requests, which
+    may take much longer: it compiles grammars and hashes weights.
     """
 
     def __init__(self, name: str, load: Callable[[Callable[[], bool]], Engine]) -> None:
@@ -190,18 +205,18 @@ class EngineLoader:
                 raise self._is_closed()
             self._worker = self._worker or Worker(f"stretto worker {self._name}")
             if self._loading is None or (self._loading.done() and self._loading.exception()):
-                # After a failure again: the hub may be reachable now.
+                # A failed loading is tried again: the hub may be reachable now.
                 self._loading = self._worker.submit(partial(self._load, self._closed.is_set))
             loading = self._loading
         return loading.result() if loading.done() else await outcome(loading)
 
     async def in_worker(self, work: Callable[[], T]) -> T:
-        """Do it in the thread that loads."""
+        """Do work in the thread that loads the model."""
         worker = self._worker
         return work() if worker is None else await asyncio.wrap_future(worker.submit(work))
 
     async def in_preparer(self, work: Callable[[], T]) -> T:
-        """Do it in the thread that makes requests ready. Raises `BackendError` where all is closed before its turn."""
+        """Do work in the thread that prepares requests. Raises `BackendError` if the backend is closed before."""
 
         def unless_closed() -> T:
             if self._closed.is_set():
@@ -240,14 +255,14 @@ class EngineLoader:
 
 def _close(loading: Future[Engine] | None, preparer: Worker | None) -> None:
     if preparer is not None:
-        preparer.close()  # those who wait there see that the backend is closed
+        preparer.close()  # callers that wait there see that the backend is closed
     if loading is not None and loading.exception() is None:
         loading.result().close()
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector away while torch and transformers are imported: it took a quarter of that time."""
+    """Pause the garbage collector while torch and transformers are imported: it took a quarter of that time."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -140,7 +140,7 @@ class Reading:
 
     def _until_s(self) -> float:
         """When reading must end so that the last call can still be made before the deadline."""
-        deadline = self.request.options.deadline_s
+        deadline = self.request.deadline_s
         return math.inf if deadline is None or self.task.kind == "rewrite" else deadline * _READING_SHARE
 
 
@@ -178,6 +178,7 @@ def _reading_of(request: Request, runner: FanOut, shelf: Shelf, count: Counter) 
         closing=_counted(closing, count),
         total=sum(tokens),
         left=runner.limits_left(),
+        measured=runner.measured(),
     )
     reading = Reading(bare, runner, library, task, sizes, count, shelf)
     return reading.cut(sizes.chunk, None if task.kind == "rewrite" else share_of)
