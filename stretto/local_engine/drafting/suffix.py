@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.automaton import Cursor, SuffixAutomaton
-from stretto.local_engine.drafting.compiled.automaton import Automaton
 from stretto.local_engine.drafting.compiled.suffixes import continuations
 from stretto.local_engine.drafting.protocol import Context, Outcome
 
@@ -71,23 +69,12 @@ class Suffix:
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
-        count = continuations(*self.texts(context), *self.sizes, tokens, parents, survival)
-        return DraftTree.of(tokens[:count].tolist(), parents[:count].tolist(), survival[:count].tolist())
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Tokens of a substring that is counted at most, and of a match at least."""
-        return self._text.counted, self._shortest
-
-    def texts(self, context: Context) -> tuple[Automaton, Automaton, NDArray[np.int64], NDArray[np.int64]]:
-        """What is looked into: the text, earlier answers, and where the text stands in these.
-
-        The last is what was committed since the last time; whoever asks appends it to the text.
-        """
         new = np.array(context.tokens[self._read :], np.int64)
         self._read = len(context.tokens)
-        return self._text.roomy(len(new)), self._answers.held, self._earlier.held, new
+        text, answers, cursor = self._text.roomy(len(new)), self._answers.held, self._earlier.held
+        tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
+        count = continuations(text, answers, cursor, new, self._text.counted, self._shortest, tokens, parents, survival)
+        return DraftTree.of(tokens[:count].tolist(), parents[:count].tolist(), survival[:count].tolist())
 
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`. The text is read on when it is asked for."""

@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     began = time.monotonic()
     try:  # imports torch
-        from stretto.local_engine.drafting.warm_up import rehearse, rehearse_units  # noqa: PLC0415
+        from stretto.local_engine.drafting.warm_up import warm_up, warm_up_units  # noqa: PLC0415
         from stretto.local_engine.model.adapter_files import LEXICAL_FILE  # noqa: PLC0415
         from stretto.local_engine.model.load import load_model  # noqa: PLC0415
     except ImportError as error:
@@ -39,9 +39,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         with console.status(Text(f"compiling {name} for this processor")):
             model = load_model(find_source(name), cuda_graphs=False)  # it is tried before it is used
-            rehearse()
+            warm_up()
             if model.folder is not None and (model.folder / LEXICAL_FILE).exists():
-                rehearse_units()
+                warm_up_units()
     except StrettoError as error:
         raise SystemExit(str(error)) from None
     console.print(f"{name} is ready on this processor, after {time.monotonic() - began:.0f} s")

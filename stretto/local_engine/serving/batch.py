@@ -144,7 +144,6 @@ class Batch:
             vocabulary,
             sampler.plain,
             request.end_ids,
-            sequence.constraint is not None,
             sampler.rank,
         )
         return _Member(sequence, drafter, sampler, context, draft=_NOTHING, places=())

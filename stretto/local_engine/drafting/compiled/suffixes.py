@@ -21,7 +21,7 @@ from stretto.local_engine.drafting.compiled.automaton import (
 )
 from stretto.local_engine.kernels.jit import VERSION, entry, inner
 
-__all__ = ["continuations", "continued"]
+__all__ = ["continuations"]
 
 _FLOOR = 0.02  # survival below which nothing is drafted
 _BRANCHES = 8
@@ -78,8 +78,8 @@ def _begin(automaton, which, cursor, shortest, heap, pushed):
         length = np.int64(states[state, LENGTH])
 
 
-@inner
-def continued(text, answers, cursor, new, counted, shortest, tokens, parents, survival):
+@entry
+def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival, version=VERSION):  # noqa: ARG001 - see `VERSION`
     """Append to the text and write down a tree that grows by its most probable node, wherever that is.
 
     Args:
@@ -92,9 +92,10 @@ def continued(text, answers, cursor, new, counted, shortest, tokens, parents, su
         tokens: of the nodes # [most]
         parents: of the nodes, -1 for the root # [most]
         survival: of the nodes # [most]
+        version: see `VERSION`.
 
     Returns:
-        how many nodes there are, and how long the longest match is.
+        number of nodes.
     """
     for token in new:
         append(text, token, counted)
@@ -123,10 +124,4 @@ def continued(text, answers, cursor, new, counted, shortest, tokens, parents, su
         else:
             _branch(answers, which, state, length, mass, np.int64(count), heap, pushed)
         count += 1
-    return count, max(matched[1], cursor[1])
-
-
-@entry
-def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival, version=VERSION):  # noqa: ARG001
-    """See `continued`; how many nodes there are."""
-    return continued(text, answers, cursor, new, counted, shortest, tokens, parents, survival)[0]
+    return count
