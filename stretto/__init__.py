@@ -4,7 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.answer import Answer, Branch, Choice, Cost, Decoding, Span, Timeline, TokenLogprob, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
@@ -40,11 +40,13 @@ if typing.TYPE_CHECKING:
         BranchFailed,
         BranchFinished,
         BranchStarted,
+        ChoiceDelta,
         Event,
         OutlinePointReady,
         PassageRead,
         RouteChosen,
         TextDelta,
+        ToolCallPiece,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
     from stretto.prompts import Catalogue
@@ -55,6 +57,8 @@ if typing.TYPE_CHECKING:
     from stretto.strategies.base import Strategy
     from stretto.strategies.branch import BranchSpec
     from stretto.strategies.fan_out import FanOut
+    from stretto.structured_logs import log_json
+    from stretto.tool_calls import ToolCall, ToolCallDelta
 
 __version__ = "0.1.0"
 
@@ -79,11 +83,14 @@ __all__ = [
     "Capabilities",
     "Case",
     "Catalogue",
+    "Choice",
+    "ChoiceDelta",
     "Chunk",
     "Citation",
     "ClientOptions",
     "ConnectionFailedError",
     "ContextOverflowError",
+    "Cost",
     "DeadlineExceededError",
     "Decoding",
     "DecodingForecast",
@@ -128,16 +135,22 @@ __all__ = [
     "TextDelta",
     "Timeline",
     "TokenLogprob",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallPiece",
     "UnknownModelError",
     "UnknownPromptError",
     "UnknownStrategyError",
     "Usage",
+    "log_json",
 ]
 
 _HOMES = {
     "answer": (
         "Answer",
         "Branch",
+        "Choice",
+        "Cost",
         "Decoding",
         "Span",
         "Timeline",
@@ -190,11 +203,13 @@ _HOMES = {
         "BranchFailed",
         "BranchFinished",
         "BranchStarted",
+        "ChoiceDelta",
         "Event",
         "OutlinePointReady",
         "PassageRead",
         "RouteChosen",
         "TextDelta",
+        "ToolCallPiece",
     ),
     "hooks": (
         "CallEnded",
@@ -223,6 +238,8 @@ _HOMES = {
     "strategies.base": ("Strategy",),
     "strategies.branch": ("BranchSpec",),
     "strategies.fan_out": ("FanOut",),
+    "structured_logs": ("log_json",),
+    "tool_calls": ("ToolCall", "ToolCallDelta"),
 }
 
 

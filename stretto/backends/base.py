@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from stretto.answer import Decoding, TokenLogprob, Usage
 from stretto.request import GenerationOptions, Message
+from stretto.tool_calls import ToolCallDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class Capabilities:
             together are sent together, after what they wait for is complete.
         prompt_family: family of prompt templates this model understands.
         names: speakers can be told apart by `Message.name`.
+        tools: takes tools, and calls them.
+        media: reads parts of messages that are not text: images, sound, files.
+        choices: writes several answers in one call, ``Prompt.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
@@ -58,6 +62,9 @@ class Capabilities:
     joins_running_batch: bool = True
     prompt_family: str = "general"
     names: bool = False
+    tools: bool = False
+    media: bool = False
+    choices: bool = False
     reads_history: bool = True
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
@@ -69,12 +76,17 @@ class Prompt:
     """What one call sends.
 
     Attributes:
-        messages: the conversation, system message first; the last one is the user's.
+        messages: the conversation, system message first. A turn of the assistant at its end is one to go on with.
         effort: reasoning effort for models that take one; ``None`` leaves the model's own.
-        response_schema: JSON schema of the answer, for backends with ``json_schema``.
+        response_schema: JSON schema of the answer. Backends without ``json_schema`` may leave it out: the messages tell
+            it as well.
         response_regex: regular expression that the whole answer matches, for backends with ``regex``.
         shared: characters of the last message with which other calls of the same answer begin too, after the same
             messages, and before which one of them is under way already: worth caching where that has to be asked for.
+        tools: functions that the model may call, in OpenAI's form, for backends with ``tools``.
+        tool_choice: "auto", "none", "required", or the one to call, in OpenAI's form.
+        n: how many answers to write, for backends with ``choices``.
+        extra: other fields of the body, passed on as they are.
     """
 
     messages: tuple[Message, ...]
@@ -82,6 +94,10 @@ class Prompt:
     response_schema: Mapping[str, Any] | None = None
     response_regex: str | None = None
     shared: int = 0
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str | Mapping[str, Any] | None = None
+    n: int = 1
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def prefix(self) -> str:
@@ -103,27 +119,38 @@ class Chunk:
         text: new text; all of them concatenated are what was generated.
         usage: tokens and calls since the last chunk that had a usage; all of them are added up. Most streams have
             one, on the last chunk, with ``calls=1``.
-        finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "refusal".
+        finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "tool_calls" (the
+            model waits for their results), "refusal" (by the model), "content_filter" (by its server). Each choice has
+            one.
         headers: response headers with rate limits, for `stretto.backends.resilience.pace`.
         decoding: how a local engine found the tokens.
         logprobs: where they were asked for, in the order of the tokens, not always beside their text.
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
+        tool_calls: pieces of the calls that the model asks for.
+        choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
     text: str = ""
     usage: Usage | None = None
-    finish_reason: Literal["stop", "length", "refusal"] | None = None
+    finish_reason: Literal["stop", "length", "tool_calls", "refusal", "content_filter"] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
     thinking: bool = False
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    choice: int = 0
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it holds something of the answer: text, a piece of a tool call."""
+        return bool(self.text or self.tool_calls)
 
     @property
     def is_progress(self) -> bool:
         """Whether the answer has come on. A chunk without any of this is a sign of life, of which there may be many."""
-        return bool(self.text or self.thinking or self.finish_reason)
+        return bool(self.is_answer or self.thinking or self.finish_reason)
 
 
 @runtime_checkable

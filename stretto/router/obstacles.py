@@ -46,6 +46,8 @@ def _needs_finished_list(text: str) -> str | None:
 
 def _in_request(request: Request, text: str) -> Iterator[str]:
     limit = request.options.max_tokens
+    if whole := request.whole_because:
+        yield whole
     if request.documents:
         yield "documents come with the request, and they are read in one generation"
     if limit is not None and limit <= MINIMUM_ANSWER_TOKENS:

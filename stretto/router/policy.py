@@ -155,6 +155,9 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
     """Ask every strategy, and choose: the one asked for, else the best that suits and that nothing stands against."""
     offers = {name: offer for name, strategy in strategies.items() if (offer := _offer(strategy, case)) is not None}
     named = case.request.strategy
+    if (whole := case.request.whole_because) and named != STRAIGHT and _is_ours(case.request, named):
+        asked = "" if named == "auto" else f" although strategy={named!r} was asked for"
+        return _Decision(case, offers, STRAIGHT, 1.0, f"Written straight through{asked}: {whole}.")
     if named != "auto":
         confidence = offers[named].confidence if named in offers else 1.0
         return _Decision(case, offers, named, confidence, "Asked for by the caller.")
@@ -169,6 +172,13 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
     doubt = "" if case.judgement.unsure else next((each.doubt for each in offers.values() if each.doubt), "")
     cause = f"Written straight through: {doubt}." if doubt else offer.cause
     return _Decision(case, offers, best, offer.confidence, cause)
+
+
+def _is_ours(request: Request, named: str) -> bool:
+    """Whether the library chooses or brings the strategy; what a caller's own can do, the caller knows."""
+    from stretto.strategies import STRATEGIES  # noqa: PLC0415 - strategies import the router's offers
+
+    return named == "auto" or (request.own_strategy is None and named in STRATEGIES)
 
 
 def _offer(strategy: Strategy, case: Case) -> Offer | None:

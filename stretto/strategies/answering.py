@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
-from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
+from stretto.answer import Answer, Cost, Decoding, FinishReason, Timeline, Usage
 from stretto.arguments import shown
 from stretto.backends.base import Backend
-from stretto.errors import IncompleteAnswerError, InvalidRequestError, UnknownStrategyError
+from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.hooks import Watchers
+from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.strategies import STRATEGIES, Strategy
+from stretto.strategies.abilities import check_abilities
 from stretto.strategies.branch import Running
 from stretto.strategies.fan_out import Emit, FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
@@ -37,16 +40,19 @@ async def answer(
     began: float,
     strategies: Mapping[str, Strategy] = STRATEGIES,
     watchers: Watchers | None = None,
+    prices: Prices | None = None,
 ) -> Answer:
     """Generate as the route says, telling every event on the way; the last one carries the answer.
 
-    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name. Raises
-    `StrettoError` where not a word of an answer came about, or where parts are missing and the request has
-    ``on_missing="raise"``.
+    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
+    ``prices``: of models, by default the list prices. Raises `StrettoError` where not a word of an answer came about,
+    or where parts are missing and the request has ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     with (watchers or Watchers()).watching():
-        return await _answer(request, route, backend, emit, strategy, prompts=prompts, began=began)
+        return await _answer(
+            request, route, backend, emit, strategy, prompts=prompts, began=began, prices=prices or Prices()
+        )
 
 
 async def _answer(
@@ -58,13 +64,10 @@ async def _answer(
     *,
     prompts: Catalogue,
     began: float,
+    prices: Prices,
 ) -> Answer:
     await emit(RouteChosen(route=route))
-    if request.options.logprobs is not None and not backend.capabilities.logprobs:
-        raise InvalidRequestError(
-            f"logprobs={request.options.logprobs} cannot be had from {backend.name}: it reports no log-probabilities. "
-            "Leave it out, or use a local: model or one of openai: that does not reason."
-        )
+    check_abilities(request, backend)
     unused = request.options.decoding if route.decoding is None else None
     options = request.options.model_copy(update={"decoding": route.decoding})
     unread = () if backend.capabilities.reads_history else request.history
@@ -77,7 +80,8 @@ async def _answer(
             runner.warn(
                 f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from."
             )
-        if not backend.capabilities.names and any(message.name for message in request.messages):
+        runner.accompanying = request.accompanying
+        if not backend.capabilities.names and any(each.name for each in request.messages if each.role != "tool"):
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
         for note in request.unread:
             runner.warn(note)
@@ -86,7 +90,14 @@ async def _answer(
         await strategy.run(request, route, runner)
         for running in runner.branches:
             await running.ended()
-        result = _assemble(request, route, runner, time.perf_counter() - began)
+        listed = getattr(backend, "at_provider", True)  # the name of another kind of backend has no list price
+        result = _assemble(
+            request,
+            route,
+            runner,
+            total_s=time.perf_counter() - began,
+            cost_of=partial(prices.cost, backend.name, listed=listed),
+        )
     await emit(AnswerFinished(answer=result))
     return result
 
@@ -94,10 +105,18 @@ async def _answer(
 def _alone(request: Request) -> tuple[Message, ...]:
     """The question without the turns before it; what the system is told stays."""
     system = (message for message in request.messages if message.role == "system")
-    return (*system, Message(role="user", content=request.question))
+    begun = request.messages[-1:] if request.continues else ()
+    return (*system, Message(role="user", content=request.question), *begun)
 
 
-def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) -> Answer:
+def _assemble(
+    request: Request,
+    route: Route,
+    runner: FanOut,
+    *,
+    total_s: float,
+    cost_of: Callable[[Iterable[Usage]], Cost | None],
+) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
@@ -128,6 +147,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
         parsed=runner.parsed,
         branches=branches,
         usage=usage,
+        cost=cost_of(branch.usage for branch in branches),
         decoding=decoding,
         logprobs=told,
         timeline=Timeline(
@@ -139,6 +159,8 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
         citations=runner.citations,
         passages=runner.passages,
         finish_reason=_finish_reason(visible),
+        tool_calls=runner.tool_calls,
+        choices=runner.choices,
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
     if missing and request.on_missing == "raise":
@@ -151,5 +173,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
 def _finish_reason(visible: list[Running]) -> FinishReason:
     """How the worst part of the answer ended."""
     reasons = {running.finish_reason for running in visible}
-    worst_first: tuple[FinishReason, ...] = ("error", "refusal", "deadline", "budget", "length")
+    worst_first: tuple[FinishReason, ...] = (
+        *("error", "refusal", "content_filter", "deadline", "budget", "length", "tool_calls"),
+    )
     return next((reason for reason in worst_first if reason in reasons), "stop")

@@ -14,6 +14,8 @@ from stretto import (
     Capabilities,
     Case,
     Catalogue,
+    Choice,
+    ChoiceDelta,
     Chunk,
     Decoding,
     DecodingForecast,
@@ -37,6 +39,9 @@ from stretto import (
     SyncAnswerStream,
     TextDelta,
     TokenLogprob,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallPiece,
     Usage,
 )
 from stretto.testing import Reply, ScriptedBackend, check_backend
@@ -61,6 +66,22 @@ async def asynchronous() -> str:
                 elif event.type == "answer_finished":
                     finished: AnswerFinished = event
         return answer.text + route.cause + str(finished.answer)
+
+
+async def passed_on() -> list[str]:
+    pieces: list[ToolCallDelta] = []
+    async with AsyncStretto() as stretto:
+        async with stretto.stream(
+            "Why?", tools=[{"type": "function"}], tool_choice="auto", n=2, extra={"user": "me"}
+        ) as stream:
+            async for event in stream:
+                if isinstance(event, ToolCallPiece):
+                    pieces.append(event.delta)
+                elif isinstance(event, ChoiceDelta):
+                    print(event.choice, event.text)
+        calls: tuple[ToolCall, ...] = stream.answer.tool_calls
+        choices: tuple[Choice, ...] = stream.answer.choices
+    return [call.name for call in calls] + [choice.text for choice in choices] + [piece.arguments for piece in pieces]
 
 
 def synchronous() -> str:

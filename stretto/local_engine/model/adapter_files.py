@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stretto.errors import SettingsError
 
-__all__ = ["FOCUS_FILE", "LEXICAL_FILE", "fingerprint"]
+__all__ = ["FOCUS_FILE", "LEXICAL_FILE", "READING_FILE", "fingerprint"]
 
 LEXICAL_FILE = "lexical.safetensors"
 """Name of the adapter for lexical unit decoding."""
@@ -15,10 +15,15 @@ LEXICAL_FILE = "lexical.safetensors"
 FOCUS_FILE = "focus.safetensors"
 """Name of the adapter for focus reading."""
 
+READING_FILE = "reading.safetensors"
+"""Name of the adapter for reading passages of documents."""
+
+_ADAPTERS = (LEXICAL_FILE, FOCUS_FILE, READING_FILE)
+
 
 def fingerprint(folder: Path) -> str:
     """SHA-256 of the model's weights, all files in the order of their names. Raises `SettingsError` without any."""
-    files = sorted(file for file in folder.glob("*.safetensors") if file.name not in {LEXICAL_FILE, FOCUS_FILE})
+    files = sorted(file for file in folder.glob("*.safetensors") if file.name not in _ADAPTERS)
     if not files:
         raise SettingsError(f"The folder {str(folder)!r} holds no *.safetensors weights that an adapter could be for.")
     digest = hashlib.sha256()
