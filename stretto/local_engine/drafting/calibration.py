@@ -13,28 +13,33 @@ _BATCHES = 6
 _FIRST_GAINS = (-0.002, -0.002, 0.1, 0.1, 0.1)  # matches of 4 tokens and more are tried at once
 _HIGHEST = 0.98  # nothing is certain
 _KEPT = 0.99  # after a hundred trials, one counts 1/e
-_PRIOR = 0.5  # claims that count as right before any trial
 
 
 class Calibration:
     """Corrects the probability that a drafter claims for a guess by what became of guesses of the same kind.
 
-    Of guesses of one kind, h were right where the claims added up to e; older ones count less. A claim is multiplied by
-    (h + 1/2) / (e + 1/2). So the order of the guesses within a kind stays, which counts of hits alone would level.
+    A kind is a coarse one and a finer one within it. Of guesses of one kind, h were right where the claims added up to
+    e; older ones count less. A claim is multiplied by (h + m) / (e + 1), where m is the factor of the coarse kind, and
+    1 for the coarse kind itself. So the order of the guesses within a kind stays, which counts of hits alone would
+    level.
     """
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[int, int], tuple[float, float]] = {}
+        self._counts: dict[tuple[int, ...], tuple[float, float]] = {}
 
     def estimate(self, kind: tuple[int, int], claim: float) -> float:
         """Probability that a guess of this kind is right."""
-        hits, claims = self._counts.get(kind, (0.0, 0.0))
-        return min(claim * (hits + _PRIOR) / (claims + _PRIOR), _HIGHEST)
+        factor = 1.0
+        for each in (kind[:1], kind):
+            hits, claims = self._counts.get(each, (0.0, 0.0))
+            factor = (hits + factor) / (claims + 1)
+        return min(claim * factor, _HIGHEST)
 
     def record(self, kind: tuple[int, int], claim: float, hit: bool) -> None:
         """Note whether a guess of this kind was right."""
-        hits, claims = self._counts.get(kind, (0.0, 0.0))
-        self._counts[kind] = hits * _KEPT + hit, claims * _KEPT + claim
+        for each in (kind[:1], kind):
+            hits, claims = self._counts.get(each, (0.0, 0.0))
+            self._counts[each] = hits * _KEPT + hit, claims * _KEPT + claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Experience:
     It holds counts by kind of guess only; no text can be recovered from them.
 
     Attributes:
-        guesses: by length of the match and depth.
+        guesses: by length of the match, and within it by depth.
         gains: steps that a draft has gained, by octaves of sequences and kind of match # [octaves, MATCHES]
     """
 
