@@ -1,4 +1,4 @@
-"""Drafts from what followed a text where it stood before; see `stretto.local_engine.drafting.suffix`."""
+"""Drafts from what followed earlier occurrences of the end of a text; see `stretto.local_engine.drafting.suffix`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _branch(automaton, which, state, length, mass, parent, heap, pushed):
     if mass < _FLOOR:
         return
     while state > 0 and states[state, FIRST] < 0:
-        # The end of the text. It goes on as its longest match did: so a loop is drafted over and over.
+        # The end of the text. It continues as its longest match did, so a loop is drafted over and over.
         state = np.int64(states[state, LINK])
         length = min(length, np.int64(states[state, LENGTH]))
     if state <= 0:
@@ -85,10 +85,10 @@ def continuations(text, answers, cursor, new, counted, shortest, tokens, parents
     Args:
         text: an automaton.
         answers: that of other texts.
-        cursor: where the text stands in these # [2]
+        cursor: position of the text in these # [2]
         new: tokens to append to the text # [any]
         counted: see `extend`.
-        shortest: tokens of a match at least.
+        shortest: least tokens of a match.
         tokens: of the nodes # [most]
         parents: of the nodes, -1 for the root # [most]
         survival: of the nodes # [most]
