@@ -16,7 +16,6 @@ last checkpoint when it is started again.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 import time
@@ -24,17 +23,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recipes.focus.needles import Haystack, Job, Lesson, Lessons, pocket_texts, texts_in
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype
+from recipes.training import AdapterTraining, llama_forward
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.decoder import attention, run
@@ -168,8 +166,8 @@ def _chosen(chance: random.Random, job: Job, count: int) -> list[int]:
     return sorted(chance.sample(places, min(len(places), count if told else count // 2)))
 
 
-class Trainer:
-    """One training run, continued from ``folder`` when it holds a checkpoint.
+class Trainer(AdapterTraining[Shares]):
+    """One training run, continued from ``folder`` if it holds a checkpoint.
 
     Args:
         plan: of the run.
@@ -192,36 +190,15 @@ class Trainer:
         base: str = "",
         plain: LoadedModel | None = None,
     ) -> None:
-        other = model if plain is None else plain
-        if not isinstance(model.forward, LlamaForward) or not isinstance(other.forward, LlamaForward):
-            raise SettingsError(
-                f"{model.name} cannot have an adapter: it is not of the Llama family, so the engine runs it by "
-                "transformers' own code. Choose another model."
-            )
-        self.plan, self.lessons, self.folder, self.base = plan, lessons, folder, base
-        self.forward, self.plain = model.forward, other.forward
-        fresh = new_tensors(self.forward, plan.rank, plan.seed)
-        self.tensors = {name: tensor.requires_grad_() for name, tensor in fresh.items()}
-        self.optimiser = torch.optim.AdamW(self.tensors.values(), plan.rate, betas=(0.9, 0.98), weight_decay=0.0)
-        self.number, self.seconds, self._saved = 0, 0.0, time.monotonic()
-        self.level, self.skill = 0.0, 0.0  # how hard the lessons are, and the share of tokens said right, lately
-        self.stopping = False
-        """Set to save and leave :meth:`run` after the step at hand."""
-        folder.mkdir(parents=True, exist_ok=True)
+        self.plan, self.lessons = plan, lessons
+        self.forward, self.plain = llama_forward(model), llama_forward(model if plain is None else plain)
+        tensors = new_tensors(self.forward, plan.rank, plan.seed)
+        super().__init__(plan, folder, tensors, base, rate=plan.rate, weight_decay=0.0)
+        self.level, self.skill = 0.0, 0.0  # how hard the lessons are, and the share of tokens predicted right lately
+        self._shares = Shares()
         if self.checkpoint.is_file():
-            self._load()
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where the run is kept."""
-        return self.folder / "checkpoint.safetensors"
-
-    @property
-    def progress(self) -> float:
-        """How much of the run is done, from 0 to 1."""
-        if self.plan.steps is not None:
-            return min(1.0, self.number / self.plan.steps)
-        return min(1.0, self.seconds / (60 * self.plan.minutes))
+            state = self.load()
+            self.level, self.skill = float(state["level"]), float(state["skill"])
 
     def adapter(self) -> FocusAdapter:
         """What has been trained so far."""
@@ -261,73 +238,27 @@ class Trainer:
                 Counter({job.loss: len(wanted)}),
             )
         total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        torch.nn.utils.clip_grad_norm_(self.tensors.values(), 1.0)
-        warm, left = min(1.0, (self.number + 1) / 20), (1 - self.progress) / 0.4
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.plan.rate * warm * min(1.0, max(0.02, left))
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.update(falling=0.4, least=0.02)
         self.skill = 0.9 * self.skill + 0.1 * right / max(1, asked)
         low, high = self.plan.skilled
         if not low < self.skill < high:
             self.level = min(1.0, max(0.0, self.level + self.plan.climb * (1 if self.skill >= high else -1)))
-        self.number += 1
         self.seconds += time.monotonic() - start
         return shares
 
-    def run(self, console: Console) -> None:
-        """Train to the end of the plan."""
-        columns = (TextColumn("training"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeRemainingColumn())
-        shares = Shares()
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            shown = bar.add_task("training", total=1.0)
-            while self.progress < 1:
-                shares += self.step()
-                bar.update(shown, completed=self.progress)
-                if self.number % 25 == 0 or self.progress >= 1:
-                    minutes = self.seconds / 60
-                    console.print(
-                        f"step {self.number}, {minutes:.1f} min, {self.progress:.0%}, level {self.level:.2f}: {shares}",
-                        highlight=False,
-                        soft_wrap=True,
-                    )
-                    shares = Shares()
-                if self.stopping or time.monotonic() - self._saved > self.plan.save_every:
-                    self.save()
-                if self.stopping:
-                    console.print(f"stopped at step {self.number}; start again to go on", highlight=False)
-                    return
-        self.save()
+    def note(self, step: Shares) -> None:
+        """See `Training`."""
+        self._shares += step
 
-    def save(self) -> None:
-        """Write the checkpoint; a run that is stopped while writing keeps the one before."""
-        tensors = {f"weights.{name}": tensor.detach() for name, tensor in self.tensors.items()}
-        for name, tensor in self.tensors.items():
-            for key, value in self.optimiser.state[tensor].items():
-                tensors[f"optimiser.{key}.{name}"] = value
-        state = {"number": self.number, "seconds": self.seconds, "base": self.base}
-        state |= {"level": self.level, "skill": self.skill}
-        new = self.folder / "checkpoint.new"
-        save_file(tensors, new, metadata={"state": json.dumps(state)})
-        new.replace(self.checkpoint)
-        self._saved = time.monotonic()
+    def report(self) -> str:
+        """See `Training`."""
+        shares, self._shares = self._shares, Shares()
+        return f"step {self.number}, {self.seconds / 60:.1f} min, {self.progress:.0%}, level {self.level:.2f}: {shares}"
 
-    def _load(self) -> None:
-        with safe_open(self.checkpoint, framework="pt") as file:
-            state = json.loads(file.metadata()["state"])
-        found = load_file(self.checkpoint)
-        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in self.tensors}
-        if state["base"] != self.base or any(shapes[name] != self.tensors[name].shape for name in shapes):
-            raise SettingsError(
-                f"{self.checkpoint} belongs to other weights, or to an adapter of other sizes. Start anew with "
-                "--fresh, or choose another --folder."
-            )
-        for name, tensor in self.tensors.items():
-            tensor.data.copy_(found[f"weights.{name}"])
-            kept = ([*key.split(".", 2), value] for key, value in found.items() if key.startswith("optimiser."))
-            self.optimiser.state[tensor] = {key: value for _, key, owner, value in kept if owner == name}
-        self.number, self.seconds = int(state["number"]), float(state["seconds"])
-        self.level, self.skill = float(state["level"]), float(state["skill"])
+    def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """See `Training`."""
+        tensors, state = super().kept()
+        return tensors, state | {"level": self.level, "skill": self.skill}
 
 
 def main(arguments: list[str] | None = None) -> None:

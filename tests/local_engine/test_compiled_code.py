@@ -76,7 +76,7 @@ def test_compiled_code_that_cannot_be_loaded_leaves_torch(unpacked, start, monke
     def fail():
         raise RuntimeError("no such code")
 
-    monkeypatch.setattr(compiled_code, "rehearse", fail)
+    monkeypatch.setattr(compiled_code, "warm_up", fail)
     engine = start(unpacked)
     assert asked(engine)
     assert "torch chooses tokens, and Python drafts: RuntimeError: no such code" in caplog.text

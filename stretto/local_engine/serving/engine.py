@@ -11,6 +11,7 @@ from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRej
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
+from stretto.local_engine.drafting.lexical.experience import UnitExperience
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -78,6 +79,7 @@ class Engine:
             draft=draft,
             memory=memory,
             experience=(Experience(), Experience()),
+            unit_experience=(UnitExperience(), UnitExperience()),
             lexical=lexical or LexicalOptions(),
         )
         self._grammars = Grammars(model.tokenizer)
