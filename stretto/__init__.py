@@ -47,6 +47,7 @@ if typing.TYPE_CHECKING:
         TextDelta,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
+    from stretto.local_engine.long_context.options import FocusOptions, StarOptions
     from stretto.prompts import Catalogue
     from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
@@ -92,6 +93,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FanOut",
+    "FocusOptions",
     "Forecast",
     "GenerationOptions",
     "Heading",
@@ -120,6 +122,7 @@ __all__ = [
     "SettingsError",
     "Span",
     "StalledError",
+    "StarOptions",
     "Strategy",
     "StreamBrokenError",
     "Stretto",
@@ -201,6 +204,7 @@ _HOMES = {
         "Hooks",
         "RetryPlanned",
     ),
+    "local_engine.long_context.options": ("FocusOptions", "StarOptions"),
     "prompts": ("Catalogue",),
     "request": (
         "Budget",

@@ -63,7 +63,7 @@ class Plan:
     appended: int = 64
     learned: int = 5  # tokens of a local context that carry loss in one step
     skilled: tuple[float, float] = (0.88, 0.94)  # shares of the memory's tokens said right: below the first lessons
-    climb: float = 0.005  # become easier, above the second harder, by so much in a step; at 1 they are at their hardest
+    climb: float = 0.01  # become easier, above the second harder, by so much in a step; at 1 they are at their hardest
     rate: float = 0.001
     seed: int = 1
     save_every: float = 60.0  # seconds

@@ -75,6 +75,7 @@ class Prompt:
         response_regex: regular expression that the whole answer matches, for backends with ``regex``.
         shared: characters of the last message with which other calls of the same answer begin too, after the same
             messages, and before which one of them is under way already: worth caching where that has to be asked for.
+        reads: it shows text of documents, for which a local model may have an adapter of its own.
     """
 
     messages: tuple[Message, ...]
@@ -82,6 +83,7 @@ class Prompt:
     response_schema: Mapping[str, Any] | None = None
     response_regex: str | None = None
     shared: int = 0
+    reads: bool = False
 
     @property
     def prefix(self) -> str:

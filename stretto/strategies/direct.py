@@ -108,9 +108,9 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
 
 def _held_to_format(request: Request, runner: FanOut) -> Prompt:
     """The conversation with its ``response_format``. Raises `InvalidRequestError` where the backend has none."""
-    wanted, messages = request.options.response_format, with_documents(request)
+    wanted, plain = request.options.response_format, Prompt(with_documents(request), reads=bool(request.documents))
     if wanted is None:
-        return Prompt(messages)
+        return plain
     if isinstance(wanted, str):
         able, kind = runner.capabilities.regex, "a regular expression"
     else:
@@ -120,9 +120,7 @@ def _held_to_format(request: Request, runner: FanOut) -> Prompt:
             f"response_format is {kind}, and {runner.model} cannot hold an answer to one. "
             "Leave it out, or use another model."
         )
-    return (
-        Prompt(messages, response_regex=wanted) if isinstance(wanted, str) else Prompt(messages, response_schema=wanted)
-    )
+    return replace(plain, response_regex=wanted) if isinstance(wanted, str) else replace(plain, response_schema=wanted)
 
 
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:

@@ -19,7 +19,7 @@ from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.switch import compiling
-from stretto.local_engine.long_context.options import chosen_way
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_way
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
 from stretto.request import GenerationOptions
@@ -62,8 +62,9 @@ class LocalBackend:
         remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default: how fast
             one request is answered would tell something of what others were told.
         long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
-            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``None`` refuses it.
-            The question has to stand at the end of the prompt. One such prompt is read at a time, token by token.
+            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``refuse`` or
+            ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
+            stand at the end of the prompt. One such prompt is read at a time, token by token.
         special_tokens_in_text: let control tokens of the model that are written in a message, such as ``<|im_end|>``,
             be control tokens. By default they are text, so that no message can end its turn and begin another.
 
@@ -85,7 +86,7 @@ class LocalBackend:
         lexical: LexicalOptions | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
-        long_context: str | None = "auto",
+        long_context: str | FocusOptions | StarOptions | None = "auto",
         special_tokens_in_text: bool = False,
     ) -> None:
         options = LoadingOptions(
@@ -106,7 +107,9 @@ class LocalBackend:
         self._decoding = decoding or DEFAULT_DECODING
         self._capabilities = options.capabilities()
         self._loader = EngineLoader(self._name, options.load)
-        self._way = chosen_way(long_context, options.source.folder, self._name)
+        reading = replace(options, reading=True)
+        self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
+        self._way = chosen_way(long_context, options.source.folder, self._name, self._capabilities.context_window)
         self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()
@@ -139,7 +142,8 @@ class LocalBackend:
             raise InvalidRequestError(
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
-        engine = await self._loader.ready()
+        reading = self._reading if prompt.reads else None
+        engine = await (reading or self._loader).ready()
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
         constraint = await self._prepared(engine, prompt, decoding)
         with engine.announced():
@@ -149,6 +153,7 @@ class LocalBackend:
                 request = _generation(engine.model, ids, prompt, options, decoding)
                 handle = engine.submit(request, chunks.put, constraint=constraint)
         if long is not None:  # no batch should wait for what it takes to make it ready
+            engine = await self._loader.ready()  # the adapter for long prompts was trained on the weights as they are
             reader = await self._loader.in_preparer(partial(self._long_reader, engine, long))
             request = _generation(engine.model, ids, prompt, options, decoding, room=reader.room(len(ids)))
             handle = reader.submit(request, chunks.put, constraint=constraint)
@@ -172,6 +177,8 @@ class LocalBackend:
     async def aclose(self) -> None:
         """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded."""
         await self._loader.aclose()
+        if self._reading is not None:
+            await self._reading.aclose()
 
     async def _prepared(self, engine: Engine, prompt: Prompt, decoding: str) -> Constraint | None:
         """Do off the event loop what can take seconds: compile a grammar, hash the weights that an adapter is for.
@@ -188,7 +195,7 @@ class LocalBackend:
 
         return await self._loader.in_preparer(prepare)
 
-    def _long_reader(self, engine: Engine, way: str) -> LongContextReader:
+    def _long_reader(self, engine: Engine, way: FocusOptions | StarOptions) -> LongContextReader:
         """What answers prompts longer than the window; the first call reads and hashes the weights."""
         from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
 

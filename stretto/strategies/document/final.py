@@ -77,7 +77,7 @@ def _start(
 ) -> CitationFilter:
     runner = reading.runner
     form = "Write the answer as JSON." if reading.task.json else ""
-    prompt = Prompt(reading.messages(template, records=said, form=form))
+    prompt = Prompt(reading.messages(template, records=said, form=form), reads=True)
 
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
