@@ -258,10 +258,10 @@ def _strategy(strategy: Any) -> dict[str, Any]:
 
 
 def _check(request: Request) -> None:
-    if request.options.response_format is not None and request.strategy not in ("auto", "direct"):
+    if request.options.response_format is not None and request.strategy not in ("auto", "direct", "document"):
         raise InvalidRequestError(
             f"response_format holds an answer as a whole, and strategy={request.strategy!r} writes it in parts. "
-            "Use strategy='direct', or leave it out."
+            "Use strategy='direct' or 'document', or leave it out."
         )
     spoken = [message for message in request.messages if message.role != "system"]
     if not spoken or not any(message.role == "user" for message in spoken):
