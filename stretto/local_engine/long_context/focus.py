@@ -20,7 +20,7 @@ from torch import Tensor
 
 from stretto.local_engine.long_context.adapter import FocusAdapter
 from stretto.local_engine.long_context.chunks import Chunks, cut
-from stretto.local_engine.long_context.decoder import LayerChange, attention, run, turned
+from stretto.local_engine.long_context.decoder import LayerChange, attention, attention_of_one, run, turned
 from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
@@ -64,13 +64,15 @@ def candidates(
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
         known = past.layer(layer, last)
+        found[0].append(turned(forward, keys, by))
+        found[1].append(values)
+        if rows == 1 and window is None:
+            return attention_of_one(queries, known, keys, values).flatten(2)
         seen = whole
         if window is not None:
             seen = whole & torch.cat((every > slots[:, None] - window, itself), 1)
         both = [torch.cat((old, new), 1) for old, new in zip(known, (keys, values), strict=True)]
-        found[0].append(turned(forward, keys, by))
-        found[1].append(values)
-        return attention(queries, both[0], both[1], seen if rows > 1 or window is not None else None)[0].flatten(2)
+        return attention(queries, both[0], both[1], seen)[0].flatten(2)
 
     run(forward, tokens, slots.expand(chunks, rows), attend, changes)
     return found
