@@ -25,7 +25,7 @@ from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 
-__all__ = ["Candidates", "FocusReader", "candidates"]
+__all__ = ["Candidates", "FocusReader", "candidates", "candidates_and_states"]
 
 _CHUNK = 256  # tokens, where nobody says how many
 
@@ -42,6 +42,19 @@ def candidates(
     slots: Tensor,
     places: Tensor,
 ) -> Candidates:
+    """Run candidate positions behind the sequences of a cache; see `candidates_and_states`."""
+    return candidates_and_states(forward, changes, tokens, past, slots=slots, places=places)[0]
+
+
+def candidates_and_states(
+    forward: LlamaForward,
+    changes: Sequence[LayerChange] | None,
+    tokens: Tensor,
+    past: KeyValueCache,
+    *,
+    slots: Tensor,
+    places: Tensor,
+) -> tuple[Candidates, Tensor]:
     """Run candidate positions behind the sequences of a cache, each by itself; nothing is written to it.
 
     Args:
@@ -53,7 +66,7 @@ def candidates(
         places: at which each chunk's candidate will stand among the others # [chunks]
 
     Returns:
-        the candidates, with keys turned to their places.
+        the candidates, with keys turned to their places, and their final states # [chunks, rows, hidden]
     """
     found: Candidates = ([], [])
     by = places[:, None] - slots
@@ -74,8 +87,7 @@ def candidates(
         both = [torch.cat((old, new), 1) for old, new in zip(known, (keys, values), strict=True)]
         return attention(queries, both[0], both[1], seen)[0].flatten(2)
 
-    run(forward, tokens, slots.expand(chunks, rows), attend, changes)
-    return found
+    return found, run(forward, tokens, slots.expand(chunks, rows), attend, changes)
 
 
 class FocusReader:
