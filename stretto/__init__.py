@@ -50,6 +50,7 @@ if typing.TYPE_CHECKING:
         ToolCallPiece,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
+    from stretto.local_engine.long_context.options import FocusOptions, StarOptions
     from stretto.prompts import Catalogue
     from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
@@ -100,6 +101,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FanOut",
+    "FocusOptions",
     "Forecast",
     "GenerationOptions",
     "Heading",
@@ -128,6 +130,7 @@ __all__ = [
     "SettingsError",
     "Span",
     "StalledError",
+    "StarOptions",
     "Strategy",
     "StreamBrokenError",
     "Stretto",
@@ -217,6 +220,7 @@ _HOMES = {
         "Hooks",
         "RetryPlanned",
     ),
+    "local_engine.long_context.options": ("FocusOptions", "StarOptions"),
     "prompts": ("Catalogue",),
     "request": (
         "Budget",

@@ -336,10 +336,10 @@ def _strategy(strategy: Any) -> dict[str, Any]:
 
 
 def _check(request: Request) -> None:
-    if request.options.response_format is not None and request.strategy not in ("auto", "direct"):
+    if request.options.response_format is not None and request.strategy not in ("auto", "direct", "document"):
         raise InvalidRequestError(
             f"response_format holds an answer as a whole, and strategy={request.strategy!r} writes it in parts. "
-            "Use strategy='direct', or leave it out."
+            "Use strategy='direct' or 'document', or leave it out."
         )
     if not request.messages:
         raise InvalidRequestError("The request has no messages. Add one with the question.")

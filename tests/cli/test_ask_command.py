@@ -337,12 +337,12 @@ def test_a_model_that_tells_no_log_probabilities_after_all_draws_no_table(strett
 
 def test_options_for_local_models_are_refused_for_others(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    options = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--no-compiled"]
+    options = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--no-compiled", "--long-context", "star"]
     result = CliRunner().invoke(app, ["ask", "-m", "openai:any", *options, "Why?"], prog_name="stretto")
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: --dtype, --device, --threads, --no-compiled: only for models that run in this process, local:..., "
-        "and openai:any does not.\n"
+        "error: --dtype, --device, --threads, --no-compiled, --long-context: only for models that run in this process, "
+        "local:..., and openai:any does not.\n"
     )
 
 
@@ -353,6 +353,14 @@ def test_a_device_or_number_type_that_does_not_exist_is_one_line(command, option
     result = CliRunner().invoke(app, [*command, *options], prog_name="stretto")
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {' '.join(options)} ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_way_to_read_long_prompts_that_there_is_not_is_one_line():
+    command = ["ask", "-q", "-m", "local:pocket", "--long-context", "far", "Why?"]
+    result = CliRunner().invoke(app, command, prog_name="stretto")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: long_context='far' cannot be used. Use one of: 'auto', 'focus', 'star', ")
     assert result.stderr.count("\n") == 1
 
 

@@ -23,7 +23,7 @@ from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.switch import compiling
 from stretto.local_engine.log import log_event
-from stretto.local_engine.long_context.options import chosen_way
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_way
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
 from stretto.request import GenerationOptions
@@ -71,8 +71,9 @@ class LocalBackend:
         remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default, because the
             speed of one request would reveal something of the answers to others.
         long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
-            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``None`` refuses it.
-            The question has to stand at the end of the prompt. One such prompt is read at a time, token by token.
+            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``refuse`` or
+            ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
+            stand at the end of the prompt. One such prompt is read at a time, token by token.
         special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
             they are text, so that no message can end its turn and begin another.
 
@@ -94,7 +95,7 @@ class LocalBackend:
         lexical: LexicalOptions | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
-        long_context: str | None = "auto",
+        long_context: str | FocusOptions | StarOptions | None = "auto",
         special_tokens_in_text: bool = False,
     ) -> None:
         options = LoadingOptions(
@@ -115,7 +116,9 @@ class LocalBackend:
         self._decoding = decoding or DEFAULT_DECODING
         self._capabilities = options.capabilities()
         self._loader = EngineLoader(self._name, options.load)
-        self._way = chosen_way(long_context, options.source.folder, self._name)
+        reading = replace(options, reading=True)
+        self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
+        self._way = chosen_way(long_context, options.source.folder, self._name, self._capabilities.context_window)
         self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()
@@ -154,7 +157,8 @@ class LocalBackend:
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
         began = time.perf_counter()
-        engine = await self._loader.ready()
+        reading = self._reading if prompt.reads else None
+        engine = await (reading or self._loader).ready()
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
         chunks.reach("loaded")
         constraint = await self._prepared(engine, prompt, decoding)
@@ -192,6 +196,7 @@ class LocalBackend:
                 request = _generation(model, ids, prompt, options, decoding, room=room)
                 chunks.reach("prepared")
                 return engine.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+        engine = await self._loader.ready()  # the adapter for long prompts was trained on the weights as they are
         reader = await self._loader.in_preparer(partial(self._long_reader, engine))
         request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
         chunks.reach("prepared")
@@ -210,6 +215,8 @@ class LocalBackend:
     async def aclose(self) -> None:
         """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded."""
         await self._loader.aclose()
+        if self._reading is not None:
+            await self._reading.aclose()
 
     async def _prepared(self, engine: Engine, prompt: Prompt, decoding: str) -> Constraint | None:
         """Compile a grammar and hash the weights of an adapter, which can take seconds, outside the event loop.

@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,11 +25,13 @@ from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.log import log_event
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
@@ -51,7 +53,11 @@ _NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPT
 
 @dataclass(frozen=True)
 class LoadingOptions:
-    """The options for loading a local model; `LocalBackend` says what each means."""
+    """The options for loading a local model; `LocalBackend` says what each means.
+
+    Attributes:
+        reading: add the adapter for reading documents to the weights.
+    """
 
     source: Source
     dtype: str | None
@@ -65,6 +71,12 @@ class LoadingOptions:
     lexical: LexicalOptions | None
     prefix_cache_bytes: int
     remember_answers: int
+    reading: bool = False
+
+    @property
+    def has_reading(self) -> bool:
+        """Whether an adapter for reading documents stands beside the weights."""
+        return self.source.folder is not None and (self.source.folder / READING_FILE).is_file()
 
     def capabilities(self) -> Capabilities:
         """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
@@ -147,7 +159,7 @@ class LoadingOptions:
             compiled=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
-        model = load(self.source)
+        model = load(self.source, change=self._add_reading if self.reading else None)
         draft = None if self.draft is None else load(self.draft)
         if draft is not None:
             check_vocabulary(model, draft)
@@ -159,7 +171,7 @@ class LoadingOptions:
             lexical=self.lexical,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
-            measure=self.decoding is None or self.decoding in WEIGHING,
+            measure=not self.reading and (self.decoding is None or self.decoding in WEIGHING),
         )
         try:
             engine.equip(self.decoding or DEFAULT_DECODING)
@@ -167,6 +179,15 @@ class LoadingOptions:
             engine.close()
             raise
         return engine
+
+    def _add_reading(self, weights: Mapping[str, Tensor]) -> None:
+        """Add what was trained for reading documents. Raises `SettingsError` where it is not for these weights."""
+        from stretto.local_engine.model.adapter_files import fingerprint  # noqa: PLC0415 - this and the next import torch
+        from stretto.local_engine.model.reading import added, read_reading  # noqa: PLC0415
+
+        folder = self.source.folder
+        if folder is not None:
+            added(weights, read_reading(folder / READING_FILE, fingerprint(folder), self.source.name))
 
 
 class EngineLoader:

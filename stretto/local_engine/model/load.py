@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -111,6 +111,7 @@ def load_model(
     packed: bool = True,
     compiled: bool | None = True,
     cuda_graphs: bool | None = None,
+    change: Callable[[Mapping[str, torch.Tensor]], None] | None = None,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -125,12 +126,15 @@ def load_model(
             ``None``: on a processor torch's operations until it is there, on a GPU none.
         cuda_graphs: record steps while loading, and repeat them as a whole; see `recorded_steps.py`. By default on a
             CUDA device.
+        change: is given the weights by name, to change them in place before they are laid out.
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
     place = _device(device)
     number = chosen_dtype(dtype, place)
     model, tokenizer = read_model(source, number, trust_remote_code=trust_remote_code)
+    if change is not None:
+        change(dict(model.named_parameters()))
     ready = prepare(source.name, model.to(place), tokenizer, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs)
     return replace(ready, folder=source.folder)
 
