@@ -8,7 +8,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.utils import secret_from_env
 from pydantic import AliasChoices, BaseModel, Field, PrivateAttr, SecretStr
 
 from stretto.backends.registry import default_model
@@ -44,8 +43,9 @@ class Connection(BaseModel):
     base_url: str | None = None
     """Address of a server that speaks OpenAI's or Anthropic's protocol."""
 
-    api_key: SecretStr | None = Field(default_factory=secret_from_env("STRETTO_API_KEY", default=None))
-    """The key for the model; without one, those of the providers are read from their own variables."""
+    api_key: SecretStr | None = None
+    """The key for the model. Without one, OpenAI's and Anthropic's are read from their own variables, and the key of a
+    server of your own from ``STRETTO_API_KEY``."""
 
     max_retries: int | None = Field(default=None, ge=0, le=10)
     """How often a call that failed in passing is sent again."""

@@ -18,9 +18,9 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 from serving import served
 
-from stretto import BackendError, InvalidRequestError
+from stretto import AuthenticationError, BackendError, InvalidRequestError
 from stretto.integrations.langchain import ChatStretto
-from stretto.testing.server import Fault, HttpReply
+from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -285,6 +285,18 @@ def test_it_is_written_as_json_without_its_key_and_read_again(monkeypatch):
     assert isinstance(read, ChatStretto)
     assert read == model
     assert read.api_key.get_secret_value() == KEY
+
+
+async def test_the_key_of_ones_own_server_goes_nowhere_else(monkeypatch):
+    async with ScriptedServer("Yes.") as server:
+        monkeypatch.setenv("STRETTO_API_KEY", KEY)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        with pytest.raises(AuthenticationError, match="ANTHROPIC_API_KEY"):
+            await ChatStretto(model="anthropic:claude-haiku-4-5").ainvoke("Why?")
+        assert server.requests == []
+    async with ScriptedServer("Yes.", key=KEY) as server:
+        monkeypatch.setenv("STRETTO_BASE_URL", server.openai_url)
+        assert (await ChatStretto(model="openai:some-model").ainvoke("What is 2 + 2?")).content == "Yes."
 
 
 def test_local_models_of_one_name_are_one_model(pocket):

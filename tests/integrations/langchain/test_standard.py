@@ -75,23 +75,19 @@ class OverAnthropic(OverServer):
     chat_model_params: ClassVar = {"model": "anthropic:claude-haiku-4-5", "api_key": KEY}
 
 
-class FromEnvironment:
-    init_from_env_params = ({"STRETTO_API_KEY": KEY}, {"model": "openai:gpt-4.1"}, {"api_key": KEY})
-
-
-class TestPocketUnit(OnPocket, FromEnvironment, ChatModelUnitTests):
+class TestPocketUnit(OnPocket, ChatModelUnitTests):
     @pytest.mark.xfail(reason=ONLY_LISTED)
     def test_serdes(self, model, snapshot):
         super().test_serdes(model, snapshot)
 
 
-class TestOpenAIUnit(OverOpenAI, FromEnvironment, ChatModelUnitTests):
+class TestOpenAIUnit(OverOpenAI, ChatModelUnitTests):
     @pytest.mark.xfail(reason=ONLY_LISTED)
     def test_serdes(self, model, snapshot):
         super().test_serdes(model, snapshot)
 
 
-class TestAnthropicUnit(OverAnthropic, FromEnvironment, ChatModelUnitTests):
+class TestAnthropicUnit(OverAnthropic, ChatModelUnitTests):
     @pytest.mark.xfail(reason=ONLY_LISTED)
     def test_serdes(self, model, snapshot):
         super().test_serdes(model, snapshot)
