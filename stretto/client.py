@@ -280,6 +280,11 @@ class Stretto:
         return self._stretto.backends
 
     @property
+    def asynchronous(self) -> AsyncStretto:
+        """The asynchronous client whose face this is; it can be used in any event loop, and is closed with this one."""
+        return self._stretto
+
+    @property
     def chosen_because(self) -> str:
         """Why this model, where none was named."""
         return self._stretto.chosen_because

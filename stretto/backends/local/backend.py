@@ -18,6 +18,7 @@ from stretto.backends.allowance import calling
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
+from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.generation import Generation
@@ -26,7 +27,7 @@ from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_way
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
-from stretto.request import GenerationOptions
+from stretto.request import ACCOMPANYING, GenerationOptions
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
@@ -39,6 +40,8 @@ __all__ = ["LocalBackend"]
 
 _log = logging.getLogger(__package__)
 
+_HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias"})
+_MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for whoever keeps accounts, not for the model
 _DEFAULT_NEW_TOKENS = 1024
 _LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
 
@@ -159,13 +162,17 @@ class LocalBackend:
         began = time.perf_counter()
         reading = self._reading if prompt.reads else None
         engine = await (reading or self._loader).ready()
-        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
+        check_template(engine.model.chat.template, prompt, self.name)
+        forced = forced_schema(prompt, self.name)
+        if forced is not None:
+            prompt = replace(prompt, response_schema=forced)
+        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model, _left_out(self.name, prompt))
         chunks.reach("loaded")
         constraint = await self._prepared(engine, prompt, decoding)
         handle = await self._submitted(engine, chunks, prompt, options, decoding=decoding, constraint=constraint)
         _log_submitted(self.name, handle.number, began, chunks.stages)
         try:
-            yield chunks
+            yield Calling(chunks, prompt, whole=forced is not None) if tools_shown(prompt) else chunks
         finally:
             handle.cancel()
             with anyio.CancelScope(shield=True):  # at most one forward long
@@ -243,8 +250,12 @@ class LocalBackend:
 
     def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
         """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
-        turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        return model.chat.encode(turns, special_tokens_in_text=self._special_tokens_in_text, window=window)
+        return model.chat.encode(
+            turns_of(prompt),
+            tools=tools_shown(prompt),
+            special_tokens_in_text=self._special_tokens_in_text,
+            window=window,
+        )
 
 
 def _is_short(prompt: Prompt) -> bool:
@@ -266,7 +277,10 @@ def _generation(
     room: int,
 ) -> Generation:
     """The request to the engine. ``room``: tokens that the answer may have at most."""
-    own = model.sampling  # what the model recommends; what the caller says goes before it
+    extra = prompt.extra
+    own = model.sampling | {
+        name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
+    }  # what the model recommends; what the caller says goes before it
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,
@@ -281,7 +295,7 @@ def _generation(
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,
-        **model.penalties,
+        **(model.penalties | _penalties(model, extra)),
     )
 
 
@@ -299,3 +313,23 @@ def _log_submitted(model: str, request: int, began: float, stages: Stages) -> No
         load_s=round(loaded - began, 4),
         prepare_s=round(prepared - loaded, 4),
     )
+
+
+def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's fields that change logits; token ids of JSON are texts."""
+    found = {name: extra[name] for name in ("repetition_penalty",) if extra.get(name) is not None}
+    if bias := extra.get("logit_bias"):
+        try:
+            given = {int(token): value for token, value in dict(bias).items()}
+        except (TypeError, ValueError):
+            raise InvalidRequestError(
+                f"logit_bias={shown(bias)} cannot be used: it is a mapping from token ids to numbers."
+            ) from None
+        found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
+    return found
+
+
+def _left_out(name: str, prompt: Prompt) -> tuple[str, ...]:
+    """Say what of the prompt has no effect here."""
+    names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
+    return (f"{' and '.join(names)} had no effect: {name} has nothing like it.",) if names else ()
