@@ -15,6 +15,7 @@ from stretto.arguments import shown
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
+from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.lexical_options import LexicalOptions
 from stretto.local_engine.generation import Generation
@@ -22,7 +23,7 @@ from stretto.local_engine.kernels.switch import compiling
 from stretto.local_engine.long_context.options import chosen_way
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
-from stretto.request import GenerationOptions
+from stretto.request import ACCOMPANYING, GenerationOptions
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalBackend"]
 
+_HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias"})
+_MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for whoever keeps accounts, not for the model
 _DEFAULT_NEW_TOKENS = 1024
 _LONG_TEXT = 20_000  # characters; tokenizing more would hold up the event loop for more than some milliseconds
 
@@ -140,7 +143,11 @@ class LocalBackend:
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
         engine = await self._loader.ready()
-        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
+        check_template(engine.model.chat.template, prompt, self.name)
+        forced = forced_schema(prompt, self.name)
+        if forced is not None:
+            prompt = replace(prompt, response_schema=forced)
+        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model, _left_out(self.name, prompt))
         constraint = await self._prepared(engine, prompt, decoding)
         with engine.announced():
             ids = await self._tokens(engine.model, prompt, None if self._way else engine.model.context_window)
@@ -153,7 +160,7 @@ class LocalBackend:
             request = _generation(engine.model, ids, prompt, options, decoding, room=reader.room(len(ids)))
             handle = reader.submit(request, chunks.put, constraint=constraint)
         try:
-            yield chunks
+            yield Calling(chunks, prompt, whole=forced is not None) if tools_shown(prompt) else chunks
         finally:
             handle.cancel()
             with anyio.CancelScope(shield=True):  # at most one forward long
@@ -197,8 +204,13 @@ class LocalBackend:
 
     async def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
         """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
-        turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        encode = partial(model.chat.encode, turns, special_tokens_in_text=self._special_tokens_in_text, window=window)
+        encode = partial(
+            model.chat.encode,
+            turns_of(prompt),
+            tools=tools_shown(prompt),
+            special_tokens_in_text=self._special_tokens_in_text,
+            window=window,
+        )
         if sum(len(message.content) for message in prompt.messages) < _LONG_TEXT:
             return encode()
         return await self._loader.in_worker(encode)
@@ -217,7 +229,10 @@ def _generation(
     *,
     room: int | None = None,
 ) -> Generation:
-    own = model.sampling  # what the model recommends; what the caller says goes before it
+    extra = prompt.extra
+    own = model.sampling | {
+        name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
+    }  # what the model recommends; what the caller says goes before it
     if room is None:
         room = min(model.context_window, model.cache_tokens) - len(ids)
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
@@ -234,5 +249,25 @@ def _generation(
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,
-        **model.penalties,
+        **(model.penalties | _penalties(model, extra)),
     )
+
+
+def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's fields that change logits; token ids of JSON are texts."""
+    found = {name: extra[name] for name in ("repetition_penalty",) if extra.get(name) is not None}
+    if bias := extra.get("logit_bias"):
+        try:
+            given = {int(token): value for token, value in dict(bias).items()}
+        except (TypeError, ValueError):
+            raise InvalidRequestError(
+                f"logit_bias={shown(bias)} cannot be used: it is a mapping from token ids to numbers."
+            ) from None
+        found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
+    return found
+
+
+def _left_out(name: str, prompt: Prompt) -> tuple[str, ...]:
+    """Say what of the prompt has no effect here."""
+    names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
+    return (f"{' and '.join(names)} had no effect: {name} has nothing like it.",) if names else ()

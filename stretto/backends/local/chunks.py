@@ -24,10 +24,19 @@ class Chunks:
     """Takes events in from the engine's thread and gives chunks; all that lies ready becomes one chunk.
 
     Made in the event loop that reads it. What a generation took is added to ``record``.
+    ``warnings`` come with the last chunk.
     """
 
-    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop, record: Record, model: LoadedModel) -> None:
+    def __init__(
+        self,
+        backend: str,
+        loop: asyncio.AbstractEventLoop,
+        record: Record,
+        model: LoadedModel,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
         self._backend = backend
+        self._warnings = warnings
         self._model = model
         self._record = record
         self._loop = loop
@@ -91,7 +100,7 @@ class Chunks:
             finish_reason=last.reason,
             decoding=decoding,
             logprobs=logprobs,
-            warnings=tuple(f"{self._backend}: {warning}." for warning in noted),
+            warnings=(*self._warnings, *(f"{self._backend}: {warning}." for warning in noted)),
         )
 
     def _told(self, score: Score) -> TokenLogprob:

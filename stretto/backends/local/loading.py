@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stretto.arguments import shown
 from stretto.backends.base import Capabilities
+from stretto.backends.local.tools import may_take_tools
 from stretto.backends.local.worker import Worker, outcome
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.fork import Fork
@@ -72,6 +73,8 @@ class LoadingOptions:
             decodings=self._decodings(),
             decoding=self.decoding,
             logprobs=True,
+            prefill=True,
+            tools=may_take_tools(self.source),
             json_schema=_GRAMMARS,
             regex=_GRAMMARS,
         )
