@@ -178,7 +178,12 @@ class MessagesScribe:
         match event:
             case RouteChosen():
                 usage = {"input_tokens": 0, "output_tokens": 0}  # not known yet; the last event tells
-                message: dict[str, Any] = self._frame | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+                message: dict[str, Any] = self._frame | {
+                    "content": [],
+                    "stop_reason": None,
+                    "stop_sequence": None,
+                    "usage": usage,
+                }
                 return _event("message_start", message=message)
             case TextDelta():
                 if isinstance(self._open, int):

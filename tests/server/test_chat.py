@@ -84,7 +84,9 @@ async def test_the_events_of_branches_come_as_named_events_that_the_sdk_takes_fo
 async def test_the_sdks_stream_helper_gathers_the_answer(live):
     async with (
         live.openai() as client,
-        client.chat.completions.stream(model="stretto", messages=QUESTION, stream_options={"include_usage": True}) as it,
+        client.chat.completions.stream(
+            model="stretto", messages=QUESTION, stream_options={"include_usage": True}
+        ) as it,
     ):
         kinds = [event.type async for event in it]
         final = await it.get_final_completion()
@@ -150,9 +152,7 @@ async def test_json_objects_are_asked_for_in_openais_own_words():
 
 async def test_log_probabilities_come_with_the_end_of_the_stream(live):
     async with live.openai() as client:
-        whole = await client.chat.completions.create(
-            model="stretto", messages=QUESTION, logprobs=True, top_logprobs=2
-        )
+        whole = await client.chat.completions.create(model="stretto", messages=QUESTION, logprobs=True, top_logprobs=2)
         async with client.chat.completions.stream(
             model="stretto", messages=QUESTION, logprobs=True, top_logprobs=2
         ) as stream:

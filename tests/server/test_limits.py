@@ -144,9 +144,7 @@ def test_a_file_of_keys_that_others_can_read_is_told_of(tmp_path):
 )
 async def test_bodies_that_cannot_be_used_have_one_clear_error(live, body, status, named):
     async with live.http() as http:
-        response = await http.post(
-            "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
-        )
+        response = await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
     assert response.status_code == status, response.text
     error = response.json()["error"]
     assert error.keys() == {"message", "type", "param", "code"}
@@ -158,9 +156,7 @@ async def test_bodies_that_cannot_be_used_have_one_clear_error(live, body, statu
 async def test_half_a_character_is_mended(live):
     body = b'{"model": "stretto-direct", "messages": [{"role": "user", "content": "Why \\ud83d? \\ud83d\\ude00 \\\\ud83d"}]}'
     async with live.http() as http:
-        response = await http.post(
-            "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
-        )
+        response = await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
     assert response.status_code == 200
     assert live.upstream.requests[-1].body["messages"][0]["content"] == "Why �? \U0001f600 \\ud83d"
 
