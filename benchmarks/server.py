@@ -1,14 +1,14 @@
 """What the server adds to a request, how much it bears, and the same of litellm's proxy, in one run.
 
-    python benchmarks/server.py                            all of it: three minutes, and the installation of litellm once
+    python benchmarks/server.py                            all of it: three minutes; litellm is installed once
     python benchmarks/server.py --update-docs              and writes figures and plot into docs/server.md
     python benchmarks/server.py --without-litellm --requests 20 --seconds 2 --streams 20      a slice
 
 Behind all of them is one scripted server in a process of its own, which answers at once, or at a rate for the streams.
 litellm's proxy gets a virtual environment of its own, because it pins other versions.
 
-- **Added latency**: one request at a time, each way in turn: to the scripted server itself, through Stretto's SDK in this
-  process, through ``stretto serve``, through the proxy. Medians of what each takes.
+- **Added latency**: one request at a time, each way in turn: to the scripted server itself, through Stretto's SDK in
+  this process, through ``stretto serve``, through the proxy. Medians of what each takes.
 - **Load**: so many clients ask again as soon as they are answered. Requests a second, latencies, memory.
 - **Streams**: 300 clients stream without a pause for a minute. Errors, memory in its course, and what is left of tasks
   and connections when they have gone.
@@ -78,6 +78,11 @@ def resident_mib(pid: int) -> float:
     return total / 1024
 
 
+def open_files(pid: int) -> int:
+    """Files and sockets that a process holds open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - called from a coroutine too, where it takes no time
+
+
 def free_port() -> int:
     """A port that nobody uses now."""
     with socket.create_server(("127.0.0.1", 0)) as opened:
@@ -129,7 +134,7 @@ def stretto_server(upstream: str, streams: int) -> Iterator[Way]:
 
 @contextmanager
 def litellm_proxy(upstream: str, folder: Path) -> Iterator[Way]:
-    """litellm's proxy in front of the same; installed into ``folder`` where it is not there yet."""
+    """The proxy of litellm in front of the same; installed into ``folder`` where it is not there yet."""
     program = folder / "bin" / "litellm"
     if not program.exists():
         console.print(f"Installing {LITELLM} into {folder} (once) ...")
@@ -149,7 +154,7 @@ def litellm_proxy(upstream: str, folder: Path) -> Iterator[Way]:
 
 async def added(ways: list[Way], upstream: str, requests: int) -> dict[str, Any]:
     """Milliseconds of single requests, each way in turn, medians."""
-    took: dict[str, list[Timing]] = {way.name: [] for way in ways} | {"stretto SDK": []}
+    took: dict[str, list[Timing]] = {name: [] for name in (*(way.name for way in ways), "stretto SDK")}
     settings = Settings(retries=0)
     async with AsyncStretto("openai:scripted", base_url=upstream, settings=settings) as sdk:
         connections = {way.name: Connection(way.url) for way in ways}
@@ -228,7 +233,7 @@ async def left_over(way: Way) -> dict[str, float]:
     return {
         "running": told["vllm:num_requests_running"],
         "waiting": told["vllm:num_requests_waiting"],
-        "files": float(len(list(Path(f"/proc/{way.pid}/fd").iterdir()))),
+        "files": float(open_files(way.pid)),
     }
 
 
@@ -250,7 +255,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         slow = stack.enter_context(_upstream(options.rate))
         ours = stack.enter_context(stretto_server(slow, options.streams))
         console.print(f"{options.streams} streams for {options.seconds:.0f} s ...")
-        before = len(list(Path(f"/proc/{ours.pid}/fd").iterdir()))
+        before = open_files(ours.pid)
         results["streams"] = asyncio.run(load(ours, options.streams, options.seconds, stream=True))
         results["streams"] |= {"rate": options.rate, "left": asyncio.run(left_over(ours)) | {"files_before": before}}
     return results

@@ -32,19 +32,17 @@ def markdown(results: Row) -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, row in results["load"].items():
-        memory = f"{row['memory_mib'][-1][1]:.0f}" if row["memory_mib"] else ""
-        lines.append(
-            f"| {name} | {row['per_second']:.0f} | {row['p50_ms']:.0f} | {row['p95_ms']:.0f} | {row['errors']} | {memory} |"
-        )
+        times = f"{row['per_second']:.0f} | {row['p50_ms']:.0f} | {row['p95_ms']:.0f}"
+        lines.append(f"| {name} | {times} | {row['errors']} | {row['memory_mib'][-1][1]:.0f} |")
     streams = results["streams"]
     left, memory = streams["left"], [each for _, each in streams["memory_mib"]]
     lines += [
         "",
         f"{streams['clients']} streams at a time of {streams['rate']:.0f} words a second each: {streams['answers']} whole "
-        f"answers, {streams['errors']} errors. Memory of `stretto serve`: {_middle(memory, 0.25):.0f} MiB after a quarter "
-        f"of the time, {_middle(memory, 1.0):.0f} MiB at the end. A second after the last client had gone, "
+        f"answers, {streams['errors']} errors. Memory of `stretto serve`: {_middle(memory, 0.25):.0f} MiB after a "
+        f"quarter of the time, {_middle(memory, 1.0):.0f} MiB at the end. A second after the last client had gone, "
         f"{left['running']:.0f} answers were being written, {left['waiting']:.0f} waited, and {left['files']:.0f} files "
-        f"were open ({left['files_before']:.0f} before the first).",
+        f"were open ({left['files_before']:.0f} before the first): connections to the model are kept for a minute.",
     ]
     return "\n".join(lines)
 
