@@ -26,13 +26,13 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel
-from stretto.local_engine.drafting.jacobi import Jacobi
-from stretto.local_engine.drafting.lookahead import Lookahead
+from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
+from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
-from stretto.local_engine.drafting.token_recycling import TokenRecycling
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.flatten import flatten

@@ -4,7 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from stretto.answer import Answer, Branch, Choice, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.answer import Answer, Branch, Choice, Cost, Decoding, Span, Timeline, TokenLogprob, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
@@ -57,6 +57,7 @@ if typing.TYPE_CHECKING:
     from stretto.strategies.base import Strategy
     from stretto.strategies.branch import BranchSpec
     from stretto.strategies.fan_out import FanOut
+    from stretto.structured_logs import log_json
     from stretto.tool_calls import ToolCall, ToolCallDelta
 
 __version__ = "0.1.0"
@@ -89,6 +90,7 @@ __all__ = [
     "ClientOptions",
     "ConnectionFailedError",
     "ContextOverflowError",
+    "Cost",
     "DeadlineExceededError",
     "Decoding",
     "DecodingForecast",
@@ -140,6 +142,7 @@ __all__ = [
     "UnknownPromptError",
     "UnknownStrategyError",
     "Usage",
+    "log_json",
 ]
 
 _HOMES = {
@@ -147,6 +150,7 @@ _HOMES = {
         "Answer",
         "Branch",
         "Choice",
+        "Cost",
         "Decoding",
         "Span",
         "Timeline",
@@ -234,6 +238,7 @@ _HOMES = {
     "strategies.base": ("Strategy",),
     "strategies.branch": ("BranchSpec",),
     "strategies.fan_out": ("FanOut",),
+    "structured_logs": ("log_json",),
     "tool_calls": ("ToolCall", "ToolCallDelta"),
 }
 

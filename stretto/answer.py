@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field, model_validator
 
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
 from stretto.tool_calls import ToolCall
+
+if TYPE_CHECKING:
+    from stretto.display.timeline import TimelinePlot
 
 FinishReason = Literal["stop", "length", "tool_calls", "refusal", "content_filter", "deadline", "budget", "error"]
 REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
@@ -60,6 +64,26 @@ class Usage(BaseModel):
     def total_tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
+
+
+class Cost(BaseModel):
+    """What an answer cost in money, by its tokens and the prices of its model. ``str(cost)`` is the amount.
+
+    Attributes:
+        usd: US dollars, for everything that was generated and read, discarded tokens included.
+        as_of: the day of the prices; ``None`` where no price was needed.
+        source: where the prices come from.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    usd: float
+    as_of: date | None = None
+    source: str = ""
+
+    def __str__(self) -> str:
+        digits = 2 if self.usd == 0 or self.usd >= 1 else 4 if self.usd >= 0.01 else 6
+        return f"${self.usd:,.{digits}f}"
 
 
 class TokenLogprob(BaseModel):
@@ -221,6 +245,16 @@ class Timeline(BaseModel):
     first_text_s: float | None = None
     total_s: float = 0.0
     critical_path_s: float = 0.0
+    _branches: tuple[Branch, ...] = PrivateAttr(default=())  # of the answer that it belongs to
+
+    def plot(self) -> TimelinePlot:
+        """A drawing with one row a branch: waiting, silent, writing. Notebooks show it; ``save`` writes a file."""
+        from stretto.display.timeline import TimelinePlot  # noqa: PLC0415 - values know no pictures until one is asked for
+
+        return TimelinePlot(self, self._branches)
+
+    def _repr_html_(self) -> str:
+        return self.plot().svg
 
 
 class Answer(BaseModel):
@@ -235,6 +269,7 @@ class Answer(BaseModel):
             out of JSON, which holds the text.
         branches: all generations, in the order in which they were started.
         usage: tokens and calls of all branches together.
+        cost: what they cost; ``None`` where the price of the model is unknown.
         decoding: how a local model found the tokens of all branches together.
         logprobs: of the branches in the answer, one after the other, if they were asked for. Labels and titles that no
             branch wrote have none, and what was trimmed from a branch still has its own.
@@ -255,6 +290,7 @@ class Answer(BaseModel):
     parsed: Any = Field(default=None, exclude=True, repr=False)
     branches: tuple[Branch, ...] = ()
     usage: Usage = Usage()
+    cost: Cost | None = None
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     timeline: Timeline = Timeline()
@@ -265,8 +301,23 @@ class Answer(BaseModel):
     tool_calls: tuple[ToolCall, ...] = ()
     choices: tuple[Choice, ...] = ()
 
+    @model_validator(mode="after")
+    def _timeline_of_these_branches(self) -> Self:
+        timeline = self.timeline.model_copy()
+        timeline._branches = self.branches
+        self.__dict__["timeline"] = timeline  # frozen for its users
+        return self
+
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        from stretto.display.notebook import answer_html  # noqa: PLC0415 - as in `Timeline.plot`
+
+        return answer_html(self)
+
+    def _repr_markdown_(self) -> str:
+        return self.text  # what shows Markdown in a notebook sanitises it
 
     def __repr__(self) -> str:
         start = self.text if len(self.text) <= 60 else self.text[:57] + "..."

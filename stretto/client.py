@@ -21,11 +21,14 @@ from stretto.errors import SettingsError, StrettoError
 from stretto.fork import Fork
 from stretto.hooks import Hooks, Watchers
 from stretto.imports import import_all, made_ready
+from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Prompting, Request, RequestOptions
 from stretto.route import Route
 from stretto.settings import Settings
 from stretto.streams import AnswerStream, StreamContext, SyncAnswerStream
+from stretto.structured_logs import log_answer, log_failure
+from stretto.telemetry import note_answer, note_route, request_span, route_span
 from stretto.writing import Emit, Writing
 
 if TYPE_CHECKING:
@@ -128,6 +131,7 @@ class AsyncStretto:
         if hooks is not None and not isinstance(hooks, Hooks):
             raise SettingsError(f"hooks= takes Hooks(...), not a value of type {type(hooks).__name__}.")
         self._watchers = Watchers(hooks)
+        self._prices = Prices(self.settings.prices)
         self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
 
     def __repr__(self) -> str:
@@ -189,17 +193,26 @@ class AsyncStretto:
     async def _produce(self, request: Request, began: float, emit: Emit) -> None:
         from stretto.strategies.answering import answer  # noqa: PLC0415 - keeps `import stretto` light
 
-        route = await self._decide(request)
-        await answer(
-            request,
-            route,
-            self.backends[route.role],
-            emit,
-            prompts=self.prompts,
-            began=began,
-            strategies=self._strategies(),
-            watchers=self._watchers,
-        )
+        text = self.settings.log_text
+        with request_span(request) as span:
+            try:
+                route = await self._decide(request)
+                answered = await answer(
+                    request,
+                    route,
+                    self.backends[route.role],
+                    emit,
+                    prompts=self.prompts,
+                    began=began,
+                    strategies=self._strategies(),
+                    watchers=self._watchers,
+                    prices=self._prices,
+                )
+            except Exception as error:
+                log_failure(request, error, text=text)
+                raise
+            note_answer(span, answered)
+            log_answer(request, answered, text=text)
 
     def _check_process(self) -> None:
         if self._fork.happened():
@@ -265,7 +278,9 @@ class AsyncStretto:
             from stretto.router import Router, SecondOpinion  # noqa: PLC0415 - keeps `import stretto` light
 
             self._router = Router(second_opinion=SecondOpinion() if self.settings.second_opinion else None)
-        route = await self._router.route(request, self.backends, self._strategies())
+        with route_span() as span:
+            route = await self._router.route(request, self.backends, self._strategies())
+            note_route(span, route)
         self._watchers.route_chosen(route)
         return route
 

@@ -6,7 +6,7 @@ import importlib
 
 import anyio.to_thread
 
-_MODULES = ("stretto.strategies.answering", "stretto.router")
+_MODULES = ("stretto.strategies.answering", "stretto.router", "opentelemetry.trace", "opentelemetry.metrics")
 _done: set[str] = set()
 
 

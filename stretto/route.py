@@ -82,3 +82,13 @@ class Route(BaseModel):
     decoding_forecast: DecodingForecast | None = None
     forecast: Mapping[str, Forecast] = Field(default_factory=dict)
     elapsed_ms: float = 0.0
+
+    def _repr_html_(self) -> str:
+        from stretto.display.notebook import route_html  # noqa: PLC0415 - values know no pictures until one is asked for
+
+        return route_html(self)
+
+    def _repr_markdown_(self) -> str:
+        from stretto.display.notebook import route_markdown  # noqa: PLC0415 - as above
+
+        return route_markdown(self)

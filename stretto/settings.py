@@ -39,6 +39,8 @@ class Settings(BaseModel):
         threads: for one forward of a local model at most.
         compiled: whether local models run in code compiled for this processor.
         prompts: a folder whose templates replace those of the package.
+        log_text: put questions and answers into log records.
+        prices: a file with prices of models, which come before the list prices; see docs/cost.md.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,6 +63,8 @@ class Settings(BaseModel):
     threads: int | None = Field(default=None, ge=1)
     compiled: bool | None = None
     prompts: Path | None = None
+    log_text: bool = False
+    prices: Path | None = None
 
     @property
     def local(self) -> dict[str, Any]:

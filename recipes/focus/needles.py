@@ -44,6 +44,8 @@ class Job:
         appended: so many tokens before the first learned one stand behind each chunk.
         source: the chunk that helps to say them.
         weight: how much its tokens count.
+        told: first and last but one of the places that only the memory tells, such as those of a code; empty where all
+            learned tokens are alike.
     """
 
     loss: str
@@ -52,6 +54,7 @@ class Job:
     appended: int
     source: int
     weight: float = 1.0
+    told: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,11 @@ class Haystack:
             text = str(model.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
             self._behind = text.rpartition(mark)[2]
 
+    @property
+    def ending(self) -> tuple[int, ...]:
+        """What ends an answer."""
+        return self.encode(f".{self._end}")
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Tokens of a text in the middle of others."""
         found: Any = self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids
@@ -172,7 +180,7 @@ class Lessons:
     chunk: int = 256
     appended: int = 64
     tokens: int = 1024
-    total: int = 1024
+    total: int = 1400
     jobs: int = 4
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
@@ -206,7 +214,8 @@ class Lessons:
         if "repetition" in self.losses:
             for name in chance.sample(sorted(where), min(self.jobs - round((self.jobs - 1) * (1 - ease)), len(where))):
                 given, needle = self.haystack.encode(f" The code of {name} is"), self.haystack.needle(name, codes[name])
-                jobs.append(Job("repetition", needle, len(given), self.appended, where[name]))
+                told = (len(given), len(needle) - len(self.haystack.encode(".")))
+                jobs.append(Job("repetition", needle, len(given), self.appended, where[name], told=told))
             place = chance.randrange(count)
             start = chance.randrange(max(1, length - _SPAN))
             span = chunks[place][start : start + _SPAN]
@@ -235,4 +244,7 @@ class Lessons:
         asked, said = self.haystack.question(name), self.haystack.answer(name, code)
         before = self.haystack.hay(chance, chance.choice((0, 0, 0, 16, self.appended)))
         appended = chance.randint(len(asked), max(len(asked), self.appended))
-        return Job("question", (*before, *asked, *said), len(before) + len(asked), appended, place)
+        start = len(before) + len(asked)
+        first = start + len(self.haystack.encode(f"The code of {name} is"))
+        told = (first, start + len(said) - len(self.haystack.ending))
+        return Job("question", (*before, *asked, *said), start, appended, place, told=told)

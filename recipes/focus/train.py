@@ -34,13 +34,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recipes.focus.needles import Haystack, Job, Lesson, Lessons, pocket_texts, texts_in
-from recipes.program import add_arguments, announce, run_until_stopped
+from recipes.program import add_arguments, announce, run_until_stopped, training_dtype
 from stretto.errors import SettingsError, StrettoError
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.decoder import attention, run
 from stretto.local_engine.long_context.focus import Candidates, candidates
-from stretto.local_engine.long_context.options import FOCUS_FILE
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
@@ -61,7 +60,7 @@ class Plan:
     losses: tuple[str, ...] = LOSSES
     chunk: int = 256  # tokens at most
     appended: int = 64
-    learned: int = 6  # tokens of a local context that carry loss in one step
+    learned: int = 5  # tokens of a local context that carry loss in one step
     skilled: tuple[float, float] = (0.88, 0.94)  # shares of the memory's tokens said right: below the first lessons
     climb: float = 0.005  # become easier, above the second harder, by so much in a step; at 1 they are at their hardest
     rate: float = 0.001
@@ -162,11 +161,11 @@ def _decode(forward: LlamaForward, past: Candidates, lesson: Lesson, job: Job, l
 
 
 def _chosen(chance: random.Random, job: Job, count: int) -> list[int]:
-    """The places that carry loss in one step: mostly the last ones, where an answer says what the memory holds."""
-    places = range(job.learned, len(job.tokens))
-    if len(places) <= count or chance.random() < 0.75:
-        return [*places[-count:]]
-    return sorted(chance.sample(places, count))
+    """The places that carry loss in one step: mostly those that only the memory tells."""
+    places, told = range(job.learned, len(job.tokens)), range(*job.told)
+    if told and chance.random() < 0.75:
+        return [*told[:count]]
+    return sorted(chance.sample(places, min(len(places), count if told else count // 2)))
 
 
 class Trainer:
@@ -366,10 +365,12 @@ def _train(chosen: argparse.Namespace) -> None:
     given = {name: getattr(chosen, name) for name in names}
     plan = Plan(**given, losses=tuple(chosen.losses))
     torch.set_num_threads(chosen.threads)
-    model = load_model(source, device="cpu", dtype="float32", packed=False)
-    plain = load_model(source, device="cpu", dtype="float32")
+    dtype = training_dtype("cpu")
+    name = str(dtype).removeprefix("torch.")
+    model = load_model(source, device="cpu", dtype=name, packed=False)
+    plain = load_model(source, device="cpu", dtype=name)
     base = fingerprint(source.folder)
-    announce(console, "cpu", torch.float32, chosen.threads)
+    announce(console, "cpu", dtype, chosen.threads)
     draw = pocket_texts() if chosen.texts is None else texts_in(chosen.texts)
     lessons = Lessons(Haystack(model, draw), plan.losses, plan.chunk, plan.appended, chosen.tokens)
     trainer = Trainer(plan, model, lessons, chosen.folder, base=base, plain=plain)

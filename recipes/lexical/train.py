@@ -36,8 +36,8 @@ from recipes.pocket.batches import Encoded
 from recipes.pocket.corpus import Corpus
 from recipes.program import add_arguments, announce, run_until_stopped, use_machine
 from stretto.errors import SettingsError, StrettoError
-from stretto.local_engine.drafting.lexical_adapter import fingerprint, write_adapter
-from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
+from stretto.local_engine.drafting.lexical.adapter import write_adapter
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
@@ -283,7 +283,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threshold", type=float, default=0.5, help="above it a token belongs to a unit (default 0.5)")
     parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default 0.003)")
     parser.add_argument("--own", type=int, default=600, help="continuations the model writes first (default 600)")
-    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {ADAPTER_FILE} beside the weights")
+    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {LEXICAL_FILE} beside the weights")
     chosen = parser.parse_args(arguments)
     try:
         _train(chosen)
@@ -312,7 +312,7 @@ def _train(chosen: argparse.Namespace) -> None:
     console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
     if not run_until_stopped(trainer, console):
         return
-    target = chosen.target or source.folder / ADAPTER_FILE
+    target = chosen.target or source.folder / LEXICAL_FILE
     write_adapter(target, trainer.adapter(), base)
     console.print(f"wrote {target}", highlight=False)
 

@@ -78,7 +78,8 @@ class Prompt:
     Attributes:
         messages: the conversation, system message first. A turn of the assistant at its end is one to go on with.
         effort: reasoning effort for models that take one; ``None`` leaves the model's own.
-        response_schema: JSON schema of the answer, for backends with ``json_schema``.
+        response_schema: JSON schema of the answer. Backends without ``json_schema`` may leave it out: the messages tell
+            it as well.
         response_regex: regular expression that the whole answer matches, for backends with ``regex``.
         shared: characters of the last message with which other calls of the same answer begin too, after the same
             messages, and before which one of them is under way already: worth caching where that has to be asked for.

@@ -106,7 +106,9 @@ def status_of(answer: Answer) -> str:
     timeline, usage = answer.timeline, answer.usage
     written = answer.strategy or answer.route.strategy
     instead = "" if written == answer.route.strategy else f" (instead of {answer.route.strategy})"
+    local = answer.route.backend.startswith("local:")  # where nobody bills anything
     caution = ("a demonstration model, which may be wrong",) if answer.route.backend == POCKET else ()
+    cost = () if local else (f"cost {answer.cost}" if answer.cost else "cost unknown",)
     first = f", first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
     return " · ".join(
         (
@@ -114,6 +116,7 @@ def status_of(answer: Answer) -> str:
             f"{timeline.total_s:.2f} s{first}",
             f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out",
             counted(usage.calls, "call"),
+            *cost,
             *caution,
         )
     )

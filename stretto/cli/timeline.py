@@ -6,8 +6,6 @@ tell the phases apart, so the drawing holds without colour, and in ASCII where t
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,16 +14,13 @@ from rich.text import Text
 
 from stretto.answer import Answer, Branch, Decoding
 from stretto.cli.plain import one_line
+from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
 
 MOST_LABEL = 24  # cells
 FEWEST_BAR = 16
 HEADING = "     time  tokens"
 FIGURES = len(HEADING)
 MARKS_APART = 12  # cells between two numbers of the axis, at least
-
-
-_KIND = re.compile(r"^(?:point|item|passage|piece|round)-")
-_MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and those that failed
 
 
 @dataclass(frozen=True)
@@ -44,8 +39,8 @@ _STYLES = {"waiting": "dim", "silent": "yellow", "writing": "green", "failed": "
 def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
     """The timeline of an answer as lines of at most ``width`` cells; ``blocks=False`` keeps to ASCII."""
     signs = _Signs() if blocks else _ASCII
-    branches, hidden = _drawn(answer.branches)
-    end_s = max([answer.timeline.total_s, *(branch.span.ended_s or 0.0 for branch in answer.branches)])
+    branches, hidden = drawn(answer.branches)
+    end_s = end_of(answer.branches, answer.timeline.total_s)
     if not answer.branches or end_s <= 0:
         return [Text("Nothing ran.", "dim")]
     labels = [_label(branch) for branch in branches]
@@ -60,18 +55,8 @@ def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> 
     return [*rows, _legend(answer.branches, signs), _totals(answer, signs), *_decoded(answer, width, signs)]
 
 
-def _drawn(branches: Sequence[Branch]) -> tuple[list[Branch], int]:
-    """The branches that get a row, and how many passages get none."""
-    passages = [branch for branch in branches if branch.kind == "passage"]
-    half = _MOST_PASSAGES // 2
-    between = passages[half:-half] if len(passages) > _MOST_PASSAGES else []
-    hidden = {branch.id for branch in between if branch.status == "finished"}
-    return [branch for branch in branches if branch.id not in hidden], len(hidden)
-
-
 def _label(branch: Branch) -> str:
-    number = _KIND.sub("", branch.id)
-    return one_line(f"{number} {branch.title}" if branch.title else branch.id)
+    return one_line(label_of(branch))
 
 
 def _fitted(label: str, room: int) -> str:
@@ -110,23 +95,15 @@ def _figures(branch: Branch, end_s: float) -> Text:
 
 def _axis(end_s: float, room: int, bar: int) -> Text:
     """Numbers above a line: seconds since the request arrived."""
-    step_s = _step(end_s, bar)
-    digits = max(0, -math.floor(math.log10(step_s)))
+    step_s = mark_step(end_s, bar, MARKS_APART)
     numbers = " " * bar
     mark = 0
     while (at := round(mark * step_s / end_s * bar)) < bar:
-        number = f"{mark * step_s:.{digits}f}" + (" s" if mark == 0 else "")
+        number = mark_text(mark * step_s, step_s) + (" s" if mark == 0 else "")
         if at + len(number) <= bar:
             numbers = numbers[:at] + number + numbers[at + len(number) :]
         mark += 1
     return Text(" " * (room + 1) + numbers + HEADING, "dim")
-
-
-def _step(end_s: float, bar: int) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that keeps the numbers apart."""
-    least = end_s * MARKS_APART / bar
-    power = 10.0 ** math.floor(math.log10(least))
-    return next((times * power for times in (1, 2, 5) if times * power >= least), 10 * power)
 
 
 def _legend(branches: Sequence[Branch], signs: _Signs) -> Text:

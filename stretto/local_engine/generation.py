@@ -8,9 +8,13 @@ from typing import Any, Literal
 
 from stretto.errors import InvalidRequestError, StrettoError
 
-__all__ = ["Figures", "Finished", "Generation", "Piece", "Reason", "TokenLogprob"]
+__all__ = ["Figures", "Finished", "Generation", "Piece", "Reason", "Stage", "TokenLogprob"]
 
 Reason = Literal["stop", "length", "cancelled", "error"]
+
+Stage = Literal["submitted", "admitted", "prompt_read", "first_token"]
+"""What a request comes to before its first text: it is in the queue; it has a slot, and its prompt is being read; the
+prompt is read; its first token is chosen."""
 
 
 @dataclass(frozen=True, slots=True)

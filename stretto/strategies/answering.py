@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
-from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
+from stretto.answer import Answer, Cost, Decoding, FinishReason, Timeline, Usage
 from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.hooks import Watchers
+from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
@@ -38,16 +40,19 @@ async def answer(
     began: float,
     strategies: Mapping[str, Strategy] = STRATEGIES,
     watchers: Watchers | None = None,
+    prices: Prices | None = None,
 ) -> Answer:
     """Generate as the route says, telling every event on the way; the last one carries the answer.
 
-    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name. Raises
-    `StrettoError` where not a word of an answer came about, or where parts are missing and the request has
-    ``on_missing="raise"``.
+    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
+    ``prices``: of models, by default the list prices. Raises `StrettoError` where not a word of an answer came about,
+    or where parts are missing and the request has ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     with (watchers or Watchers()).watching():
-        return await _answer(request, route, backend, emit, strategy, prompts=prompts, began=began)
+        return await _answer(
+            request, route, backend, emit, strategy, prompts=prompts, began=began, prices=prices or Prices()
+        )
 
 
 async def _answer(
@@ -59,6 +64,7 @@ async def _answer(
     *,
     prompts: Catalogue,
     began: float,
+    prices: Prices,
 ) -> Answer:
     await emit(RouteChosen(route=route))
     check_abilities(request, backend)
@@ -84,7 +90,14 @@ async def _answer(
         await strategy.run(request, route, runner)
         for running in runner.branches:
             await running.ended()
-        result = _assemble(request, route, runner, time.perf_counter() - began)
+        listed = getattr(backend, "at_provider", True)  # the name of another kind of backend has no list price
+        result = _assemble(
+            request,
+            route,
+            runner,
+            total_s=time.perf_counter() - began,
+            cost_of=partial(prices.cost, backend.name, listed=listed),
+        )
     await emit(AnswerFinished(answer=result))
     return result
 
@@ -96,7 +109,14 @@ def _alone(request: Request) -> tuple[Message, ...]:
     return (*system, Message(role="user", content=request.question), *begun)
 
 
-def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) -> Answer:
+def _assemble(
+    request: Request,
+    route: Route,
+    runner: FanOut,
+    *,
+    total_s: float,
+    cost_of: Callable[[Iterable[Usage]], Cost | None],
+) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
@@ -127,6 +147,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
         parsed=runner.parsed,
         branches=branches,
         usage=usage,
+        cost=cost_of(branch.usage for branch in branches),
         decoding=decoding,
         logprobs=told,
         timeline=Timeline(

@@ -195,6 +195,16 @@ class Running:
             self.usage = all_discarded(self.usage)
             self.branch = self.branch.model_copy(update={"usage": self.usage})
 
+    def take_back(self) -> bool:
+        """Forget what was written, if nobody has read any of it: its tokens count as discarded. Whether that went."""
+        if self._read:
+            return False
+        self._pieces.clear()
+        self.logprobs.clear()
+        self._unread, self.first_s = 0, None
+        self.usage = all_discarded(self.usage)
+        return True
+
     def write(self, text: str, now_s: float) -> bool:
         """Take new text; False once the buffer of an unread branch is full."""
         if self.first_s is None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from stretto.answer import REFUSALS, Choice
 from stretto.backends.base import Prompt
-from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
 from stretto.route import Route
@@ -14,6 +14,7 @@ from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.fencing import fenced
 from stretto.strategies.fitting import Fit, fit
 
 
@@ -48,8 +49,8 @@ class Direct:
             await straight.ended()
             _report(runner, straight, fit(straight.text, request.options))
         else:
-            straight = await _in_form(request, runner, straight)
-            runner.merge.add(straight.text)
+            straight, text = await _in_form(request, runner, straight)
+            runner.merge.add(text)
         await runner.merge.finish()
         await straight.ended()
         runner.tool_calls = straight.calls.calls
@@ -87,16 +88,18 @@ async def _choices(request: Request, runner: FanOut, straight: Running, further:
     return choices
 
 
-async def _in_form(request: Request, runner: FanOut, straight: Running) -> Running:
-    """The branch whose answer fits its format, if the first or a second try gives one."""
+async def _in_form(request: Request, runner: FanOut, straight: Running) -> tuple[Running, str]:
+    """The branch whose answer fits its format, if the first or a second try gives one, and the text that fits."""
     await _ended(straight)
     found = fit(straight.text, request.options)
     if straight.calls:  # what it says beside them need not fit
-        return straight
+        return straight, straight.text
     if found.wrong and straight.exception is None and straight.finish_reason == "stop":
         prompt = replace(
             _held_to_format(request, runner),
-            messages=asked(request, runner, "again_in_form", received=straight.text, wrong=found.wrong),
+            messages=asked(
+                _told_its_form(request, runner), runner, "again_in_form", received=straight.text, wrong=found.wrong
+            ),
         )
         again = runner.start(replace(straight_spec(request, runner), id="direct-again", prompt=lambda: prompt))
         await _ended(again)
@@ -107,7 +110,7 @@ async def _in_form(request: Request, runner: FanOut, straight: Running) -> Runni
         else:
             again.drop("the first answer is no worse")
     _report(runner, straight, found)
-    return straight
+    return straight, found.text
 
 
 async def _ended(running: Running) -> None:
@@ -152,10 +155,15 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
 
 
 def _held_to_format(request: Request, runner: FanOut) -> Prompt:
-    """The conversation with its ``response_format``. Raises `InvalidRequestError` where the backend has none."""
+    """The conversation with its ``response_format``.
+
+    A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
+    Raises `InvalidRequestError` for a regular expression where the backend takes none.
+    """
     wanted = request.options.response_format
+    told = request if wanted is None or isinstance(wanted, str) else _told_its_form(request, runner)
     prompt = Prompt(
-        with_documents(request),
+        with_documents(told),
         tools=request.tools,
         tool_choice=request.tool_choice,
         n=request.n if runner.capabilities.choices else 1,
@@ -163,18 +171,24 @@ def _held_to_format(request: Request, runner: FanOut) -> Prompt:
     )
     if wanted is None:
         return prompt
-    if isinstance(wanted, str):
-        able, kind = runner.capabilities.regex, "a regular expression"
-    else:
-        able, kind = runner.capabilities.json_schema, "a JSON schema"
-    if not able:
+    if not isinstance(wanted, str):
+        return replace(prompt, response_schema=wanted)
+    if not runner.capabilities.regex:
         raise InvalidRequestError(
-            f"response_format is {kind}, and {runner.model} cannot hold an answer to one. "
-            "Leave it out, or use another model."
+            f"response_format is a regular expression, and {runner.model} cannot hold an answer to one. "
+            "Give a JSON schema or a pydantic model, leave it out, or use a local: model."
         )
-    if isinstance(wanted, str):
-        return replace(prompt, response_regex=wanted)
-    return replace(prompt, response_schema=wanted)
+    return replace(prompt, response_regex=wanted)
+
+
+def _told_its_form(request: Request, runner: FanOut) -> Request:
+    """The same request; where the model is not known to keep to a schema, its system message tells the schema."""
+    wanted = request.options.response_format
+    if runner.capabilities.json_schema or not isinstance(wanted, dict):
+        return request
+    told = runner.template("in_form").messages(system=request.system, schema=json.dumps(wanted, ensure_ascii=False))
+    others = (message for message in request.messages if message.role != "system")
+    return request.model_copy(update={"messages": (*told, *others)})
 
 
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
@@ -184,7 +198,7 @@ def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
 
 def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
     """A template filled for this request, with the turns before it where they belong; ``values`` go before its own."""
-    own = {"question": request.question, "system": request.system, "documents": documents_text(request.documents)}
+    own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = runner.template(template).messages(**(own | values))
     return (
         *(message for message in filled if message.role == "system"),
@@ -203,7 +217,7 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     """The conversation as it is, its documents put before the last question."""
     if not request.documents:
         return request.messages
-    messages, text = list(request.messages), documents_text(request.documents)
+    messages, text = list(request.messages), fenced(request.documents)
     asked = [index for index, message in enumerate(messages) if message.role == "user"]
     if not asked:
         return (Message(role="user", content=text), *messages)
@@ -211,11 +225,3 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     parts = ({"type": "text", "text": text}, *last.parts) if last.parts else ()
     messages[asked[-1]] = last.model_copy(update={"content": f"{text}\n\n{last.content}", "parts": parts})
     return tuple(messages)
-
-
-def documents_text(documents: tuple[Document, ...]) -> str:
-    """Documents as a model reads them."""
-    return "\n\n".join(
-        f'<document title="{document.title or number}">\n{document.text}\n</document>'
-        for number, document in enumerate(documents, start=1)
-    )

@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from stretto.answer import REFUSALS, Choice, Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import REFUSALS, Branch, Choice, Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
 from stretto.backends.chunk_check import what_is_wrong
@@ -50,6 +50,7 @@ from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
 from stretto.surrogates import Mending, mend
+from stretto.telemetry import branch_span, note_branch
 from stretto.tool_calls import ToolCall, ToolCallDelta, ToolCallsSoFar
 
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
@@ -164,6 +165,12 @@ class FanOut:
         return time.perf_counter() - self._began
 
     async def _run(self, running: Running) -> None:
+        with branch_span(running.spec.id, running.spec.kind, running.spec.title) as span:
+            branch = await self._run_to_its_end(running)
+            note_branch(span, branch)
+        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+
+    async def _run_to_its_end(self, running: Running) -> Branch:
         try:
             with running._scope as scope:
                 own = anyio.current_time() + running.spec.until_s - self.now_s()
@@ -189,7 +196,7 @@ class FanOut:
             self._account(running)
             branch = running.end(self.now_s())
             running.spec.on_end(running)
-        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+        return branch
 
     async def _generate(self, running: Running) -> None:
         """Ask, and once more in another way if that fails."""
@@ -197,11 +204,12 @@ class FanOut:
         running.started_s = self.now_s()
         await self.announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
         first: StrettoError | None = None
-        begun = False
+        begun = refused = begins_refused = False
         for again in (False, True):
             running.exception = None
             try:
-                prompt = None if again and begun else spec.another_way(running.text) if again else spec.prompt()
+                received = "" if refused else running.text
+                prompt = None if again and begun else spec.another_way(received) if again else spec.prompt()
                 if prompt is None:
                     running.exception = first
                     return
@@ -222,22 +230,34 @@ class FanOut:
                 running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
                 running.exception.__cause__ = error
             else:
-                refused = running.finish_reason in REFUSALS
-                if refused and not spec.accepts_refusal:
-                    running.exception = BackendError(
-                        "The model refused to write this part.", backend=self._backend.name
-                    )
-                elif not (running.text.strip() or running.calls or refused or spec.accepts_silence):
-                    running.exception = BackendError(
-                        f"{self._backend.name} returned no text. Ask again, or try another model.",
-                        backend=self._backend.name,
-                    )
-                    running.finish_reason = "error"
-                else:
+                refused = running.finish_reason in REFUSALS and not spec.accepts_refusal
+                if not self._failed(running):
+                    if begins_refused:
+                        self.warn(
+                            f"{spec.called or repr(spec.title)} begins with a refusal that had been shown already; "
+                            "the model wrote the rest when asked again."
+                        )
                     return
             first = running.exception
             begun = bool(running.calls or running.others)  # told already, and not to be told twice
             self._estimate(running)
+            if refused and not again and running.text.strip() and not running.take_back():
+                begins_refused = True
+                running.write("\n\n", self.now_s())
+
+    def _failed(self, running: Running) -> bool:
+        """Whether a call that ended in good order gave nothing to use; its exception says why."""
+        if running.finish_reason in REFUSALS:
+            if running.spec.accepts_refusal:
+                return False
+            message = "The model refused to write this part."
+        elif running.text.strip() or running.calls or running.spec.accepts_silence:
+            return False
+        else:
+            message = f"{self._backend.name} returned no text. Ask again, or try another model."
+            running.finish_reason = "error"
+        running.exception = BackendError(message, backend=self._backend.name)
+        return True
 
     async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options
@@ -254,7 +274,7 @@ class FanOut:
         try:
             with (
                 allowed(reservation, Caller(self._number, running.spec.id)),
-                recorded(self._backend.name, running.spec, attempt) as record,
+                recorded(self._backend.name, running.spec, attempt, prompt) as record,
             ):
                 async with self._backend.stream(prompt, options) as chunks:
                     try:

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from stretto.strategies.outline_json import Entry, JsonOutline
 
@@ -31,6 +31,7 @@ _NUMBER = re.compile(
     rf"^(?P<indent>\s*){_WRAP}\(?(?:[^\W\d_]{{2,12}}\s)?(?P<number>\d{{1,2}}|[一二三四五六七八九十]|[{''.join(_ENCLOSED)}])"
     r"(?P<stop>[.)\]:、．。）：\-–]{0,2})(?P<gap>[*_]{0,3}\s*)(?P<title>\S.*)$"
 )
+_BEFORE_TITLE = (" ", "\t", *".)]:、．。）：")
 _BULLET = re.compile(r"^(?P<indent>\s*)(?P<mark>[-*+•‣◦·–—▪●])\s+(?:\[[ xX]\]\s+)?(?P<title>\S.*)$")
 _BOLD = re.compile(r"^\s*(?P<mark>\*\*|__|#{1,6}\s)(?P<title>[^*_#].*)$")
 _FRAME = re.compile(r"^\W*(?P<place>opening|closing)\W*[:：]\W*\s*(?P<text>\S.*)$", re.IGNORECASE)
@@ -91,6 +92,18 @@ class OutlineParser:
             text = self._choose(is_json)
         self._read(text)
         return self.points[before:]
+
+    @property
+    def another_begun(self) -> bool:
+        """Whether there is a second point, or the line that is being written begins like one."""
+        if len(self.points) > 1:
+            return True
+        if not self.points or self._begin is not None or self._json is not None:
+            return False
+        line = "".join(self._open_line[:LONGEST_TITLE])[:LONGEST_TITLE]
+        title = "x" if line.endswith(_BEFORE_TITLE) else ""  # stands for the one that is still to come
+        marked = _read_marker(unicodedata.normalize("NFC", f"{line} {title}".rstrip()))
+        return marked is not None and self._is_next(marked)
 
     def finish(self) -> list[Point]:
         """The outline has ended: return the points that only its end completes."""
@@ -165,29 +178,25 @@ class OutlineParser:
             elif found["place"].lower() == "closing" and self.points:
                 self.closing = self.closing or sentence
             return
-        number = _read_number(line)
-        if number is not None:
-            indent, value, title = number
-            self._marked("number", indent, title, value)
-        elif bullet := _BULLET.match(line):
-            self._marked("bullet " + bullet["mark"], len(bullet["indent"].expandtabs(4)), bullet["title"], None)
+        if (marked := _read_marker(line)) is not None:
+            if self._is_next(marked):
+                self._style = self._style or (marked.style, marked.indent)
+                self._last = marked.value or self._last
+                self._add(marked.title)
         elif bold := _BOLD.match(line):
             title = bold["title"].removesuffix(":")
             self._weak.append(("bold " + bold["mark"].strip(), title.removesuffix("**").removesuffix("__") or title))
         else:
             self._weak.append(("plain", line))
 
-    def _marked(self, style: str, indent: int, title: str, value: int | None) -> None:
-        if self._style is None:
-            self._style = (style, indent)
-        elif style != self._style[0] or indent > self._style[1] + 1:
-            return
-        if value is not None:
-            # Markdown lets every line be "1."; otherwise numbers go up, and a line that falls back is a sub-list.
-            if value <= self._last and not (value == self._last == 1):
-                return
-            self._last = value
-        self._add(title)
+    def _is_next(self, marked: _Marked) -> bool:
+        """Whether a line is one more point, and neither a note to one nor a sub-list."""
+        if self._style is not None:
+            style, indent = self._style
+            if marked.style != style or marked.indent > indent + 1:
+                return False
+        # Markdown lets every line be "1."; otherwise numbers go up, and a line that falls back is a sub-list.
+        return marked.value is None or marked.value > self._last or marked.value == self._last == 1
 
     def _add(self, raw: str, needs: Sequence[int] = (), words: int | None = None) -> None:
         if len(self.points) >= self.most:
@@ -233,7 +242,24 @@ def clean_title(raw: str) -> str:
     return text.rstrip(".。 ") if not text.endswith("...") else text
 
 
-def _read_number(line: str) -> tuple[int, int, str] | None:
+class _Marked(NamedTuple):
+    """A line that begins with a number or a bullet. ``style``: which; ``value``: the number."""
+
+    style: str
+    indent: int
+    title: str
+    value: int | None = None
+
+
+def _read_marker(line: str) -> _Marked | None:
+    if number := _read_number(line):
+        return number
+    if bullet := _BULLET.match(line):
+        return _Marked("bullet " + bullet["mark"], len(bullet["indent"].expandtabs(4)), bullet["title"])
+    return None
+
+
+def _read_number(line: str) -> _Marked | None:
     found = _NUMBER.match(line)
     if not found:
         return None
@@ -244,7 +270,7 @@ def _read_number(line: str) -> tuple[int, int, str] | None:
     if mark in _HAN and not stop:
         return None
     value = _ENCLOSED.get(mark) or _HAN.get(mark) or int(unicodedata.normalize("NFKC", mark))
-    return len(found["indent"].expandtabs(4)), value, title
+    return _Marked("number", len(found["indent"].expandtabs(4)), title, value)
 
 
 def _is_json(text: str, *, final: bool = False) -> bool | None:

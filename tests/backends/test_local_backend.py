@@ -16,8 +16,8 @@ from stretto.backends.base import Backend, Prompt
 from stretto.backends.local.backend import LocalBackend
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError
 from stretto.local_engine.choosing.constraint import Grammars
-from stretto.local_engine.drafting import lexical_adapter as pad_file
 from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.lexical import adapter as pad_file
 from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.request import GenerationOptions, Message

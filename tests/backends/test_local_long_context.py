@@ -9,11 +9,11 @@ from small_models import collect, opened, prompt, save, text_of
 
 from stretto.backends.local.backend import LocalBackend
 from stretto.errors import BackendError, ContextOverflowError, SettingsError
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions
+from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.long_context.star import StarOptions, StarReader
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
 from stretto.request import GenerationOptions

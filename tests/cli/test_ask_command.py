@@ -219,6 +219,30 @@ def test_trace_draws_the_branches(stretto):
     assert "critical path" not in result.stdout
 
 
+@pytest.mark.parametrize("form", ["--trace {}", "--trace={}"])
+def test_trace_writes_a_page(stretto, tmp_path, form):
+    page = tmp_path / "out.html"
+    options = form.format(page).split()
+    result = stretto("ask", "-s", "skeleton", *options, "How do I make tea?", script=points)
+    assert result.exit_code == 0
+    assert "How do I make tea?" in page.read_text()
+    assert "<svg" in page.read_text()
+    assert str(page) in result.stderr.replace("\n", "")
+
+
+def test_trace_writes_a_page_for_each_of_two_answers(stretto, tmp_path):
+    stretto("ask", "Why?", "-s", "skeleton", "--compare", "--trace", str(tmp_path / "out.svg"), script=points)
+    assert sorted(file.name for file in tmp_path.glob("*.svg")) == ["out-direct.svg", "out.svg"]
+
+
+def test_a_page_that_cannot_be_written_is_told_before_anything_is_asked(stretto, tmp_path):
+    opened = []
+    result = stretto("ask", "Why?", "--trace", str(tmp_path / "none" / "out.html"), opened=opened)
+    assert result.exit_code == 2
+    assert "Make it first" in result.stderr.replace("\n", " ")
+    assert not opened
+
+
 def test_compare_asks_direct_as_well(stretto):
     opened = []
     result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", script=points, opened=opened)

@@ -72,4 +72,4 @@ def test_the_status_line_holds_time_tokens_and_calls():
         usage=Usage(prompt_tokens=1200, completion_tokens=34, calls=1),
         timeline=Timeline(first_text_s=0.5, total_s=2.0),
     )
-    assert status_of(answer) == "skeleton · 2.00 s, first text 0.50 s · 1,200 tokens in, 34 out · 1 call"
+    assert status_of(answer) == "skeleton · 2.00 s, first text 0.50 s · 1,200 tokens in, 34 out · 1 call · cost unknown"

@@ -11,11 +11,11 @@ from tiny_models import VOCABULARY, build
 from transformers import DynamicCache
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.chunks import cut
 from stretto.local_engine.long_context.focus import FocusReader, candidates
-from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions
+from stretto.local_engine.long_context.options import FocusOptions
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.load import prepare
 

@@ -21,7 +21,8 @@ from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
-from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
 
@@ -82,7 +83,7 @@ class LoadingOptions:
     def _decodings(self) -> tuple[str, ...]:
         """The decoding methods that can be chosen. Raises `SettingsError` where the one that was is none of them."""
         folder = self.source.folder
-        adapted = folder is not None and (folder / ADAPTER_FILE).is_file()
+        adapted = folder is not None and (folder / LEXICAL_FILE).is_file()
         has = {"draft_model": self.draft is not None, "lexical": adapted, "lexical_lossy": adapted}
         usable = tuple(name for name in DRAFTERS if has.get(name, True))
         offered = tuple(name for name in usable if name not in LOSSY or name == self.decoding)

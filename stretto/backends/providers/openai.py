@@ -12,7 +12,7 @@ import anyio
 
 from stretto.answer import TokenLogprob, Usage
 from stretto.backends.base import Prompt
-from stretto.backends.known_models import bounded_output, worth_caching
+from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.openai_tokens import openai_counter
 from stretto.backends.providers.event_values import (
     EventError,
@@ -95,7 +95,7 @@ class OpenAIBackend(RemoteBackend):
 
     def _format(self, prompt: Prompt) -> dict[str, Any] | None:
         schema = prompt.response_schema
-        if schema is None or not self.capabilities.json_schema:
+        if schema is None or not may_take_schema(self.provider, self.model):
             return None
         # Strict mode refuses schemas that leave properties open.
         strict = schema.get("additionalProperties") is False

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.calibration import MATCHES, Experience
 from stretto.local_engine.drafting.compiled.merging import NODES, Merged, collect, judge, no_guesses
-from stretto.local_engine.drafting.compiled.recycling import Successors
 from stretto.local_engine.drafting.curve import Curve
-from stretto.local_engine.drafting.lookahead import Lookahead
+from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
 from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.recycling.compiled import Successors
+from stretto.local_engine.drafting.recycling.drafter import TokenRecycling, no_successors
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
-from stretto.local_engine.drafting.token_recycling import TokenRecycling, no_successors
 from stretto.local_engine.drafting.watch import RepetitionWatch
 
 __all__ = ["Auto"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
-from stretto.local_engine.drafting.jacobi import Jacobi
-from stretto.local_engine.drafting.lexical_options import LexicalOptions
-from stretto.local_engine.drafting.lookahead import Lookahead
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
+from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
+from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -73,9 +73,9 @@ def _draft_model(equipment: Equipment) -> Drafter:
 def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
     if equipment.model is None:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
-    from stretto.local_engine.drafting.lexical import Lexical  # noqa: PLC0415 - see above
-    from stretto.local_engine.drafting.lexical_adapter import attach  # noqa: PLC0415 - torch, only where it is used
-    from stretto.local_engine.drafting.rehearsal import rehearse_units  # noqa: PLC0415 - as above
+    from stretto.local_engine.drafting.lexical.adapter import attach  # noqa: PLC0415 - torch, only where it is used
+    from stretto.local_engine.drafting.lexical.drafter import Lexical  # noqa: PLC0415 - see above
+    from stretto.local_engine.drafting.warm_up import rehearse_units  # noqa: PLC0415 - as above
 
     adapter, options = attach(equipment.model), equipment.lexical
     places = len(adapter.places)
@@ -100,7 +100,7 @@ def _suffix(equipment: Equipment) -> Drafter:
 
 
 def _token_recycling(_: Equipment) -> Drafter:
-    from stretto.local_engine.drafting.token_recycling import TokenRecycling  # noqa: PLC0415 - see above
+    from stretto.local_engine.drafting.recycling.drafter import TokenRecycling  # noqa: PLC0415 - see above
 
     return TokenRecycling()
 

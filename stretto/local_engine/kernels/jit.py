@@ -16,7 +16,8 @@ from stretto.local_engine.kernels.kept import keeping
 __all__ = ["VERSION", "entry", "first_call", "inner", "summing"]
 
 _ENGINE = Path(__file__).parents[1]
-_COMPILED = sorted([*_ENGINE.glob("kernels/*.py"), *_ENGINE.glob("drafting/compiled/*.py")])
+_PATTERNS = ("kernels/*.py", "drafting/compiled/*.py", "drafting/*/compiled.py")
+_COMPILED = sorted(path for pattern in _PATTERNS for path in _ENGINE.glob(pattern))
 VERSION = zlib.crc32(b"".join(path.read_bytes() for path in _COMPILED))
 """An entry takes it as its last argument: numba keeps compiled code until the entry's own file changes, or this."""
 

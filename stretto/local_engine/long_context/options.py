@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stretto.errors import SettingsError
+from stretto.local_engine.model.adapter_files import FOCUS_FILE
 
-__all__ = ["FOCUS_FILE", "WAYS", "FocusOptions", "StarOptions", "chosen_way"]
-
-FOCUS_FILE = "focus.safetensors"
-"""The projections that were trained for a model stand beside its weights under this name."""
+__all__ = ["WAYS", "FocusOptions", "StarOptions", "chosen_way"]
 
 WAYS = ("focus", "star")
 """Ways to read a prompt that is longer than the window."""

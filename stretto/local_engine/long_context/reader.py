@@ -13,22 +13,23 @@ from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.choosing.logprobs import score
 from stretto.local_engine.choosing.sampling import Sampler, choose
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.failures import explain
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions, StarOptions
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.serving.engine import Engine
-from stretto.local_engine.serving.handle import Handle, Listener
+from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.sequence import Sequence as Answer
+from stretto.local_engine.serving.step import Step
 
 __all__ = ["DocumentReader", "LongContextReader"]
 
-_ALONE = DraftTree()
+_NO_DRAFT = DraftTree()
 
 
 class DocumentReader(Protocol):
@@ -112,7 +113,12 @@ class LongContextReader:
         return min(free, window - self._chunk - self._focus.appended)
 
     def submit(
-        self, request: Generation, listener: Listener | None = None, *, constraint: Constraint | None = None
+        self,
+        request: Generation,
+        listener: Listener | None = None,
+        *,
+        constraint: Constraint | None = None,
+        on_stage: StageListener | None = None,
     ) -> Handle:
         """Queue a request; see `Engine.submit`. It is decoded token by token, whatever method it names."""
         request = replace(request, decoding="autoregressive")
@@ -127,10 +133,11 @@ class LongContextReader:
         if constraint is None:
             constraint = self._engine.constraint(request.response_format, request.end_ids)
         answer = Answer(request, self._model.decode, constraint, self._model.token_bytes)
-        handle = Handle(answer, _cancel, listener)
+        handle = Handle(answer, _cancel, listener, on_stage)
         steps = self._answer(handle)
         next(steps)  # up to where it can be closed
         try:
+            handle.reach("submitted")
             self._engine.run_alongside(steps)
         except BackendError:
             handle.finished = True
@@ -142,6 +149,7 @@ class LongContextReader:
         answer, request = handle.sequence, handle.sequence.request
         try:
             yield
+            handle.reach("admitted")
             reader, local = self._reader(answer)
             sampler = Sampler(request, self._model.device, answer.constraint)
             finished: Finished | None = None
@@ -152,6 +160,8 @@ class LongContextReader:
                     if logits is None:
                         yield
                         continue
+                    if not answer.generated:
+                        handle.reach("prompt_read")
                     finished = _commit(handle, sampler, logits)
                     yield
             handle.tell(finished)
@@ -205,12 +215,12 @@ def _commit(handle: Handle, sampler: Sampler, logits: Tensor) -> Finished | None
     """Choose the next token, and hand out the text that is certain now."""
     answer = handle.sequence
     (token,) = choose(logits[None], [sampler], [()])
-    if answer.request.logprobs is not None:
-        answer.scores = score(logits[None], [token], answer.request.logprobs)
+    wanted = answer.request.logprobs
+    scores = [] if wanted is None else score(logits[None], [token], wanted)
     sampler.commit([token])
-    answer.failure = sampler.failure
-    answer.account.step(_ALONE, (), "autoregressive")
-    piece, finished = answer.accept([token])
+    if not answer.generated:
+        handle.reach("first_token")
+    piece, finished = answer.accept(Step([token], scores, sampler.failure, _NO_DRAFT))
     if piece:
         handle.tell(piece)
     return finished

@@ -28,8 +28,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     began = time.monotonic()
     try:  # imports torch
-        from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE  # noqa: PLC0415
-        from stretto.local_engine.drafting.rehearsal import rehearse, rehearse_units  # noqa: PLC0415
+        from stretto.local_engine.drafting.warm_up import rehearse, rehearse_units  # noqa: PLC0415
+        from stretto.local_engine.model.adapter_files import LEXICAL_FILE  # noqa: PLC0415
         from stretto.local_engine.model.load import load_model  # noqa: PLC0415
     except ImportError as error:
         raise SystemExit(
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         with console.status(Text(f"compiling {name} for this processor")):
             model = load_model(find_source(name), cuda_graphs=False)  # it is tried before it is used
             rehearse()
-            if model.folder is not None and (model.folder / ADAPTER_FILE).exists():
+            if model.folder is not None and (model.folder / LEXICAL_FILE).exists():
                 rehearse_units()
     except StrettoError as error:
         raise SystemExit(str(error)) from None

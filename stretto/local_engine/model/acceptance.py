@@ -203,7 +203,7 @@ def disagreement(model: Any, forward: Forward) -> float:
     """
     texts, device = _texts(model), model.device
     vocabulary = model.get_input_embeddings().weight.shape[0]
-    tree, paths = _draft(vocabulary, chain=bool(getattr(forward, "alone", False)))
+    tree, paths = _draft(vocabulary, chain=forward.alone)
     tokens = [text.tolist() for text in texts]
     cache = KeyValueCache(len(texts))
     read = _read_prompts(forward, cache, [text[:-2] for text in tokens], device)

@@ -20,14 +20,32 @@ _CHUNKED = "chunked_attention"
 
 
 class Forward(Protocol):
-    """Scores rows and writes their keys and values.
+    """Scores rows and writes their keys and values."""
 
-    A forward may also have these attributes:
-        packs: it leaves padding out, so that a step costs by its real rows.
-        alone: it runs one sequence after the other, and drafts must be chains.
-        switch: texts longer than this are read anew from the first token on; see `stretto.local_engine.model.rotary`.
-        longest: tokens of a text at most, where they are fewer than the context window holds.
-    """
+    @property
+    def packs(self) -> bool:
+        """Whether it leaves padding out, so that a step costs by its real rows."""
+        ...
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the logits of a row have the same bits whatever other rows there are."""
+        ...
+
+    @property
+    def alone(self) -> bool:
+        """Whether it runs one sequence after the other, and drafts must be chains."""
+        ...
+
+    @property
+    def switch(self) -> int | None:
+        """Texts longer than this are read again from the first token on; see `stretto.local_engine.model.rotary`."""
+        ...
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens of a text at most, where they are fewer than the context window holds."""
+        ...
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """Run the model over ``rows``.
@@ -62,6 +80,7 @@ class TransformersForward:
         self._model = model
         attend_in(model)
         self.alone = alone
+        self.packs = self.is_exact = False
         config = model.config.get_text_config(decoder=True)
         self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
         others = [kind for kind in self._kinds if kind not in _KINDS | {_CHUNKED}]

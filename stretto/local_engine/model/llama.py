@@ -127,6 +127,9 @@ class LlamaForward:
 
     packs = True
     """Padding is left out, of all but the attention of torch, so a forward costs by its real rows."""
+    alone = False
+    switch: int | None = None
+    longest: int | None = None
 
     def __init__(self, model: Any) -> None:
         config, inner = model.config, model.model

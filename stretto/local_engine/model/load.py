@@ -80,13 +80,12 @@ class LoadedModel:
     @property
     def runs_alone(self) -> bool:
         """Whether requests take turns within each step and drafts are cut to chains: see `docs/models.md`."""
-        return bool(getattr(self.forward, "alone", False))
+        return self.forward.alone
 
     @property
     def is_exact(self) -> bool:
         """Whether no rounding depends on the other rows of a forward so far that an answer could differ by it."""
-        exact = isinstance(self.forward, LlamaForward) and self.forward.is_exact
-        return exact or self.dtype in (torch.float32, torch.float64)
+        return self.forward.is_exact or self.dtype in (torch.float32, torch.float64)
 
     def word(self, token: int) -> str:
         """The text of one token, special ones too, with the space it may begin with."""
@@ -144,7 +143,7 @@ def prepare(
         can_choose()  # compiled here rather than in the first request
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
-    longest = min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW)
+    longest = min(_context_window(config), forward.longest or _LONGEST_WINDOW)
     limit = tolerance(model.dtype)
     forward, cache_tokens = recorded(
         forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest

@@ -115,7 +115,8 @@ class GraphedForward:
         tolerance: float = 0.5,
     ) -> None:
         self._forward = forward
-        self.packs = bool(getattr(forward, "packs", False))  # what is not recorded is run by it
+        self.packs, self.alone = forward.packs, forward.alone  # what is not recorded is run by it
+        self.switch, self.longest, self.is_exact = forward.switch, forward.longest, False
         self._record = record
         self._rows = rows
         self._batches = batches

@@ -11,15 +11,15 @@ from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRej
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
-from stretto.local_engine.drafting.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
+from stretto.local_engine.drafting.warm_up import rehearse
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
-from stretto.local_engine.serving.handle import Handle, Listener
+from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.sequence import Sequence
 from stretto.local_engine.serving.thread import Serving
@@ -37,9 +37,9 @@ class Engine:
     Args:
         model: what to run; see `stretto.local_engine.model.load.load_model`.
         max_batch: requests in one batch at most.
-        prefill_rows: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
+        prefill_tokens: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
             between two forwards.
-        draft_rows: drafted tokens of all requests together evaluated in one forward at most.
+        draft_nodes: drafted tokens of all requests together evaluated in one forward at most.
         prefix_cache_bytes: of keys and values of finished requests, kept for later prompts that begin with the same
             tokens, such as the next turn of a chat; also no more than a quarter of `LoadedModel.cache_tokens`. The
             prompts of all callers are compared, and `cached_tokens` tells how much was alike: 0, for none, where
@@ -61,8 +61,8 @@ class Engine:
         model: LoadedModel,
         *,
         max_batch: int = 16,
-        prefill_rows: int = 512,
-        draft_rows: int = 64,
+        prefill_tokens: int = 512,
+        draft_nodes: int = 64,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
         threads: int | None = None,
@@ -89,11 +89,9 @@ class Engine:
         schedule = partial(
             Scheduler,
             model,
-            prefill_rows=prefill_rows,
-            draft_rows=draft_rows,
-            prefixes=PrefixCache(
-                prefix_cache_bytes, model.cache_tokens // 4, switch=getattr(model.forward, "switch", None)
-            ),
+            prefill_tokens=prefill_tokens,
+            draft_nodes=draft_nodes,
+            prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4, switch=model.forward.switch),
             memory=memory,
             cost=self._cost,
         )
@@ -124,21 +122,33 @@ class Engine:
         return self._serving.announced()
 
     def submit(
-        self, request: Generation, listener: Listener | None = None, *, constraint: Constraint | None = None
+        self,
+        request: Generation,
+        listener: Listener | None = None,
+        *,
+        constraint: Constraint | None = None,
+        on_stage: StageListener | None = None,
     ) -> Handle:
         """Queue a request. Safe from any thread; never waits for the model.
 
-        ``listener`` is called from the engine's thread with each piece and, last, with the `Finished`; it must
-        return at once. ``constraint`` is what `constraint` has made of the request's ``response_format``; without it,
-        it is made here. That, and what `equip` does, may take seconds: a thread that must not wait has both done by
-        another one before. Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`,
-        `SettingsError` where the decoding method needs what the engine has not, or `BackendError` when the engine is
-        closed.
+        Compiling a ``response_format`` and making a decoding method ready may take seconds. A thread that must not
+        wait has another one call `constraint` and `equip` first.
+
+        Args:
+            request: what to generate.
+            listener: called from the engine's thread with each piece and, last, with the `Finished`; it must return
+                at once.
+            constraint: what `constraint` has made of the request's ``response_format``; made here if it is left out.
+            on_stage: called at each `Stage` of the request, from any thread; it must return at once.
+
+        Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, `SettingsError` where something
+        that the decoding method needs is missing, or `BackendError` when the engine is closed.
         """
         self._check(request)
         if constraint is None:
             constraint = self.constraint(request.response_format, request.end_ids)
-        handle = Handle(Sequence(request, self.model.decode, constraint, self.model.token_bytes), self.cancel, listener)
+        state = Sequence(request, self.model.decode, constraint, self.model.token_bytes)
+        handle = Handle(state, self.cancel, listener, on_stage)
         self._serving.add(handle)
         return handle
 

@@ -1,8 +1,9 @@
-"""The thread behind an engine: it gathers waiting requests, runs them as a batch and hands out their text."""
+"""The thread behind an engine: it keeps the queue of waiting requests, and runs the others as a batch."""
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -18,6 +19,7 @@ from stretto.local_engine.drafting.catalogue import WEIGHING, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.kernels.crew import allow, dismiss
+from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
@@ -26,21 +28,28 @@ from stretto.local_engine.serving.step_timing import measuring
 __all__ = ["Serving"]
 
 _QUIET_S = 0.0005  # what comes later is read soon, and copies what it shares
-_GATHER_S = 1.0
+_GATHER_S = 1.0  # that an announced request is waited for at most
+
+_log = logging.getLogger(__package__)
 
 _running: weakref.WeakSet[Serving] = weakref.WeakSet()
 
 
 class Serving:
-    """Runs one model in one thread, which refers to this and not to the `Engine` in front: one that is forgotten ends.
+    """Runs one model in one thread.
+
+    The thread refers to this and not to the `Engine` in front, so an engine that nobody refers to any more ends.
+    Requests wait in one queue until their prompts are read. They wait for a slot, for memory, for prompts that are
+    being read before, and for those submitted at the same time.
 
     Args:
         model: what to run.
         equipment: what the drafters of the requests are made with.
         drafters: the decoding methods by name.
-        scheduler: given what makes a drafter, makes the scheduler that runs the batch.
-        max_batch: requests in one batch at most.
-        threads: of torch in this thread; ``None``: as the model's size is worth.
+        scheduler: makes the scheduler that runs the batch, given what makes a drafter.
+        cost: of a step.
+        max_batch: the slots: requests in one batch at most.
+        threads: of torch in this thread; ``None``: as many as the model's size is worth.
         measure: time steps from the start on, while no request is there.
     """
 
@@ -65,10 +74,12 @@ class Serving:
         self._threads = threads or model.threads
         self._most_threads = threads or torch.get_num_threads()
         self._changed = threading.Condition()
-        self._waiting: deque[Handle] = deque()
+        self._waiting: deque[Handle] = deque()  # the queue
         self._alongside: deque[Generator[None, None, None]] = deque()
-        self._coming = 0
-        self._seen, self._gathered_until = 0, 0.0
+        self._coming = 0  # requests that are announced
+        self._arrived = self._seen = 0  # requests so far, and when the queue was looked at last
+        self._gather_until: float | None = None
+        self._logged: tuple[int, str] | None = None
         self._closed = False
         self._scheduler = scheduler(self._drafter)
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
@@ -93,10 +104,12 @@ class Serving:
                 self._changed.notify_all()
 
     def add(self, handle: Handle) -> None:
-        """Queue a request. Raises `BackendError` when all is closed."""
+        """Queue a request. Raises `BackendError` when the engine is closed."""
         with self._changed:
             self._refuse_when_closed()
+            handle.reach("submitted")
             self._waiting.append(handle)
+            self._arrived += 1
             self._changed.notify_all()
 
     def add_alongside(self, work: Generator[None, None, None]) -> None:
@@ -127,7 +140,7 @@ class Serving:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """The same, and wait for the thread."""
+        """Do what `end` does, and wait for the thread."""
         self.end()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -143,12 +156,14 @@ class Serving:
         scheduler = self._scheduler
         with torch.inference_mode():
             self._measure_while_idle(scheduler)
-            while self._admit(scheduler):
+            while (waiting := self._wait(scheduler)) is not None:
+                self._admit(scheduler, waiting)
                 scheduler.turn()
                 self._advance_alongside()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
                 self._measure_while_idle(scheduler)
+            self._cancel_all(scheduler)
             for work in self._alongside:
                 work.close()
         dismiss()
@@ -184,61 +199,86 @@ class Serving:
                 self._measuring = None
                 self._changed.notify_all()
 
-    def _admit(self, scheduler: Scheduler) -> bool:
-        """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""
-        with self._changed:
-            while not (self._closed or scheduler.handles or self._alongside or self._gathered(_QUIET_S)):
-                pass
-            if self._closed:
-                abandoned, self._waiting = self._waiting, deque()
-                taken: list[Handle] = []
-            else:
-                ready = scheduler.admits and self._gathered(0)
-                abandoned, taken = deque(), self._take(scheduler.handles) if ready else []
-        for handle in (*abandoned, *(scheduler.handles if self._closed else ())):
-            handle.tell(handle.sequence.finish("cancelled"))
-        if taken:
-            scheduler.admit(taken)
-        return not self._closed
+    def _wait(self, scheduler: Scheduler) -> list[Handle] | None:
+        """Wait while there is nothing to do.
 
-    def _gathered(self, wait_s: float) -> bool:
-        """Whether there are requests to admit, and no more seem to be coming; those with little to read go first.
-
-        ``wait_s`` is how long to wait for more; without requests, and unless it is 0, it waits for the first.
+        Returns:
+            waiting requests that can be admitted now, the oldest first; ``None`` when the engine is closed.
         """
-        if wait_s and not self._waiting:
-            self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed)
-        if not self._waiting or self._closed:
-            self._seen = 0
-            return False
-        if not self._seen:
-            self._gathered_until = time.monotonic() + _GATHER_S
-        if (
-            (self._seen == len(self._waiting) and not self._coming)
-            or len(self._waiting) >= self._max_batch
-            or time.monotonic() > self._gathered_until
-        ):
+        with self._changed:
+            idle = not (scheduler.handles or self._alongside)
+            if idle:
+                self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed)
+            gathered = self._gathered()
+            while idle and not (gathered or self._alongside or self._closed):
+                self._changed.wait(_QUIET_S)
+                gathered = self._gathered()
+            if self._closed:
+                return None
+            cause = "others are submitted" if not gathered else "" if scheduler.admits else "a prompt is being read"
+            fitting: list[Handle] = []
+            if not cause:
+                fitting, cause = self._fitting(scheduler.handles)
+            self._log_waiting(len(self._waiting) - len(fitting), len(scheduler.handles), cause)
+            return fitting
+
+    def _gathered(self) -> bool:
+        """Whether no more requests seem to be coming: what comes together is read together, the short ones first."""
+        quiet = self._seen == self._arrived and not self._coming
+        self._seen = self._arrived
+        now = time.monotonic()
+        if quiet or len(self._waiting) >= self._max_batch or now > (self._gather_until or now):
+            self._gather_until = None
             return True
-        self._seen = len(self._waiting)
-        if wait_s:
-            self._changed.wait(wait_s)
+        self._gather_until = self._gather_until or now + _GATHER_S
         return False
 
-    def _take(self, running: list[Handle]) -> list[Handle]:
-        """Take the oldest requests that fit into one batch with those running and, together, into memory."""
-        taken: list[Handle] = []
-        longest = max((_extent(handle) for handle in running), default=0)
-        while self._waiting and len(running) + len(taken) < self._max_batch:
-            longest = max(longest, _extent(self._waiting[0]))
-            together = len(running) + len(taken) + 1
+    def _fitting(self, running: list[Handle]) -> tuple[list[Handle], str]:
+        """Find the oldest requests that fit into one batch with those running and, together, into memory.
+
+        Returns:
+            these, and what the others wait for.
+        """
+        fitting: list[Handle] = []
+        longest = max((_most_tokens(handle) for handle in running), default=0)
+        for handle in self._waiting:
+            together = len(running) + len(fitting) + 1
+            if together > self._max_batch:
+                return fitting, "no slot is free"
+            longest = max(longest, _most_tokens(handle))
             if together > 1 and longest * together > self.model.cache_tokens:
-                break
-            taken.append(self._waiting.popleft())
-        self._seen = 0
-        return taken
+                return fitting, "memory"
+            fitting.append(handle)
+        return fitting, ""
+
+    def _admit(self, scheduler: Scheduler, waiting: list[Handle]) -> None:
+        """Take some of these requests out of the queue, and let the scheduler read their prompts."""
+        if not waiting:
+            return
+        wave = scheduler.choose(waiting)
+        with self._changed:
+            taken = [(handle, source) for handle, source in wave if handle in self._waiting]  # not cancelled meanwhile
+            gone = {id(handle) for handle, _ in taken}
+            self._waiting = deque(handle for handle in self._waiting if not handle.finished and id(handle) not in gone)
+        if taken:
+            scheduler.admit(taken)
+
+    def _cancel_all(self, scheduler: Scheduler) -> None:
+        with self._changed:
+            waiting, self._waiting = self._waiting, deque()
+        for handle in (*waiting, *scheduler.handles):
+            handle.tell(handle.sequence.finish("cancelled"))
+
+    def _log_waiting(self, waiting: int, running: int, cause: str) -> None:
+        """Log why requests stay in the queue, whenever that changes."""
+        state = (waiting, cause) if waiting and cause else None
+        if state is not None and state != self._logged:
+            log_event(_log, logging.DEBUG, "requests wait", waiting=waiting, running=running, cause=cause)
+        self._logged = state
 
 
-def _extent(handle: Handle) -> int:
+def _most_tokens(handle: Handle) -> int:
+    """Tokens that a request may fill with its answer."""
     request = handle.sequence.request
     return len(request.prompt) + request.max_new_tokens
 

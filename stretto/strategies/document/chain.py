@@ -15,9 +15,9 @@ from stretto.citation import PassageRecord
 from stretto.strategies.document.attempt import Tries, next_tries, outcome_of
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.mapping import read_passages
-from stretto.strategies.document.quoting import unfenced
 from stretto.strategies.document.records import NOTES_SCHEMA, record_of
 from stretto.strategies.document.run import Reading
+from stretto.strategies.fencing import unfenced
 
 __all__ = ["MOST_IN_ORDER", "follow_passages", "read_in_rounds"]
 

@@ -21,11 +21,11 @@ from stretto.strategies.direct import asked
 from stretto.strategies.document.counting import Counter, estimate, total_tokens
 from stretto.strategies.document.density import share_of
 from stretto.strategies.document.library import Library, Place
-from stretto.strategies.document.quoting import unfenced
 from stretto.strategies.document.shelf import Shelf
 from stretto.strategies.document.sizes import Sizes, sizes_of
 from stretto.strategies.document.task import Task, task_of
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.fencing import unfenced
 
 __all__ = ["Reading", "reading_of"]
 

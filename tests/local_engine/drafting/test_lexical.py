@@ -12,11 +12,12 @@ from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
-from stretto.local_engine.drafting.lexical import Lexical
-from stretto.local_engine.drafting.lexical_adapter import fingerprint, write_adapter
-from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.drafting.lexical.adapter import write_adapter
+from stretto.local_engine.drafting.lexical.drafter import Lexical
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Context
 from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
 from stretto.local_engine.model.load import prepare
 
 CONTEXT = Context([5, 6, 7], 2, 400)
@@ -309,14 +310,14 @@ def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
         SettingsError, match=r"is missing. Train one .*: python -m recipes.lexical.train --model local:./folder"
     ):
         make_drafter("lexical", Equipment(model=model))
-    write_adapter(tmp_path / ADAPTER_FILE, random_adapter(model), "0" * 64)
+    write_adapter(tmp_path / LEXICAL_FILE, random_adapter(model), "0" * 64)
     with pytest.raises(SettingsError, match=r"trained on other weights .*\(SHA-256 000000000000\).*--fresh"):
         make_drafter("lexical_lossy", Equipment(model=model))
-    (tmp_path / ADAPTER_FILE).write_bytes(b"nothing")
+    (tmp_path / LEXICAL_FILE).write_bytes(b"nothing")
     with pytest.raises(SettingsError, match="is no adapter"):
         make_drafter("lexical", Equipment(model=model))
     adapter = random_adapter(model)
-    write_adapter(tmp_path / ADAPTER_FILE, adapter, fingerprint(tmp_path))
+    write_adapter(tmp_path / LEXICAL_FILE, adapter, fingerprint(tmp_path))
     assert make_drafter("lexical", Equipment(model=model)).name == "lexical"
     for name, tensor in model.forward.pads.tensors().items():
         assert torch.equal(tensor, adapter.tensors()[name].bfloat16().float())

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.drafting.compiled.counters import estimate, record
 from stretto.local_engine.drafting.compiled.pace import step_ms
-from stretto.local_engine.drafting.compiled.recycling import grown, learned
 from stretto.local_engine.drafting.compiled.suffixes import continued
+from stretto.local_engine.drafting.recycling.compiled import grown, learned
 from stretto.local_engine.kernels.jit import VERSION, entry, inner
 
 __all__ = ["NODES", "Merged", "collect", "judge", "no_guesses", "worthwhile"]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stretto.local_engine.drafting.auto import Auto
-from stretto.local_engine.drafting.lexical import Lexical
+from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
-from stretto.local_engine.drafting.token_recycling import TokenRecycling
 from stretto.local_engine.kernels.jit import first_call
 
 __all__ = ["rehearse", "rehearse_units"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.compiled.recycling import Successors, grow, learn
 from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.recycling.compiled import Successors, grow, learn
 
 __all__ = ["TokenRecycling", "no_successors"]
 

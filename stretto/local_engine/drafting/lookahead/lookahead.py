@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.ngrams import NGramPool
+from stretto.local_engine.drafting.lookahead.ngrams import NGramPool
 from stretto.local_engine.drafting.protocol import Context, Outcome
 
 __all__ = ["Lookahead"]

@@ -1,4 +1,4 @@
-"""Successors of tokens as a model last saw them; see `stretto.local_engine.drafting.token_recycling`."""
+"""Successors of tokens as a model last saw them; see `stretto.local_engine.drafting.recycling.drafter`."""
 
 from __future__ import annotations
 

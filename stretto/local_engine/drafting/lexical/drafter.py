@@ -6,8 +6,8 @@ import numpy as np
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.calibration import Experience
-from stretto.local_engine.drafting.compiled.units import ROWS, Units, listen, nothing_said, plan
 from stretto.local_engine.drafting.curve import Curve
+from stretto.local_engine.drafting.lexical.compiled import ROWS, Units, listen, nothing_said, plan
 from stretto.local_engine.drafting.protocol import Context, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from stretto.errors import SettingsError
 
-__all__ = ["ADAPTER_FILE", "LexicalOptions"]
-
-ADAPTER_FILE = "lexical.safetensors"
-"""What was trained for a model stands beside its weights under this name."""
+__all__ = ["LexicalOptions"]
 
 
 @dataclass(frozen=True, slots=True)

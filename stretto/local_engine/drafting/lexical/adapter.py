@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,30 +10,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
-from stretto.local_engine.long_context.options import FOCUS_FILE
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.pads import PadAdapter
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
 
-__all__ = ["attach", "fingerprint", "read_adapter", "write_adapter"]
-
-_ADAPTERS = (ADAPTER_FILE, FOCUS_FILE)
-
-
-def fingerprint(folder: Path) -> str:
-    """SHA-256 of the model's weights, all files in the order of their names. Raises `SettingsError` without any."""
-    files = sorted(file for file in folder.glob("*.safetensors") if file.name not in _ADAPTERS)
-    if not files:
-        raise SettingsError(f"The folder {str(folder)!r} holds no *.safetensors weights that an adapter could be for.")
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as opened:
-            while block := opened.read(2**22):
-                digest.update(block)
-    return digest.hexdigest()
+__all__ = ["attach", "read_adapter", "write_adapter"]
 
 
 def write_adapter(path: Path, adapter: PadAdapter, base: str) -> None:
@@ -89,7 +72,7 @@ def attach(model: LoadedModel) -> PadAdapter:
                 "folder. Save the model to one, train an adapter in a checkout of Stretto's source with python -m "
                 "recipes.lexical.train --model local:./folder --texts FOLDER, and use that name."
             )
-        path = model.folder / ADAPTER_FILE
+        path = model.folder / LEXICAL_FILE
         adapter = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
         return forward.attach(adapter)
     return forward.pads

@@ -1,0 +1,1 @@
+"""Token recycling: the tokens that the model held probable behind a token are guessed behind it next time."""
