@@ -52,7 +52,7 @@ class Settings(BaseModel):
     preference: Preference = "balanced"
     deadline_s: float | None = Field(default=None, gt=0)
     on_missing: OnMissing = "note"
-    concurrency: int = Field(default=16, ge=1, le=90)
+    concurrency: int = Field(default=16, ge=1, le=500)
     retries: int = Field(default=3, ge=0, le=10)
     stall_s: float = Field(default=30.0, gt=0)
     first_text_s: float = Field(default=120.0, gt=0)
