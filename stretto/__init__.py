@@ -4,7 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from stretto.answer import Answer, Branch, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.answer import Answer, Branch, Choice, Cost, Decoding, Span, Timeline, TokenLogprob, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
@@ -41,13 +41,16 @@ if typing.TYPE_CHECKING:
         BranchFailed,
         BranchFinished,
         BranchStarted,
+        ChoiceDelta,
         Event,
         OutlinePointReady,
         PassageRead,
         RouteChosen,
         TextDelta,
+        ToolCallPiece,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
+    from stretto.local_engine.long_context.options import FocusOptions, StarOptions
     from stretto.prompts import Catalogue
     from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
@@ -56,6 +59,8 @@ if typing.TYPE_CHECKING:
     from stretto.strategies.base import Strategy
     from stretto.strategies.branch import BranchSpec
     from stretto.strategies.fan_out import FanOut
+    from stretto.structured_logs import log_json
+    from stretto.tool_calls import ToolCall, ToolCallDelta
 
 __version__ = "0.1.0"
 
@@ -80,11 +85,14 @@ __all__ = [
     "Capabilities",
     "Case",
     "Catalogue",
+    "Choice",
+    "ChoiceDelta",
     "Chunk",
     "Citation",
     "ClientOptions",
     "ConnectionFailedError",
     "ContextOverflowError",
+    "Cost",
     "DeadlineExceededError",
     "Decoding",
     "DecodingForecast",
@@ -93,6 +101,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FanOut",
+    "FocusOptions",
     "Forecast",
     "GenerationOptions",
     "Heading",
@@ -121,6 +130,7 @@ __all__ = [
     "SettingsError",
     "Span",
     "StalledError",
+    "StarOptions",
     "Strategy",
     "StreamBrokenError",
     "Stretto",
@@ -129,16 +139,22 @@ __all__ = [
     "TextDelta",
     "Timeline",
     "TokenLogprob",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallPiece",
     "UnknownModelError",
     "UnknownPromptError",
     "UnknownStrategyError",
     "Usage",
+    "log_json",
 ]
 
 _HOMES = {
     "answer": (
         "Answer",
         "Branch",
+        "Choice",
+        "Cost",
         "Decoding",
         "Span",
         "Timeline",
@@ -191,17 +207,20 @@ _HOMES = {
         "BranchFailed",
         "BranchFinished",
         "BranchStarted",
+        "ChoiceDelta",
         "Event",
         "OutlinePointReady",
         "PassageRead",
         "RouteChosen",
         "TextDelta",
+        "ToolCallPiece",
     ),
     "hooks": (
         "CallEnded",
         "Hooks",
         "RetryPlanned",
     ),
+    "local_engine.long_context.options": ("FocusOptions", "StarOptions"),
     "prompts": ("Catalogue",),
     "request": (
         "Budget",
@@ -224,6 +243,8 @@ _HOMES = {
     "strategies.base": ("Strategy",),
     "strategies.branch": ("BranchSpec",),
     "strategies.fan_out": ("FanOut",),
+    "structured_logs": ("log_json",),
+    "tool_calls": ("ToolCall", "ToolCallDelta"),
 }
 
 

@@ -21,11 +21,14 @@ from stretto.errors import StrettoError
 from stretto.fork import Fork
 from stretto.hooks import Watchers
 from stretto.imports import made_ready
+from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Prompting, Request, RequestOptions
 from stretto.route import Route
 from stretto.settings import Settings
 from stretto.streams import AnswerStream, Start, StreamContext, SyncAnswerStream, SyncStreamContext
+from stretto.structured_logs import log_answer, log_failure
+from stretto.telemetry import note_answer, note_route, request_span, route_span
 from stretto.writing import Emit, Writing
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ class AsyncStretto:
         self._router = options.get("router")
         self._own_strategies = own_strategies(options)
         self._watchers = Watchers(options.get("hooks"))
+        self._prices = Prices(self.settings.prices)
         self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
 
     def __repr__(self) -> str:
@@ -145,7 +149,7 @@ class AsyncStretto:
 
     def _deadline_of(self, prompt: Prompting | Request, options: RequestOptions) -> float | None:
         """The deadline as it was written down, before anything is imported that could check it."""
-        own = prompt.options.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
+        own = prompt.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
         given = options.get("deadline_s")
         return given if isinstance(given, (int, float)) and given > 0 else own
 
@@ -157,17 +161,26 @@ class AsyncStretto:
     async def _produce(self, request: Request, began: float, emit: Emit) -> None:
         from stretto.strategies.answering import answer  # noqa: PLC0415 - keeps `import stretto` light
 
-        route = await self._decide(request)
-        await answer(
-            request,
-            route,
-            self.backends[route.role],
-            emit,
-            prompts=self.prompts,
-            began=began,
-            strategies=self._strategies(),
-            watchers=self._watchers,
-        )
+        text = self.settings.log_text
+        with request_span(request) as span:
+            try:
+                route = await self._decide(request)
+                answered = await answer(
+                    request,
+                    route,
+                    self.backends[route.role],
+                    emit,
+                    prompts=self.prompts,
+                    began=began,
+                    strategies=self._strategies(),
+                    watchers=self._watchers,
+                    prices=self._prices,
+                )
+            except Exception as error:
+                log_failure(request, error, text=text)
+                raise
+            note_answer(span, answered)
+            log_answer(request, answered, text=text)
 
     def _check_process(self) -> None:
         if self._fork.happened():
@@ -233,7 +246,9 @@ class AsyncStretto:
             from stretto.router import Router, SecondOpinion  # noqa: PLC0415 - keeps `import stretto` light
 
             self._router = Router(second_opinion=SecondOpinion() if self.settings.second_opinion else None)
-        route = await self._router.route(request, self.backends, self._strategies())
+        with route_span() as span:
+            route = await self._router.route(request, self.backends, self._strategies())
+            note_route(span, route)
         self._watchers.route_chosen(route)
         return route
 
@@ -263,6 +278,11 @@ class Stretto:
     def backends(self) -> Mapping[str, Backend]:
         """The backends by role."""
         return self._stretto.backends
+
+    @property
+    def asynchronous(self) -> AsyncStretto:
+        """The asynchronous client whose face this is; it can be used in any event loop, and is closed with this one."""
+        return self._stretto
 
     @property
     def chosen_because(self) -> str:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from stretto.answer import Answer, Branch, BranchKind
 from stretto.citation import PassageRecord
 from stretto.route import Route
+from stretto.tool_calls import ToolCallDelta
 
 
 class _Event(BaseModel):
@@ -127,6 +128,34 @@ class TextDelta(_Event):
     text: str
 
 
+class ToolCallPiece(_Event):
+    """The next piece of a tool call that the model asks for. It comes after the text that was written before it.
+
+    Attributes:
+        type: "tool_call_piece".
+        choice: which answer it belongs to, where several were asked for.
+        delta: the new piece.
+    """
+
+    type: Literal["tool_call_piece"] = "tool_call_piece"
+    choice: int = 0
+    delta: ToolCallDelta
+
+
+class ChoiceDelta(_Event):
+    """The next piece of a further answer, where several were asked for. The first comes as `TextDelta`.
+
+    Attributes:
+        type: "choice_delta".
+        choice: which answer, from 1.
+        text: the new piece.
+    """
+
+    type: Literal["choice_delta"] = "choice_delta"
+    choice: int
+    text: str
+
+
 class AnswerFinished(_Event):
     """The whole answer. Always the last event.
 
@@ -148,6 +177,8 @@ Event = Annotated[
     | BranchFinished
     | BranchFailed
     | TextDelta
+    | ToolCallPiece
+    | ChoiceDelta
     | AnswerFinished,
     Field(discriminator="type"),
 ]

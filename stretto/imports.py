@@ -9,7 +9,7 @@ import anyio.to_thread
 
 from stretto.errors import DeadlineExceededError
 
-_MODULES = ("stretto.strategies.answering", "stretto.router")
+_MODULES = ("stretto.strategies.answering", "stretto.router", "opentelemetry.trace", "opentelemetry.metrics")
 _done: set[str] = set()
 _turn = threading.Lock()
 

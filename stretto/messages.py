@@ -6,58 +6,117 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from stretto.arguments import shown
+from stretto.content import is_plain, mended, split_results, text_of, without_calls
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.surrogates import mend
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+
+_OTHER_NAMES = {"developer": "system", "function": "tool"}
+_NOT_OPENAI = frozenset({"thinking", "redacted_thinking"})  # parts that only Anthropic takes back
 
 
 class Message(BaseModel):
     """One turn of a conversation.
 
-    OpenAI's form is read too: the role ``developer`` becomes ``system``, and ``content`` may be a list of parts of
-    the type ``text``, which are joined by newlines. Parts of other types (images, audio, files) raise
-    `InvalidRequestError`.
+    The forms of OpenAI and Anthropic are read. The role ``developer`` becomes ``system``, and ``function`` becomes
+    ``tool``. ``content`` may be a list of parts; Anthropic's images, documents and tool calls get OpenAI's form.
 
     Attributes:
-        role: who speaks.
-        content: what is said.
+        role: who speaks; ``tool`` is the result of a tool call.
+        content: what is said; of a list of parts, the texts, joined by newlines.
         name: tells speakers of one role apart. Servers that speak OpenAI's protocol are sent it; for other models the
             answer warns that it was left out.
+        parts: the content part by part, in OpenAI's form, where it holds anything that is not plain text.
+        tool_calls: the calls that an assistant asked for, in OpenAI's form.
+        tool_call_id: the call whose result this is.
+        extra: other fields of the message; passed on as they are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Role
-    content: Annotated[str, AfterValidator(mend)]
+    content: Annotated[str, AfterValidator(mend)] = ""
     name: str | None = None
+    parts: tuple[Mapping[str, Any], ...] = ()
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    tool_call_id: str | None = None
+    extra: Mapping[str, Any] = Field(default_factory=dict)
 
-    @field_validator("role", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _developer_is_system(cls, role: Any) -> Any:
-        return "system" if role == "developer" else role
+    def _read(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        read = {name: value for name, value in values.items() if value is not None}
+        read["role"] = _OTHER_NAMES.get(values["role"], values["role"]) if isinstance(values.get("role"), str) else None
+        if isinstance(content := read.get("content"), list | tuple):
+            parts, calls = without_calls(content)
+            read["content"] = text_of(parts)
+            if calls:  # LangChain's messages hold them in both places
+                known = [*(read.get("tool_calls") or ())]
+                there = {call.get("id") for call in known}
+                read["tool_calls"] = [*known, *(call for call in calls if call["id"] not in there)]
+            if not all(map(is_plain, parts)):
+                read["parts"] = parts
+        for name in ("parts", "tool_calls", "extra"):
+            if name in read:
+                read[name] = mended(read[name])
+        return read
 
-    @field_validator("content", mode="before")
-    @classmethod
-    def _joined_parts(cls, content: Any) -> Any:
-        return "\n".join(map(_text_of_part, content)) if isinstance(content, list | tuple) else content
+    @model_validator(mode="after")
+    def _says_something(self) -> Message:
+        if "content" not in self.model_fields_set and not (self.parts or self.tool_calls or self.role == "tool"):
+            if self.role == "assistant" and self.extra:  # a refusal, a sound: what OpenAI has fields of their own for
+                return self
+            given = ", ".join(sorted({*self.model_fields_set, *self.extra} - {"role", "extra"}))
+            raise InvalidRequestError(
+                f"A message of the {self.role} has no content{f' (it has {given})' if given else ''}. Give it a text."
+            )
+        return self
+
+    def as_openai(self) -> dict[str, Any]:
+        """The same as OpenAI's protocol writes it."""
+        role = "function" if self.role == "tool" and self.tool_call_id is None and self.name else self.role
+        parts = [part for part in self.parts if part.get("type") not in _NOT_OPENAI]
+        content: Any = parts or self.content
+        silent = not content and self.role == "assistant" and (self.tool_calls or self.extra)
+        return {
+            "role": role,
+            "content": None if silent else content,
+            **({} if self.name is None else {"name": self.name}),
+            **({"tool_calls": list(self.tool_calls)} if self.tool_calls else {}),
+            **({} if self.tool_call_id is None else {"tool_call_id": self.tool_call_id}),
+            **{name: value for name, value in self.extra.items() if name != "is_error"},  # which is Anthropic's
+        }
+
+    @property
+    def media(self) -> tuple[str, ...]:
+        """The types of the parts that are not text: "image_url", "input_audio", "file" and others."""
+        kinds = (str(part.get("type")) for part in self.parts)
+        return tuple(dict.fromkeys(kind for kind in kinds if kind not in ("text", *_NOT_OPENAI)))
+
+
+_FIELDS = frozenset(Message.model_fields)
 
 
 def messages_of(
     prompt: str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str],
 ) -> tuple[Message, ...]:
-    """Read a prompt: a string is one user message; a message, or a mapping like one, is a conversation of one turn."""
+    """Read a prompt: a string is one user message; a message, or a mapping like one, is a conversation of one turn.
+
+    Fields of a mapping that a `Message` does not have go into its ``extra``. Raises `InvalidRequestError`.
+    """
     if isinstance(prompt, str | Message | Mapping):
-        return (_message(prompt),)
+        return _turns(prompt)
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
         raise InvalidRequestError(
             f"A prompt is a string or a list of messages, not {type(prompt).__name__}. Pass the text of the question."
         )
-    return tuple(map(_message, prompt))
+    return tuple(message for turn in prompt for message in _turns(turn))
 
 
 def documents_of(
@@ -91,26 +150,22 @@ def documents_of(
     return tuple(read), tuple(notes)
 
 
-def _message(turn: Any) -> Message:
+def _turns(turn: Any) -> tuple[Message, ...]:
+    """Most turns are one message; Anthropic's turns may hold results of tools as well."""
     if isinstance(turn, Message):
-        return turn
+        return (turn,)
     if isinstance(turn, str):
-        return Message(role="user", content=turn)
+        return (Message(role="user", content=turn),)
     if not isinstance(turn, Mapping):
         raise InvalidRequestError(
             f"A message is a string, a Message or a mapping with role and content, not {type(turn).__name__}."
         )
-    return Message(**turn)
+    return tuple(map(_message, split_results(turn)))
 
 
-def _text_of_part(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-    text = part.get("text") if isinstance(part, Mapping) else None
-    if kind != "text" or not isinstance(text, str):
-        raise InvalidRequestError(
-            f"A message has a part of type {shown(kind)}, and only parts of type 'text' can be read. "
-            "Leave it out, or describe it in words."
-        )
-    return text
+def _message(turn: Mapping[str, Any]) -> Message:
+    fields = {name: value for name, value in turn.items() if name in _FIELDS}
+    beside = {name: value for name, value in turn.items() if name not in _FIELDS and value is not None}
+    if beside:
+        fields["extra"] = {**(fields.get("extra") or {}), **beside}
+    return Message(**fields)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import PydanticCustomError
 
 from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
+from stretto.content import mended, read_tool, read_tool_choice
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.messages import Message, Role, documents_of, messages_of
@@ -30,6 +23,27 @@ if TYPE_CHECKING:
 Preference = Literal["fastest", "balanced", "careful"]
 Prompting = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str]
 OnMissing = Literal["note", "omit", "raise"]
+
+ACCOMPANYING = frozenset(
+    {
+        *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
+        *("prompt_cache_retention", "inference_geo", "reasoning_effort", "verbosity", "parallel_tool_calls", "top_k"),
+    }
+)
+"""Fields of a body that mean the same for a part of an answer as for the whole."""
+
+_NOT_EXTRA = {
+    "model": "is the client's: name it there",
+    "messages": "is the prompt",
+    "stream": "the library decides",
+    "stream_options": "the library decides",
+    "max_completion_tokens": "is max_tokens= here",
+    **dict.fromkeys(
+        ("max_tokens", "temperature", "top_p", "stop", "seed", "tools", "tool_choice", "n"),
+        "is an argument of its own",
+    ),
+}
+_CALLED = {"image_url": "an image", "input_audio": "sound", "file": "a file", "video_url": "a video"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +62,6 @@ class GenerationOptions(BaseModel):
         top_p: sample from the most probable tokens that have this probability together.
         stop: texts that end the answer; they are not part of it.
         seed: sample the same way again, where the backend can.
-        deadline_s: seconds for the whole answer, retries and waits included.
         decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
         response_format: a JSON schema (a dict), a pydantic model class, of which all fields are written, or on a local
             model a regular expression (a string). The answer comes in one piece and is checked. One that does not fit
@@ -64,7 +77,6 @@ class GenerationOptions(BaseModel):
     top_p: float | None = Field(default=None, gt=0, le=1)
     stop: tuple[str, ...] = ()
     seed: int | None = None
-    deadline_s: float | None = Field(default=None, gt=0)
     decoding: str | None = None
     response_format: dict[str, Any] | str | None = None
     logprobs: int | None = Field(default=None, ge=0, le=20)
@@ -101,7 +113,7 @@ class GenerationOptions(BaseModel):
             raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
         return value
 
-    @field_validator("max_tokens", "temperature", "top_p", "seed", "deadline_s", mode="before")
+    @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return _not_bool(value)
@@ -150,6 +162,11 @@ class RequestOptions(TypedDict, total=False):
         decoding: the decoding method of a local model.
         response_format: a JSON schema, a pydantic model class, or on local models a regular expression.
         logprobs: report log-probabilities, and so many of the likeliest tokens beside each (0 to 20).
+        tools: functions that the model may call, in OpenAI's form or Anthropic's. Its calls are ``Answer.tool_calls``.
+        tool_choice: "auto", "none", "required", or the one tool to call, in OpenAI's form or Anthropic's.
+        n: how many answers to write; all of them are ``Answer.choices``.
+        extra: other fields of the body that goes to the model's server (logit_bias, metadata, ...), passed on as
+            they are.
     """
 
     system: str | None
@@ -168,21 +185,30 @@ class RequestOptions(TypedDict, total=False):
     decoding: str | None
     response_format: Mapping[str, Any] | type[BaseModel] | str | None
     logprobs: int | None
+    tools: Sequence[Mapping[str, Any]] | None
+    tool_choice: str | Mapping[str, Any] | None
+    n: int | None
+    extra: Mapping[str, Any] | None
 
 
 class Request(BaseModel):
     """One question with everything that belongs to it. Frozen; made by ``Request.of``.
 
     Attributes:
-        messages: the conversation; the last message is the user's.
+        messages: the conversation. An assistant's turn at its end is one to go on with.
         documents: texts to read for the answer.
         unread: a note on each file of a folder that could not be read.
         options: how to sample and when to stop.
         preference: what matters more, speed or care.
         budget: the most the answer may cost.
+        deadline_s: seconds for the whole answer, retries and waits included.
         strategy: the name of a strategy, or "auto".
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written.
+        tools: functions that the model may call, in OpenAI's form.
+        tool_choice: "auto", "none", "required", or the one to call.
+        n: how many answers to write.
+        extra: other fields of the body that goes to the model's server.
         own_strategy: the strategy itself, where a caller passed one; left out of JSON.
     """
 
@@ -194,10 +220,20 @@ class Request(BaseModel):
     options: GenerationOptions = GenerationOptions()
     preference: Preference = "balanced"
     budget: Budget = Budget()
+    deadline_s: float | None = Field(default=None, gt=0)
     strategy: str = "auto"
     race: bool = False
     on_missing: OnMissing = "note"
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str | Mapping[str, Any] | None = None
+    n: int = Field(default=1, ge=1, le=128)
+    extra: Mapping[str, Any] = Field(default_factory=dict)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
+
+    @field_validator("deadline_s", "n", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
 
     @classmethod
     @spelled_out(RequestOptions)
@@ -212,13 +248,15 @@ class Request(BaseModel):
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None
         changes: dict[str, Any] = dict(base) if base else {}
-        changes |= {name: given[name] for name in ("preference", "race", "budget", "on_missing") if name in given}
+        own = ("preference", "race", "budget", "deadline_s", "on_missing", "n")
+        changes |= {name: given[name] for name in own if name in given}
         try:
             messages = prompt.messages if isinstance(prompt, Request) else messages_of(prompt)
             system = given.get("system")
             changes["messages"] = (Message(role="system", content=system), *messages) if system else messages
             if documents := given.get("documents"):
                 changes["documents"], changes["unread"] = documents_of(documents)
+            changes |= _passed_on(given, changes.get("extra") or {})
             if "strategy" in given:
                 changes |= _strategy(given["strategy"])
             sampling = {name: value for name, value in given.items() if name in GenerationOptions.model_fields}
@@ -234,8 +272,8 @@ class Request(BaseModel):
 
     @property
     def question(self) -> str:
-        """The last user turn: what is being asked now."""
-        return next(message.content for message in reversed(self.messages) if message.role == "user")
+        """The last user turn: what is being asked now. Empty where no turn is the user's."""
+        return next((message.content for message in reversed(self.messages) if message.role == "user"), "")
 
     @property
     def system(self) -> str:
@@ -246,8 +284,23 @@ class Request(BaseModel):
     def history(self) -> tuple[Message, ...]:
         """The turns before the question, system messages left out."""
         turns = [message for message in self.messages if message.role != "system"]
-        last = max(index for index, message in enumerate(turns) if message.role == "user")
-        return tuple(turns[:last])
+        asked = [index for index, message in enumerate(turns) if message.role == "user"]
+        return tuple(turns[: asked[-1]] if asked else turns)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the conversation ends with a turn of the assistant, which the answer goes on with."""
+        return self.messages[-1].role == "assistant"
+
+    @property
+    def whole_because(self) -> str | None:
+        """Why the request goes to the model as it is, as half a sentence; ``None``: it may be written in parts."""
+        return next(_what_is_whole(self), None)
+
+    @property
+    def accompanying(self) -> Mapping[str, Any]:
+        """What of `extra` goes with every call of an answer that is written in parts."""
+        return {name: value for name, value in self.extra.items() if name in ACCOMPANYING}
 
 
 def _not_bool(value: Any) -> Any:
@@ -283,21 +336,53 @@ def _strategy(strategy: Any) -> dict[str, Any]:
 
 
 def _check(request: Request) -> None:
-    if request.options.response_format is not None and request.strategy not in ("auto", "direct"):
+    if request.options.response_format is not None and request.strategy not in ("auto", "direct", "document"):
         raise InvalidRequestError(
             f"response_format holds an answer as a whole, and strategy={request.strategy!r} writes it in parts. "
-            "Use strategy='direct', or leave it out."
+            "Use strategy='direct' or 'document', or leave it out."
         )
-    spoken = [message for message in request.messages if message.role != "system"]
-    if not spoken or not any(message.role == "user" for message in spoken):
-        raise InvalidRequestError("The request has no user message. Add one with the question.")
-    if spoken[-1].role != "user":
-        raise InvalidRequestError(
-            "The last message is from the assistant. End with a user message: "
-            "continuing a started answer is not supported."
-        )
-    if not request.question.strip():
+    if not request.messages:
+        raise InvalidRequestError("The request has no messages. Add one with the question.")
+    said = any(message.content.strip() or message.parts or message.extra for message in request.messages)
+    if not said or not (request.question.strip() or request.whole_because):
         raise InvalidRequestError(f"The prompt is empty ({request.question!r}). Ask a question.")
+
+
+def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields for tools, the choice among them, and what goes on as it is."""
+    fields: dict[str, Any] = {}
+    extra: dict[str, Any] = {**before}
+    if "extra" in given:
+        if not isinstance(given["extra"], Mapping):
+            raise InvalidRequestError(f"extra={shown(given['extra'])} cannot be used: it is a mapping of fields.")
+        extra |= given["extra"]
+        if own := [name for name in given["extra"] if name in _NOT_EXTRA]:
+            raise InvalidRequestError(f"extra= holds {shown(own[0])}, which {_NOT_EXTRA[own[0]]}.")
+    if "tools" in given:
+        if not isinstance(given["tools"], Sequence) or isinstance(given["tools"], str):
+            raise InvalidRequestError(f"tools={shown(given['tools'])} cannot be used: it is a list of tools.")
+        fields["tools"] = tuple(map(read_tool, given["tools"]))
+    if "tool_choice" in given:
+        fields["tool_choice"], beside = read_tool_choice(given["tool_choice"])
+        extra |= beside
+    return {**fields, "extra": mended(extra)}
+
+
+def _what_is_whole(request: Request) -> Iterator[str]:
+    if request.tools:
+        yield "tools come with the request, and the model decides when to call them"
+    if any(message.role == "tool" or message.tool_calls for message in request.messages):
+        yield "the conversation holds tool calls and their results"
+    if media := [kind for message in request.messages for kind in message.media]:
+        yield f"the conversation holds {_CALLED.get(media[0], f'a part of the type {shown(media[0])}')}"
+    if request.n > 1:
+        yield f"{request.n} answers are asked for, each as a whole"
+    if request.continues:
+        yield "the last turn is the assistant's, and the answer goes on with it"
+    if steering := [name for name in request.extra if name not in ACCOMPANYING]:
+        yield f"{shown(steering[0])} steers the answer as a whole"
+    if not any(message.role == "user" for message in request.messages):
+        yield "no turn of the conversation is the user's"
 
 
 def _explain(error: ValidationError) -> str:

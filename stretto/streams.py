@@ -26,6 +26,13 @@ class AnswerStream(AsyncIterator[Event]):
             self._answer = event.answer
         return event
 
+    def ready(self) -> list[Event]:
+        """The next events that are there already, without waiting; may be none."""
+        events = self._writing.ready()
+        if events and isinstance(events[-1], AnswerFinished):
+            self._answer = events[-1].answer
+        return events
+
     async def text(self) -> AsyncIterator[str]:
         """Only the merged text, piece by piece."""
         async for event in self:

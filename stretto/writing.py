@@ -53,6 +53,10 @@ class Writing:
                 raise self._failure from None
             raise
 
+    def ready(self) -> list[Event]:
+        """The events that are there already."""
+        return self._events.ready()
+
     def stop(self, because: Exception | None = None) -> None:
         """End it without waiting for that, from a task of the same event loop; ``because`` is raised to the reader.
 

@@ -71,13 +71,6 @@ def test_text_parts_are_joined():
     assert said([{"role": "user", "content": parts}]) == [("user", "Look:\nwhy?")]
 
 
-@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file"])
-def test_another_kind_of_part_is_named(kind):
-    with pytest.raises(InvalidRequestError) as caught:
-        Request.of([{"role": "user", "content": [{"type": kind, kind: {}}]}])
-    assert str(caught.value).startswith(f"A message has a part of type {kind!r}, and only parts of type 'text'")
-
-
 def test_a_turn_that_is_no_message_is_named():
     with pytest.raises(InvalidRequestError, match="not int"):
         Request.of(["Why?", 7])

@@ -48,7 +48,7 @@ async def test_settings_apply_to_every_request(monkeypatch):
     monkeypatch.setenv("STRETTO_PREFERENCE", "careful")
     async with AsyncStretto(ScriptedBackend({"": "Yes."})) as stretto:
         request = stretto._request("Why?", {})
-        assert (request.options.deadline_s, request.preference) == (30, "careful")
+        assert (request.deadline_s, request.preference) == (30, "careful")
         assert stretto._request("Why?", {"preference": "fastest"}).preference == "fastest"
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from stretto.answer import Decoding, TokenLogprob, Usage
 from stretto.request import GenerationOptions, Message
+from stretto.tool_calls import ToolCallDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,29 @@ class Measured:
 
     step_ms: Mapping[int, float] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """When a call of a local model came to each stage before its first text.
+
+    In seconds of `time.perf_counter`; ``None`` for a stage that it has not come to.
+
+    Attributes:
+        loaded_s: the model was loaded.
+        prepared_s: the prompt was made into tokens, and what the call needs was ready: a grammar, an adapter.
+        submitted_s: the call was in the engine's queue.
+        admitted_s: it had a slot, and the engine began to read its prompt.
+        prompt_read_s: the prompt was read.
+        first_token_s: the first token was chosen; its text may be held back a while.
+    """
+
+    loaded_s: float | None = None
+    prepared_s: float | None = None
+    submitted_s: float | None = None
+    admitted_s: float | None = None
+    prompt_read_s: float | None = None
+    first_token_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +65,12 @@ class Capabilities:
             together are sent together, after what they wait for is complete.
         prompt_family: family of prompt templates this model understands.
         names: speakers can be told apart by `Message.name`.
+        tools: takes tools, and calls them.
+        media: reads parts of messages that are not text: images, sound, files.
+        choices: writes several answers in one call, ``Prompt.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
-        measured: what the engine knows of its own speed; ``None`` before its model is loaded, and for other backends.
     """
 
     context_window: int | None = None
@@ -58,10 +84,12 @@ class Capabilities:
     joins_running_batch: bool = True
     prompt_family: str = "general"
     names: bool = False
+    tools: bool = False
+    media: bool = False
+    choices: bool = False
     reads_history: bool = True
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
-    measured: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +97,18 @@ class Prompt:
     """What one call sends.
 
     Attributes:
-        messages: the conversation, system message first; the last one is the user's.
+        messages: the conversation, system message first. A turn of the assistant at its end is one to go on with.
         effort: reasoning effort for models that take one; ``None`` leaves the model's own.
         response_schema: JSON schema of the answer. Backends without ``json_schema`` may leave it out: the messages tell
             it as well.
         response_regex: regular expression that the whole answer matches, for backends with ``regex``.
         shared: characters of the last message with which other calls of the same answer begin too, after the same
             messages, and before which one of them is under way already: worth caching where that has to be asked for.
+        tools: functions that the model may call, in OpenAI's form, for backends with ``tools``.
+        tool_choice: "auto", "none", "required", or the one to call, in OpenAI's form.
+        n: how many answers to write, for backends with ``choices``.
+        extra: other fields of the body, passed on as they are.
+        reads: it shows text of documents, for which a local model may have an adapter of its own.
     """
 
     messages: tuple[Message, ...]
@@ -83,6 +116,11 @@ class Prompt:
     response_schema: Mapping[str, Any] | None = None
     response_regex: str | None = None
     shared: int = 0
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str | Mapping[str, Any] | None = None
+    n: int = 1
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    reads: bool = False
 
     @property
     def prefix(self) -> str:
@@ -104,27 +142,40 @@ class Chunk:
         text: new text; all of them concatenated are what was generated.
         usage: tokens and calls since the last chunk that had a usage; all of them are added up. Most streams have
             one, on the last chunk, with ``calls=1``.
-        finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "refusal".
+        finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "tool_calls" (the
+            model waits for their results), "refusal" (by the model), "content_filter" (by its server). Each choice has
+            one.
         headers: response headers with rate limits, for `stretto.backends.resilience.pace`.
         decoding: how a local engine found the tokens.
         logprobs: where they were asked for, in the order of the tokens, not always beside their text.
+        stages: what a local model knows so far of the way to the first text; the last one counts.
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
+        tool_calls: pieces of the calls that the model asks for.
+        choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
     text: str = ""
     usage: Usage | None = None
-    finish_reason: Literal["stop", "length", "refusal"] | None = None
+    finish_reason: Literal["stop", "length", "tool_calls", "refusal", "content_filter"] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
     thinking: bool = False
+    stages: Stages | None = None
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    choice: int = 0
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it holds something of the answer: text, a piece of a tool call."""
+        return bool(self.text or self.tool_calls)
 
     @property
     def is_progress(self) -> bool:
         """Whether the answer has come on. A chunk without any of this is a sign of life, of which there may be many."""
-        return bool(self.text or self.thinking or self.finish_reason)
+        return bool(self.is_answer or self.thinking or self.finish_reason)
 
 
 @runtime_checkable
@@ -191,8 +242,8 @@ class Backend(Protocol):
         Args:
             prompt: what to send: the messages, and what was asked of the answer's form. Only what `capabilities`
                 promises is asked for.
-            options: how to sample and when to stop. ``None`` leaves the choice to the backend. ``deadline_s`` is kept
-                by the caller. An option that cannot be honoured is named in ``Chunk.warnings``.
+            options: how to sample and when to stop. ``None`` leaves the choice to the backend. An option that cannot
+                be honoured is named in ``Chunk.warnings``.
 
         Raises `BackendError`, on entering or while iterating.
         """
@@ -221,3 +272,18 @@ class ReportsLimits(Protocol):
     def limits_left(self) -> Mapping[str, float]:
         """What is left now by kind: requests, tokens, input-tokens, output-tokens."""
         ...
+
+
+class MeasuresItself(Protocol):
+    """A backend that measures its own speed: a local engine."""
+
+    def measured(self) -> Measured | None:
+        """What it has measured so far; ``None`` before its model is loaded."""
+        ...
+
+
+def measured_by(backend: Backend) -> Measured | None:
+    """What a backend has measured of its own speed; ``None`` where it measures nothing, or has not yet."""
+    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+    found: Callable[[], Measured | None] | None = getattr(backend, MeasuresItself.measured.__name__, None)
+    return None if found is None else found()

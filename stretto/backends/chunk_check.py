@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
-from stretto.backends.base import Chunk
+from stretto.backends.base import Chunk, Stages
+from stretto.tool_calls import ToolCallDelta
 
 _REASONS = (None, *get_args(FinishReason))
 
@@ -19,6 +20,9 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "decoding": (chunk.decoding, (Decoding, type(None))),
         "logprobs": (chunk.logprobs, tuple),
         "warnings": (chunk.warnings, tuple),
+        "stages": (chunk.stages, (Stages, type(None))),
+        "tool_calls": (chunk.tool_calls, tuple),
+        "choice": (chunk.choice, int),
     }
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
@@ -27,6 +31,8 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         return "logprobs are no TokenLogprob"
     if not all(isinstance(each, str) for each in chunk.warnings):
         return "warnings are no strings"
+    if not all(isinstance(each, ToolCallDelta) for each in chunk.tool_calls):
+        return "tool_calls are no ToolCallDelta"
     if chunk.finish_reason not in _REASONS:
         return f"finish_reason is {chunk.finish_reason!r}"
     return None

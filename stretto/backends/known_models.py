@@ -7,6 +7,7 @@ itself. Unknown models get cautious values, and ``context_window=None`` where no
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 
@@ -79,12 +80,16 @@ def capabilities_of(provider: str, model: str) -> Capabilities:
     known = _row(_BY_PROVIDER.get(provider, {}), model)
     if known is None:
         # Servers that speak OpenAI's API mostly have log-probabilities; one that has not refuses them in its own words.
-        return replace(_UNKNOWN, logprobs=provider == "openai", names=provider == "openai")
+        openai = provider == "openai"
+        return replace(_UNKNOWN, logprobs=openai, names=openai, tools=True, media=True, choices=openai)
     return Capabilities(
         context_window=known.window,
         json_schema=known.json_schema,
         logprobs=known.logprobs,
         names=provider == "openai",
+        tools=True,
+        media=True,
+        choices=provider == "openai",
         reasoning=known.reasoning,
         prompt_cache_minimum=known.cached_from,
     )
@@ -120,6 +125,11 @@ def _tokens_of(text: str) -> int:
 
 
 def estimate_tokens(prompt: Prompt) -> int:
-    """Estimate the tokens of a prompt: 3.5 UTF-8 bytes each, and four for each message's frame."""
+    """Estimate the tokens of a prompt: 3.5 UTF-8 bytes each, and four for each message's frame.
+
+    Tools and their calls count as they are written; what images and sounds take, only their models know.
+    """
     size = sum(len(message.content.encode()) for message in prompt.messages)
+    size += sum(len(json.dumps(each)) for each in prompt.tools)
+    size += sum(len(json.dumps(each)) for message in prompt.messages for each in message.tool_calls)
     return math.ceil(size / 3.5) + 4 * len(prompt.messages)

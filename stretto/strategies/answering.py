@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
-from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
+from stretto.answer import Answer, Cost, Decoding, FinishReason, Timeline, Usage
 from stretto.arguments import shown
 from stretto.backends.base import Backend
-from stretto.errors import IncompleteAnswerError, InvalidRequestError, UnknownStrategyError
+from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.hooks import Watchers
+from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.strategies import STRATEGIES, Strategy
+from stretto.strategies.abilities import check_abilities
 from stretto.strategies.branch import Running
 from stretto.strategies.fan_out import Emit, FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
+
+_MOST_NAMED = 20  # pages in a warning
 
 
 def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
@@ -37,16 +42,19 @@ async def answer(
     began: float,
     strategies: Mapping[str, Strategy] = STRATEGIES,
     watchers: Watchers | None = None,
+    prices: Prices | None = None,
 ) -> Answer:
     """Generate as the route says, telling every event on the way; the last one carries the answer.
 
-    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name. Raises
-    `StrettoError` where not a word of an answer came about, or where parts are missing and the request has
-    ``on_missing="raise"``.
+    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
+    ``prices``: of models, by default the list prices. Raises `StrettoError` where not a word of an answer came about,
+    or where parts are missing and the request has ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     with (watchers or Watchers()).watching():
-        return await _answer(request, route, backend, emit, strategy, prompts=prompts, began=began)
+        return await _answer(
+            request, route, backend, emit, strategy, prompts=prompts, began=began, prices=prices or Prices()
+        )
 
 
 async def _answer(
@@ -58,46 +66,70 @@ async def _answer(
     *,
     prompts: Catalogue,
     began: float,
+    prices: Prices,
 ) -> Answer:
     await emit(RouteChosen(route=route))
-    if request.options.logprobs is not None and not backend.capabilities.logprobs:
-        raise InvalidRequestError(
-            f"logprobs={request.options.logprobs} cannot be had from {backend.name}: it reports no log-probabilities. "
-            "Leave it out, or use a local: model or one of openai: that does not reason."
-        )
+    check_abilities(request, backend)
     unused = request.options.decoding if route.decoding is None else None
     options = request.options.model_copy(update={"decoding": route.decoding})
     unread = () if backend.capabilities.reads_history else request.history
     messages = _alone(request) if unread else request.messages
     request = request.model_copy(update={"options": options, "messages": messages})
     async with fan_out(
-        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.options.deadline_s
+        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.deadline_s
     ) as runner:
         if unused is not None:
             runner.warn(
                 f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from."
             )
-        if not backend.capabilities.names and any(message.name for message in request.messages):
+        runner.accompanying = request.accompanying
+        if not backend.capabilities.names and any(each.name for each in request.messages if each.role != "tool"):
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
         for note in request.unread:
             runner.warn(note)
+        for document in request.documents:
+            if pages := document.unread_pages:
+                runner.warn(_unread_pages(document.title or document.source, pages))
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await strategy.run(request, route, runner)
         for running in runner.branches:
             await running.ended()
-        result = _assemble(request, route, runner, time.perf_counter() - began)
+        listed = getattr(backend, "at_provider", True)  # the name of another kind of backend has no list price
+        result = _assemble(
+            request,
+            route,
+            runner,
+            total_s=time.perf_counter() - began,
+            cost_of=partial(prices.cost, backend.name, listed=listed),
+        )
     await emit(AnswerFinished(answer=result))
     return result
+
+
+def _unread_pages(title: str, pages: tuple[int, ...]) -> str:
+    """A sentence on the pages of a document that could not be read."""
+    named = ", ".join(map(str, pages[:_MOST_NAMED])) + (" and more" if len(pages) > _MOST_NAMED else "")
+    several = len(pages) > 1
+    which = f"pages {named} were" if several else f"page {named} was"
+    return f"Of {shown(title)}, {which} left out: no text could be read there."
 
 
 def _alone(request: Request) -> tuple[Message, ...]:
     """The question without the turns before it; what the system is told stays."""
     system = (message for message in request.messages if message.role == "system")
-    return (*system, Message(role="user", content=request.question))
+    begun = request.messages[-1:] if request.continues else ()
+    return (*system, Message(role="user", content=request.question), *begun)
 
 
-def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) -> Answer:
+def _assemble(
+    request: Request,
+    route: Route,
+    runner: FanOut,
+    *,
+    total_s: float,
+    cost_of: Callable[[Iterable[Usage]], Cost | None],
+) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
@@ -128,6 +160,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
         parsed=runner.parsed,
         branches=branches,
         usage=usage,
+        cost=cost_of(branch.usage for branch in branches),
         decoding=decoding,
         logprobs=told,
         timeline=Timeline(
@@ -139,6 +172,8 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
         citations=runner.citations,
         passages=runner.passages,
         finish_reason=_finish_reason(visible),
+        tool_calls=runner.tool_calls,
+        choices=runner.choices,
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
     if missing and request.on_missing == "raise":
@@ -151,5 +186,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
 def _finish_reason(visible: list[Running]) -> FinishReason:
     """How the worst part of the answer ended."""
     reasons = {running.finish_reason for running in visible}
-    worst_first: tuple[FinishReason, ...] = ("error", "refusal", "deadline", "budget", "length")
+    worst_first: tuple[FinishReason, ...] = (
+        *("error", "refusal", "content_filter", "deadline", "budget", "length", "tool_calls"),
+    )
     return next((reason for reason in worst_first if reason in reasons), "stop")

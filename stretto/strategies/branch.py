@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import anyio
 
-from stretto.answer import Branch, BranchKind, Decoding, FinishReason, Span, TokenLogprob, Usage
-from stretto.backends.base import Prompt
+from stretto.answer import Branch, BranchKind, Choice, Decoding, FinishReason, Span, TokenLogprob, Usage
+from stretto.backends.base import Prompt, Stages
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
-from stretto.surrogates import mend
+from stretto.surrogates import Mending, mend
+from stretto.tool_calls import ToolCallsSoFar
 
 NOT_TEXT: frozenset[BranchKind] = frozenset({"outline", "plan", "passage", "collapse"})
 """Kinds of branches whose text is not part of the answer."""
@@ -39,6 +40,8 @@ class BranchSpec:
         on_end: called when the branch has ended, however it ended.
         until_s: seconds after the request at which the branch ends as failed, where that is before the deadline.
         accepts_refusal: a refusal is this branch's result, not its failure.
+        accepts_silence: so is an answer without any text.
+        choice: which of several answers it writes; from 1 on, its text is told as that of a choice and not merged.
     """
 
     id: str
@@ -53,6 +56,29 @@ class BranchSpec:
     on_end: Callable[[Running], None] = lambda _: None
     until_s: float = math.inf
     accepts_refusal: bool = False
+    accepts_silence: bool = False
+    choice: int = 0
+
+
+@dataclass(eq=False)
+class FurtherChoice:
+    """A further answer of one call, while it comes."""
+
+    pieces: list[str] = field(default_factory=list)
+    calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    finish_reason: FinishReason = "error"
+    mending: Mending = field(default_factory=Mending)
+
+    @property
+    def choice(self) -> Choice:
+        """The same as the answer will hold it."""
+        return Choice(
+            text="".join(self.pieces),
+            tool_calls=self.calls.calls,
+            finish_reason=self.finish_reason,
+            logprobs=tuple(self.logprobs),
+        )
 
 
 @dataclass(eq=False)
@@ -63,6 +89,8 @@ class Running:
     ``partial``: it wrote no text of the answer, and yet the answer lacks what it was cut short of: an outline.
     ``told``: a warning has said how it ended.
     ``dropped``: nothing of what it wrote is in the answer; its tokens count as discarded.
+    ``stages``: of its call on a local model, in seconds since the request arrived.
+    ``calls``: the tool calls it asks for; ``others``: further answers that come in the same call.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -74,8 +102,11 @@ class Running:
     decoding: Decoding | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: FinishReason = "stop"
+    calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
+    others: dict[int, FurtherChoice] = field(default_factory=dict)
     exception: StrettoError | None = None
     branch: Branch | None = None
+    stages: Stages = field(default_factory=Stages)
     unreported: int = 0
     replaced: bool = False
     partial: bool = False
@@ -85,6 +116,7 @@ class Running:
     _read: int = 0
     _unread: int = 0
     _news: anyio.Event = field(default_factory=anyio.Event)
+    _idle: anyio.Event = field(default_factory=anyio.Event)
     _end: anyio.Event = field(default_factory=anyio.Event)
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
@@ -112,13 +144,35 @@ class Running:
     def in_answer(self) -> bool:
         """Whether the answer holds text of it."""
         kept = not (self.dropped or self.discarded or self.spec.kind in NOT_TEXT)
-        return kept and bool(self.text.strip())
+        return kept and bool(self.text.strip() or self.calls)
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """All answers that it holds."""
+        first = Choice(
+            text=self.text,
+            tool_calls=self.calls.calls,
+            finish_reason=self.finish_reason,
+            logprobs=tuple(self.logprobs),
+        )
+        return first, *(self.others[number].choice for number in sorted(self.others))
+
+    def further(self, number: int) -> FurtherChoice:
+        """A further answer of the same call."""
+        return self.others.setdefault(number, FurtherChoice())
+
+    async def caught_up(self) -> None:
+        """Wait until the reader has handed on all that was written, and waits for more."""
+        if not self.spec.choice:
+            await self._idle.wait()
 
     async def read(self) -> str:
         """Text written since the last read; waits for some; empty once the branch has ended."""
         while self._read == len(self._pieces) and self.branch is None:
             self._news = anyio.Event()
+            self._idle.set()
             await self._news.wait()
+        self._idle = anyio.Event()
         text = "".join(self._pieces[self._read :])
         self._read, self._unread = len(self._pieces), 0
         return text
@@ -158,7 +212,10 @@ class Running:
         if self.first_s is None:
             self.first_s = now_s
         self._pieces.append(text)
+        if self.spec.choice:  # told as it comes, and read by nobody
+            return True
         self._unread += len(text)
+        self._idle = anyio.Event()
         self._news.set()
         return self._unread <= BUFFER
 
@@ -173,10 +230,17 @@ class Running:
             status="failed" if failed else "finished",
             finish_reason=self.finish_reason,
             error=mend(str(self.exception)) if failed else None,
-            span=Span(needed_s=self.needed_s, started_s=self.started_s, first_s=self.first_s, ended_s=now_s),
+            span=Span(
+                needed_s=self.needed_s,
+                started_s=self.started_s,
+                first_s=self.first_s,
+                ended_s=now_s,
+                **asdict(self.stages),
+            ),
             usage=self.usage,
             decoding=self.decoding,
             logprobs=tuple(self.logprobs),
+            tool_calls=self.calls.calls,
         )
         self._news.set()
         self._end.set()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
+from stretto.answer import Choice
 from stretto.backends.base import Prompt
-from stretto.document import Document
-from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.fan_out import FanOut
-from stretto.strategies.fitting import Fit, fit
+from stretto.strategies.fencing import fenced
+from stretto.strategies.in_form import held_to_format, write_in_form
 
 
 class Direct:
@@ -34,67 +33,76 @@ class Direct:
         )
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:  # noqa: ARG002 - every strategy is given its route
-        """Stream one branch; with a ``response_format``, show it once it fits, or was asked for once more."""
+        """Stream one branch; with a ``response_format``, show it once it fits, or was asked for once more.
+
+        Of several answers, all stream; where the backend writes one a call, each is a branch.
+        """
         runner.strategy = self.name
         straight = runner.start(straight_spec(request, runner))
+        further = _further(request, runner)
         if request.options.response_format is None:
             runner.merge.add_branch(straight)
-        elif runner.capabilities.regex:  # it draws tokens that fit and no others: nothing would change in a second try
-            runner.merge.add_branch(straight)
-            await straight.ended()
-            _report(runner, straight, fit(straight.text, request.options))
         else:
-            runner.merge.add(await _in_form(request, runner, straight))
+            straight = await write_in_form(
+                request,
+                runner,
+                straight,
+                lambda received, wrong: asked(request, runner, "again_in_form", received=received, wrong=wrong),
+            )
         await runner.merge.finish()
+        await straight.ended()
+        runner.tool_calls = straight.calls.calls
+        if request.n > 1:
+            runner.choices = await _choices(request, runner, straight, further)
 
 
-async def _in_form(request: Request, runner: FanOut, straight: Running) -> str:
-    """The text of an answer that fits its format, if the first or a second try gives one."""
-    await _ended(straight)
-    found = fit(straight.text, request.options)
-    if found.wrong and straight.exception is None and straight.finish_reason == "stop":
-        prompt = replace(
-            _held_to_format(request, runner),
-            messages=asked(
-                _told_its_form(request, runner), runner, "again_in_form", received=straight.text, wrong=found.wrong
-            ),
+def _further(request: Request, runner: FanOut) -> list[Running]:
+    """The branches of further answers, for backends that write one answer a call."""
+    if runner.capabilities.choices:
+        return []
+    first, seed = straight_spec(request, runner), request.options.seed
+    specs = [
+        replace(
+            first,
+            id=f"direct-{number + 1}",
+            called=f"Answer {number + 1}",
+            choice=number,
+            # The same random numbers would give the same answer each time.
+            options=request.options.model_copy(update={"seed": None if seed is None else seed + number}),
         )
-        again = runner.start(replace(straight_spec(request, runner), id="direct-again", prompt=lambda: prompt))
-        await _ended(again)
-        second = fit(again.text, request.options)
-        if again.exception is None and not (second.wrong and again.finish_reason != "stop"):
-            straight.drop("it did not fit response_format")
-            straight, found = again, second
-        else:
-            again.drop("the first answer is no worse")
-    _report(runner, straight, found)
-    return found.text
+        for number in range(1, request.n)
+    ]
+    return [runner.start(spec) for spec in specs]
 
 
-async def _ended(running: Running) -> None:
-    """Wait for the end of a branch that is not shown yet; reading it keeps its buffer from running full."""
-    while await running.read():
-        pass
-
-
-def _report(runner: FanOut, running: Running, found: Fit) -> None:
-    """Hand out the value of the answer; a warning says where there is none."""
-    if running.exception is not None or running.finish_reason == "refusal":
-        return  # a warning says that already
-    runner.parsed = found.value
-    if found.wrong:
-        runner.warn(f"The answer does not fit response_format: {found.wrong}.")
-    if found.unchecked:
-        runner.warn(f"The answer was not checked against its schema: {found.unchecked}.")
+async def _choices(request: Request, runner: FanOut, straight: Running, further: list[Running]) -> tuple[Choice, ...]:
+    """All answers, the first of which is the straight one."""
+    for running in further:
+        await running.ended()
+    choices = (*straight.choices, *(choice for running in further for choice in running.choices))
+    if len(choices) < request.n:
+        came = "one answer" if len(choices) == 1 else f"{len(choices)} answers"
+        runner.warn(f"n={request.n} was asked for, and {runner.model} gave {came}.")
+    return choices
 
 
 def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     """The branch that answers the whole request by itself."""
-    prompt = _held_to_format(request, runner)
+    plain = Prompt(
+        with_documents(request),
+        tools=request.tools,
+        tool_choice=request.tool_choice,
+        n=request.n if runner.capabilities.choices else 1,
+        extra=request.extra,
+        reads=bool(request.documents),
+    )
+    prompt = held_to_format(plain, request, runner)
 
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
             return prompt
+        if request.whole_because is not None:  # what is passed on as it is cannot be asked for in other words
+            return None
         # The rest of a text matches no format that the whole of it matches.
         return rest_of(request, runner, received) if request.options.response_format is None else None
 
@@ -106,36 +114,8 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
         options=request.options,
         another_way=another_way,
         accepts_refusal=True,
+        accepts_silence=request.whole_because is not None,
     )
-
-
-def _held_to_format(request: Request, runner: FanOut) -> Prompt:
-    """The conversation with its ``response_format``.
-
-    A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
-    Raises `InvalidRequestError` for a regular expression where the backend takes none.
-    """
-    wanted = request.options.response_format
-    if wanted is None:
-        return Prompt(with_documents(request))
-    if not isinstance(wanted, str):
-        return Prompt(with_documents(_told_its_form(request, runner)), response_schema=wanted)
-    if not runner.capabilities.regex:
-        raise InvalidRequestError(
-            f"response_format is a regular expression, and {runner.model} cannot hold an answer to one. "
-            "Give a JSON schema or a pydantic model, leave it out, or use a local: model."
-        )
-    return Prompt(with_documents(request), response_regex=wanted)
-
-
-def _told_its_form(request: Request, runner: FanOut) -> Request:
-    """The same request; where the model is not known to keep to a schema, its system message tells the schema."""
-    wanted = request.options.response_format
-    if runner.capabilities.json_schema or not isinstance(wanted, dict):
-        return request
-    told = runner.template("in_form").messages(system=request.system, schema=json.dumps(wanted, ensure_ascii=False))
-    others = (message for message in request.messages if message.role != "system")
-    return request.model_copy(update={"messages": (*told, *others)})
 
 
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
@@ -145,7 +125,7 @@ def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
 
 def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
     """A template filled for this request, with the turns before it where they belong; ``values`` go before its own."""
-    own = {"question": request.question, "system": request.system, "documents": documents_text(request.documents)}
+    own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = runner.template(template).messages(**(own | values))
     return (
         *(message for message in filled if message.role == "system"),
@@ -164,14 +144,11 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     """The conversation as it is, its documents put before the last question."""
     if not request.documents:
         return request.messages
-    last = request.messages[-1]
-    content = f"{documents_text(request.documents)}\n\n{last.content}"
-    return (*request.messages[:-1], last.model_copy(update={"content": content}))
-
-
-def documents_text(documents: tuple[Document, ...]) -> str:
-    """Documents as a model reads them."""
-    return "\n\n".join(
-        f'<document title="{document.title or number}">\n{document.text}\n</document>'
-        for number, document in enumerate(documents, start=1)
-    )
+    messages, text = list(request.messages), fenced(request.documents)
+    asked = [index for index, message in enumerate(messages) if message.role == "user"]
+    if not asked:
+        return (Message(role="user", content=text), *messages)
+    last = messages[asked[-1]]
+    parts = ({"type": "text", "text": text}, *last.parts) if last.parts else ()
+    messages[asked[-1]] = last.model_copy(update={"content": f"{text}\n\n{last.content}", "parts": parts})
+    return tuple(messages)

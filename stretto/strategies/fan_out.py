@@ -11,15 +11,26 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import REFUSALS, Branch, Choice, Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
+from stretto.backends.base import (
+    Backend,
+    Capabilities,
+    Chunk,
+    CountsText,
+    Measured,
+    Prompt,
+    ReportsLimits,
+    Stages,
+    measured_by,
+)
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
@@ -32,14 +43,25 @@ from stretto.errors import (
     StreamBrokenError,
     StrettoError,
 )
-from stretto.events import BranchDelta, BranchFailed, BranchFinished, BranchStarted, Event, TextDelta
+from stretto.events import (
+    BranchDelta,
+    BranchFailed,
+    BranchFinished,
+    BranchStarted,
+    ChoiceDelta,
+    Event,
+    TextDelta,
+    ToolCallPiece,
+)
 from stretto.prompts import Catalogue, Template
 from stretto.request import Budget
-from stretto.strategies.branch import NOT_TEXT, BranchSpec, Running, all_discarded
+from stretto.strategies.branch import NOT_TEXT, BranchSpec, FurtherChoice, Running, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
 from stretto.surrogates import Mending, mend
+from stretto.telemetry import branch_span, note_branch
+from stretto.tool_calls import ToolCall, ToolCallDelta, ToolCallsSoFar
 
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
 
@@ -60,6 +82,9 @@ class FanOut:
         parsed: the value of an answer that is held to a format.
         citations: for ``Answer.citations``.
         passages: for ``Answer.passages``.
+        tool_calls: for ``Answer.tool_calls``.
+        choices: for ``Answer.choices``.
+        accompanying: fields of the request's body that go with every call.
         announce: hands an event to the reader.
     """
 
@@ -89,6 +114,9 @@ class FanOut:
         self.warnings: list[str] = []
         self.citations: tuple[Citation, ...] = ()
         self.passages: tuple[PassageRecord, ...] = ()
+        self.tool_calls: tuple[ToolCall, ...] = ()
+        self.choices: tuple[Choice, ...] = ()
+        self.accompanying: Mapping[str, Any] = {}
         self.strategy = ""
         self.parsed: Any = None
         self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s)
@@ -126,6 +154,10 @@ class FanOut:
         found = getattr(self._backend, ReportsLimits.limits_left.__name__, None)
         return {} if found is None else found()
 
+    def measured(self) -> Measured | None:
+        """What the backend has measured of its own speed, if it is a local one."""
+        return measured_by(self._backend)
+
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""
         self.warnings.append(mend(text))
@@ -147,6 +179,12 @@ class FanOut:
         return time.perf_counter() - self._began
 
     async def _run(self, running: Running) -> None:
+        with branch_span(running.spec.id, running.spec.kind, running.spec.title) as span:
+            branch = await self._run_to_its_end(running)
+            note_branch(span, branch)
+        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+
+    async def _run_to_its_end(self, running: Running) -> Branch:
         try:
             with running._scope as scope:
                 own = anyio.current_time() + running.spec.until_s - self.now_s()
@@ -172,7 +210,7 @@ class FanOut:
             self._account(running)
             branch = running.end(self.now_s())
             running.spec.on_end(running)
-        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+        return branch
 
     async def _generate(self, running: Running) -> None:
         """Ask, and once more in another way if that fails."""
@@ -180,11 +218,12 @@ class FanOut:
         running.started_s = self.now_s()
         await self.announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
         first: StrettoError | None = None
-        refused = begins_refused = False
+        begun = refused = begins_refused = False
         for again in (False, True):
             running.exception = None
             try:
-                prompt = spec.another_way("" if refused else running.text) if again else spec.prompt()
+                received = "" if refused else running.text
+                prompt = None if again and begun else spec.another_way(received) if again else spec.prompt()
                 if prompt is None:
                     running.exception = first
                     return
@@ -205,7 +244,7 @@ class FanOut:
                 running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
                 running.exception.__cause__ = error
             else:
-                refused = running.finish_reason == "refusal" and not spec.accepts_refusal
+                refused = running.finish_reason in REFUSALS and not spec.accepts_refusal
                 if not self._failed(running):
                     if begins_refused:
                         self.warn(
@@ -214,6 +253,7 @@ class FanOut:
                         )
                     return
             first = running.exception
+            begun = bool(running.calls or running.others)  # told already, and not to be told twice
             self._estimate(running)
             if refused and not again and running.text.strip() and not running.take_back():
                 begins_refused = True
@@ -221,11 +261,11 @@ class FanOut:
 
     def _failed(self, running: Running) -> bool:
         """Whether a call that ended in good order gave nothing to use; its exception says why."""
-        if running.finish_reason == "refusal":
+        if running.finish_reason in REFUSALS:
             if running.spec.accepts_refusal:
                 return False
             message = "The model refused to write this part."
-        elif running.text.strip():
+        elif running.text.strip() or running.calls or running.spec.accepts_silence:
             return False
         else:
             message = f"{self._backend.name} returned no text. Ask again, or try another model."
@@ -235,18 +275,20 @@ class FanOut:
 
     async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options
+        if self.accompanying:
+            prompt = replace(prompt, extra={**self.accompanying, **prompt.extra})
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
-        # The deadline is that of the whole answer; it is kept here, not call by call.
-        options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
+        options = options.model_copy(update={"max_tokens": most})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
         running.unreported = tokens or estimate(prompt)
         failure: Exception | None = None
+        caller = Caller(self._number, running.spec.id, running.spec.kind, running.spec.title)
         try:
             with (
-                allowed(reservation, Caller(self._number, running.spec.id)),
-                recorded(self._backend.name, running.spec, attempt) as record,
+                allowed(reservation, caller),
+                recorded(self._backend.name, running.spec, attempt, prompt) as record,
             ):
                 async with self._backend.stream(prompt, options) as chunks:
                     try:
@@ -281,13 +323,21 @@ class FanOut:
                 self._count(running, chunk.usage, reservation)
             if chunk.decoding:
                 running.decoding = (running.decoding or Decoding()) + chunk.decoding
-            running.logprobs += map(_mended, chunk.logprobs)
+            if chunk.stages:
+                running.stages = _since(chunk.stages, self._began)
             for warning in chunk.warnings:
                 self.warn_once(warning)
+            if chunk.choice:
+                await self._take_further(running.further(chunk.choice), chunk)
+                continue
+            running.logprobs += map(_mended, chunk.logprobs)
             if text := mending.feed(chunk.text):
                 if not await self._take(running, text):
                     return "length"
                 await checkpoint()  # who reads this branch goes before the next chunk, if there is one
+            for delta in chunk.tool_calls:
+                await running.caught_up()
+                await self._tell_call(running.calls, delta, running.spec.choice)
             reason = chunk.finish_reason or reason
         if text := mending.finish():
             await self._take(running, text)
@@ -297,7 +347,25 @@ class FanOut:
         """Take new text of a branch; False once its buffer is full."""
         fits = running.write(text, self.now_s())
         await self.announce(BranchDelta(branch_id=running.spec.id, text=text))
+        if running.spec.choice:
+            await self.announce(ChoiceDelta(choice=running.spec.choice, text=text))
         return fits
+
+    async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
+        """Take in what belongs to a further answer of the same call."""
+        further.logprobs += map(_mended, chunk.logprobs)
+        text = further.mending.feed(chunk.text)
+        if chunk.finish_reason:
+            further.finish_reason = chunk.finish_reason
+            text += further.mending.finish()
+        if text:
+            further.pieces.append(text)
+            await self.announce(ChoiceDelta(choice=chunk.choice, text=text))
+        for delta in chunk.tool_calls:
+            await self._tell_call(further.calls, delta, chunk.choice)
+
+    async def _tell_call(self, calls: ToolCallsSoFar, delta: ToolCallDelta, choice: int) -> None:
+        await self.announce(ToolCallPiece(choice=choice, delta=calls.add(delta)))
 
     def _count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
         if usage.calls:
@@ -328,6 +396,11 @@ class FanOut:
 def _mended(score: TokenLogprob) -> TokenLogprob:
     top = tuple((mend(token), logprob) for token, logprob in score.top)
     return TokenLogprob(token=mend(score.token), logprob=score.logprob, top=top)
+
+
+def _since(stages: Stages, began: float) -> Stages:
+    """The same, in seconds since the request arrived."""
+    return Stages(**{name: None if at is None else at - began for name, at in asdict(stages).items()})
 
 
 def estimate(prompt: Prompt) -> int:

@@ -14,6 +14,8 @@ def shortfall(running: Running, request: Request) -> str | None:
     match running.finish_reason:
         case "refusal":
             return "The model refused to answer. Ask in other words, or ask another model."
+        case "content_filter":
+            return "The filter of the model's server stopped the answer. Ask in other words, or ask another model."
         case "budget":
             return f"{called} was cut by the budget of max_tokens_total={request.budget.max_tokens_total}. Allow more."
         case "length":

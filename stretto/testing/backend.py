@@ -15,6 +15,7 @@ from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.errors import InvalidRequestError, StrettoError
 from stretto.request import GenerationOptions
+from stretto.tool_calls import ToolCall, ToolCallDelta
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Reply:
         hold: an event to wait for before the first chunk, for tests that decide the order.
         finish_reason: how it ends.
         reasoning_tokens: tokens spent on thinking, counted in the usage.
+        tool_calls: calls that it asks for after its text.
     """
 
     text: str = ""
@@ -40,8 +42,9 @@ class Reply:
     fault: StrettoError | None = None
     fault_after: int = 0
     hold: anyio.Event | None = None
-    finish_reason: Literal["stop", "length", "refusal"] | None = "stop"
+    finish_reason: Literal["stop", "length", "tool_calls", "refusal", "content_filter"] | None = "stop"
     reasoning_tokens: int = 0
+    tool_calls: Sequence[ToolCall] = ()
 
     def pieces(self) -> Sequence[str]:
         """The chunks in order."""
@@ -121,6 +124,9 @@ class ScriptedBackend:
         if reply.fault is not None and len(written) <= reply.fault_after:
             yield Chunk(usage=spent)
             raise reply.fault
+        for place, call in enumerate(reply.tool_calls):
+            yield Chunk(tool_calls=(ToolCallDelta(place, call.id, call.name, call.arguments, call.type),))
+            reason = "tool_calls" if reason == "stop" else reason
         thought = reply.reasoning_tokens
         total = Usage(completion_tokens=_tokens(written) + thought, reasoning_tokens=thought)
         yield Chunk(usage=spent + total, finish_reason=reason)

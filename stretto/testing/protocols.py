@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
+from stretto.tool_calls import ToolCall
+
 Finish = Literal["stop", "length", "refusal", "filtered"]
+_PIECE = 12  # characters of a tool call's arguments that come at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,11 @@ class HttpReply:
             by OpenAI's content filter instead of by the model.
         time_to_first_token_s: for this reply only; ``None``: the server's own.
         fault: what goes wrong while it is sent.
+        tool_calls: calls that follow the text; the answer then ends by asking for their results.
+        choices: the further answers, where a request asks for ``n``; the text again where there are too few.
     """
 
-    text: str
+    text: str = ""
     finish: Finish = "stop"
     prompt_tokens: int | None = None
     cached_tokens: int = 0
@@ -57,6 +62,8 @@ class HttpReply:
     reasoning_tokens: int = 0
     time_to_first_token_s: float | None = None
     fault: Fault | None = None
+    tool_calls: Sequence[ToolCall] = ()
+    choices: Sequence[str | HttpReply] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,21 @@ class Turn:
     number: int
     usage_wanted: bool
     top_logprobs: int | None = None
+    choice: int = 0
+    others: Sequence[Turn] = ()
+
+    @property
+    def all(self) -> Sequence[Turn]:
+        """All choices."""
+        return (self, *self.others)
+
+    @property
+    def calls(self) -> Sequence[ToolCall]:
+        """The tool calls, each with an id."""
+        return [
+            call if call.id else call.model_copy(update={"id": f"call_{self.number}_{self.choice}_{place}"})
+            for place, call in enumerate(self.reply.tool_calls)
+        ]
 
     @property
     def text(self) -> str:
@@ -98,8 +120,10 @@ class Turn:
 
     @property
     def completion_tokens(self) -> int:
-        """What the answer is billed for, reasoning included."""
-        return len(self.tokens) + self.reply.reasoning_tokens
+        """What the answer is billed for, tool calls, reasoning and other choices included."""
+        called = sum(len(call.arguments) // 4 + 1 for call in self.calls)
+        others = sum(other.completion_tokens for other in self.others)
+        return len(self.tokens) + called + others + self.reply.reasoning_tokens
 
 
 class Dialect(Protocol):
@@ -115,6 +139,10 @@ class Dialect(Protocol):
 
     def token(self, turn: Turn, text: str) -> bytes:
         """Say one token."""
+        ...
+
+    def calling(self, turn: Turn) -> bytes:
+        """Send the tool calls, in pieces."""
         ...
 
     def closing(self, turn: Turn) -> bytes:
@@ -134,8 +162,8 @@ class Dialect(Protocol):
         ...
 
 
-def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int) -> Turn:
-    """Cut a reply into tokens and bound it as the request asks (``max_tokens``, stop sequences)."""
+def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int, choice: int = 0) -> Turn:
+    """Cut a reply into tokens and bound it as the request asks (``max_tokens``, stop sequences, ``n``)."""
     text, finish = reply.text, reply.finish
     stops = body.get("stop") or body.get("stop_sequences") or ()
     for stop in (stops,) if isinstance(stops, str) else stops:
@@ -145,6 +173,8 @@ def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int) -> Turn:
     if limit and len(tokens) > limit:
         tokens, finish = tokens[:limit], "length"
     counted = max(1, len(prompt_of(body)) // 4)
+    further = range(1, int(body.get("n") or 1)) if not choice else ()
+    given = [each if isinstance(each, HttpReply) else HttpReply(each) for each in reply.choices]
     return Turn(
         reply=reply,
         tokens=tokens,
@@ -154,6 +184,8 @@ def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int) -> Turn:
         number=number,
         usage_wanted=bool((body.get("stream_options") or {}).get("include_usage")),
         top_logprobs=int(body.get("top_logprobs") or 0) if body.get("logprobs") else None,
+        choice=choice,
+        others=[turn_of((given[at - 1 :] or [reply])[0], body, number, at) for at in further],
     )
 
 
@@ -167,7 +199,7 @@ def prompt_of(body: Mapping[str, Any]) -> str:
 def _flat(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(block.get("text", "") for block in content or ())
+    return "\n".join(str(block.get("text") or _flat(block.get("content") or "")) for block in content or ())
 
 
 def _event(data: Any, name: str = "") -> bytes:
@@ -181,10 +213,10 @@ class OpenAIDialect:
     _finish: ClassVar[Mapping[str, str]] = {"filtered": "content_filter", "length": "length"}
 
     def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
-        message = {"role": "assistant", "content": None, "refusal": None, self._field(turn): turn.text}
-        logprobs = self._logprobs(turn, *turn.tokens)
-        choice = {"index": 0, "message": message, "finish_reason": self._reason(turn), "logprobs": logprobs}
-        return self._frame(turn, "chat.completion") | {"choices": [choice], "usage": self._usage(turn)}
+        return self._frame(turn, "chat.completion") | {
+            "choices": [self._choice(each) for each in turn.all],
+            "usage": self._usage(turn),
+        }
 
     def opening(self, turn: Turn) -> bytes:  # noqa: D102
         return self._delta(turn, {"role": "assistant", "content": ""})
@@ -192,8 +224,19 @@ class OpenAIDialect:
     def token(self, turn: Turn, text: str) -> bytes:  # noqa: D102
         return self._delta(turn, {self._field(turn): text}, logprobs=self._logprobs(turn, text))
 
+    def calling(self, turn: Turn) -> bytes:  # noqa: D102
+        events = b""
+        for place, call in enumerate(turn.calls):
+            whole = call.as_openai() | {"index": place}
+            field = "input" if call.type == "custom" else "arguments"
+            events += self._delta(turn, {"tool_calls": [whole | {call.type: whole[call.type] | {field: ""}}]})
+            for at in range(0, len(call.arguments), _PIECE):
+                piece = {"index": place, call.type: {field: call.arguments[at : at + _PIECE]}}
+                events += self._delta(turn, {"tool_calls": [piece]})
+        return events
+
     def closing(self, turn: Turn) -> bytes:  # noqa: D102
-        end = self._delta(turn, {}, self._reason(turn))
+        end = b"".join(self._delta(each, {}, self._reason(each)) for each in turn.all)
         if turn.usage_wanted:
             end += _event(self._frame(turn, "chat.completion.chunk") | {"choices": [], "usage": self._usage(turn)})
         return end + _event("[DONE]")
@@ -215,7 +258,17 @@ class OpenAIDialect:
         return "refusal" if turn.finish == "refusal" else "content"
 
     def _reason(self, turn: Turn) -> str:
+        if turn.calls and turn.finish == "stop":
+            return "tool_calls"
         return self._finish.get(turn.finish, "stop")
+
+    def _choice(self, turn: Turn) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        message[self._field(turn)] = turn.text if turn.text or not turn.calls else None
+        if turn.calls:
+            message["tool_calls"] = [call.as_openai() for call in turn.calls]
+        logprobs = self._logprobs(turn, *turn.tokens)
+        return {"index": turn.choice, "message": message, "finish_reason": self._reason(turn), "logprobs": logprobs}
 
     def _frame(self, turn: Turn, kind: str) -> dict[str, Any]:
         return {"id": f"chatcmpl-{turn.number}", "object": kind, "created": 0, "model": turn.model}
@@ -231,7 +284,7 @@ class OpenAIDialect:
     def _delta(
         self, turn: Turn, delta: dict[str, Any], finish: str | None = None, logprobs: dict[str, Any] | None = None
     ) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
+        choice = {"index": turn.choice, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
         return _event(self._frame(turn, "chat.completion.chunk") | {"choices": [choice]})
 
     def _usage(self, turn: Turn) -> dict[str, Any]:
@@ -245,7 +298,7 @@ class OpenAIDialect:
 
 
 class AnthropicDialect:
-    """Messages: message start, one text block, message delta with the stop reason, message stop."""
+    """Messages: message start, a text block, tool calls, message delta with the stop reason, message stop."""
 
     _finish: ClassVar[Mapping[str, str]] = {
         "stop": "end_turn",
@@ -255,26 +308,43 @@ class AnthropicDialect:
     }
 
     def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
-        content = [{"type": "text", "text": turn.text}]
-        return self._message(turn, content) | {"stop_reason": self._finish[turn.finish], "usage": self._usage(turn)}
+        content: list[dict[str, Any]] = [{"type": "text", "text": turn.text}] if turn.text else []
+        content += [self._use(call) | {"input": json.loads(call.arguments or "{}")} for call in turn.calls]
+        return self._message(turn, content) | {"stop_reason": self._reason(turn), "usage": self._usage(turn)}
 
     def opening(self, turn: Turn) -> bytes:  # noqa: D102
         start = self._message(turn, []) | {"usage": self._usage(turn) | {"output_tokens": 1}}
         block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-        events: list[dict[str, Any]] = [{"type": "message_start", "message": start}, block, {"type": "ping"}]
+        events: list[dict[str, Any]] = [{"type": "message_start", "message": start}]
+        if turn.tokens or not turn.calls:
+            events.append(block)
+        events.append({"type": "ping"})
         return b"".join(self._named(event) for event in events)
 
     def token(self, turn: Turn, text: str) -> bytes:  # noqa: D102, ARG002
         delta = {"type": "text_delta", "text": text}
         return self._named({"type": "content_block_delta", "index": 0, "delta": delta})
 
+    def calling(self, turn: Turn) -> bytes:  # noqa: D102
+        events: list[dict[str, Any]] = []
+        first = 1 if turn.tokens else 0
+        if turn.calls and first:
+            events.append({"type": "content_block_stop", "index": 0})
+        for index, call in enumerate(turn.calls, start=first):
+            events.append({"type": "content_block_start", "index": index, "content_block": self._use(call)})
+            pieces = ["", *(call.arguments[at : at + _PIECE] for at in range(0, len(call.arguments), _PIECE))]
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+            events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+            events.append({"type": "content_block_stop", "index": index})
+        return b"".join(self._named(event) for event in events)
+
     def closing(self, turn: Turn) -> bytes:  # noqa: D102
-        delta = {"stop_reason": self._finish[turn.finish], "stop_sequence": None}
+        delta = {"stop_reason": self._reason(turn), "stop_sequence": None}
         usage = {
             "output_tokens": turn.completion_tokens,
             "output_tokens_details": {"thinking_tokens": turn.reply.reasoning_tokens},
         }
-        end = self._named({"type": "content_block_stop", "index": 0})
+        end = b"" if turn.calls else self._named({"type": "content_block_stop", "index": 0})
         end += self._named({"type": "message_delta", "delta": delta, "usage": usage})
         return end + self._named({"type": "message_stop"})
 
@@ -288,6 +358,12 @@ class AnthropicDialect:
 
     def rejection(self, parameter: str) -> str:  # noqa: D102
         return f"`{parameter}` is not supported for this model."
+
+    def _reason(self, turn: Turn) -> str:
+        return "tool_use" if turn.calls and turn.finish == "stop" else self._finish[turn.finish]
+
+    def _use(self, call: ToolCall) -> dict[str, Any]:
+        return {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
 
     def _message(self, turn: Turn, content: list[dict[str, Any]]) -> dict[str, Any]:
         return {

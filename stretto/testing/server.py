@@ -227,14 +227,17 @@ class ScriptedServer:
         self, connection: Connection, received: ReceivedRequest, dialect: Dialect, turn: Turn, fault: Fault | None
     ) -> None:
         await connection.start_events()
-        await connection.send_events(dialect.opening(turn))
-        for index, token in enumerate(turn.tokens[: fault.after if fault else None]):
+        await connection.send_events(b"".join(map(dialect.opening, turn.all)))
+        longest = max(len(each.tokens) for each in turn.all)
+        for index in range(longest)[: fault.after if fault else None]:
             await self._pace(connection, received, turn, index)
-            await connection.send_events(dialect.token(turn, token))
+            spoken = [dialect.token(each, each.tokens[index]) for each in turn.all if index < len(each.tokens)]
+            await connection.send_events(b"".join(spoken))
         if fault is not None:
             await self._fail(connection, received, dialect, fault)
         else:
-            await connection.send_events(dialect.closing(turn))
+            calls = b"".join(map(dialect.calling, turn.all))
+            await connection.send_events(calls + dialect.closing(turn))
         await connection.end_events()
 
     async def _send_raw(self, connection: Connection, received: ReceivedRequest, reply: RawReply) -> None:

@@ -10,11 +10,11 @@ from tiny_models import build
 from recipes.focus.needles import NAMES, Haystack, Lessons
 from recipes.focus.train import LOSSES, Plan, Trainer, lesson_losses, main
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus
 from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions
+from stretto.local_engine.long_context.options import FocusOptions
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.load import load_model, prepare
 from stretto.local_engine.model.source import find_source
 

@@ -14,12 +14,15 @@ from stretto import (
     Capabilities,
     Case,
     Catalogue,
+    Choice,
+    ChoiceDelta,
     Chunk,
     Decoding,
     DecodingForecast,
     Document,
     Event,
     FanOut,
+    FocusOptions,
     GenerationOptions,
     Hooks,
     LocalBackend,
@@ -32,11 +35,15 @@ from stretto import (
     Route,
     Router,
     ServerFailedError,
+    StarOptions,
     Strategy,
     Stretto,
     SyncAnswerStream,
     TextDelta,
     TokenLogprob,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallPiece,
     Usage,
 )
 from stretto.testing import Reply, ScriptedBackend, check_backend
@@ -61,6 +68,22 @@ async def asynchronous() -> str:
                 elif event.type == "answer_finished":
                     finished: AnswerFinished = event
         return answer.text + route.cause + str(finished.answer)
+
+
+async def passed_on() -> list[str]:
+    pieces: list[ToolCallDelta] = []
+    async with AsyncStretto() as stretto:
+        async with stretto.stream(
+            "Why?", tools=[{"type": "function"}], tool_choice="auto", n=2, extra={"user": "me"}
+        ) as stream:
+            async for event in stream:
+                if isinstance(event, ToolCallPiece):
+                    pieces.append(event.delta)
+                elif isinstance(event, ChoiceDelta):
+                    print(event.choice, event.text)
+        calls: tuple[ToolCall, ...] = stream.answer.tool_calls
+        choices: tuple[Choice, ...] = stream.answer.choices
+    return [call.name for call in calls] + [choice.text for choice in choices] + [piece.arguments for piece in pieces]
 
 
 def synchronous() -> str:
@@ -122,7 +145,10 @@ async def extended() -> None:
     async with AsyncStretto(
         backend,
         small="openai:gpt-5.4-nano",
-        roles={"local": LocalBackend("local:pocket")},
+        roles={
+            "local": LocalBackend("local:pocket", long_context=StarOptions(block=256)),
+            "long": LocalBackend("local:./folder", long_context=FocusOptions(chunk=128)),
+        },
         strategies=[strategy],
         hooks=hooks,
         router=Router(),

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import groupby
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stretto.answer import Usage
 from stretto.backends.base import Prompt
 from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
-from stretto.backends.providers.event_values import count_of, object_of, objects_of, text_of, value_of, word_of
+from stretto.backends.providers.anthropic_form import (
+    OPENAI_ONLY,
+    extra_of,
+    system_of,
+    tool_choice_of,
+    tools_of,
+    turns_of,
+)
+from stretto.backends.providers.event_values import (
+    count_of,
+    object_of,
+    objects_of,
+    plain,
+    text_of,
+    value_of,
+    word_of,
+)
 from stretto.backends.providers.http_clients import async_client
 from stretto.backends.providers.remote import Finish, Piece, RemoteBackend
 from stretto.request import GenerationOptions
+from stretto.tool_calls import ToolCallDelta
 
 _DEFAULT_MAX_TOKENS = 16_384  # the API wants a number; thinking counts towards it
-_FINISH: dict[str, Finish] = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
+_FINISH: dict[str, Finish] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+    "tool_use": "tool_calls",
+}
 
 
 class AnthropicBackend(RemoteBackend):
@@ -36,55 +58,80 @@ class AnthropicBackend(RemoteBackend):
     def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
         schema = prompt.response_schema if may_take_schema(self.provider, self.model) else None
         given = {
-            "system": "\n\n".join(message.content for message in prompt.messages if message.role == "system") or None,
+            "system": system_of(prompt),
             "temperature": options.temperature,
             "top_p": options.top_p,
             "stop_sequences": list(options.stop) or None,
             "effort": prompt.effort if self.capabilities.reasoning else None,
             "format": {"type": "json_schema", "schema": dict(schema)} if schema is not None else None,
+            "tools": tools_of(prompt) or None,
+            "tool_choice": tool_choice_of(prompt),
         }
         return {
             "model": self.model,
             "max_tokens": bounded_output(self.provider, self.model, options.max_tokens or _DEFAULT_MAX_TOKENS),
-            "messages": _turns(prompt, worth_caching(prompt, self.capabilities)),
+            "messages": _turns(prompt, worth_caching(prompt, self.capabilities), self.name),
             **{name: value for name, value in given.items() if value is not None},
         }
 
-    async def _send(self, client: Any, parameters: dict[str, Any]) -> Any:
+    def _extra(self, prompt: Prompt) -> dict[str, Any]:
+        return extra_of(prompt.extra)
+
+    def _left_out(self, prompt: Prompt) -> tuple[str, ...]:
+        names = [name for name in prompt.extra if name in OPENAI_ONLY]
+        return (f"{' and '.join(names)} had no effect: {self.name} has nothing like it.",) if names else ()
+
+    async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
         sent = dict(parameters)
         # The SDK has no arguments for sampling any more; older models still take it.
         sampling = {name: sent.pop(name) for name in ("temperature", "top_p") if name in sent}
         output = {name: sent.pop(name) for name in ("effort", "format") if name in sent}
-        if output:
-            sent["output_config"] = output
-        return await client.messages.create(**sent, stream=True, extra_body=sampling or None)
+        sent["output_config"] = output | dict(extra.pop("output_config", {}))  # what the caller says goes before ours
+        if not sent["output_config"]:
+            del sent["output_config"]
+        return await client.messages.create(**sent, stream=True, extra_body=(sampling | extra) or None)
 
-    def _read(self, event: Any) -> Piece:
+    def _read(self, event: Any) -> Sequence[Piece]:
         kind = value_of(event, "type")
+        if kind == "content_block_start":
+            return _begun(object_of(event, "content_block"), count_of(event, "index") or 0)
         if kind == "content_block_delta":
-            delta = object_of(event, "delta")
-            if value_of(delta, "type") == "text_delta":
-                return Piece(text=text_of(delta, "text"))
-            return Piece(thinking=word_of(delta, "thinking") or "")
+            return [_delta(object_of(event, "delta"), count_of(event, "index") or 0)]
         if kind == "message_start":
             # What it says of the answer's tokens is a beginning, not a report.
-            return Piece(usage=_prompt_usage(value_of(value_of(event, "message"), "usage")))
+            return [Piece(usage=_prompt_usage(value_of(value_of(event, "message"), "usage")))]
         if kind == "message_delta":
-            return Piece(
-                usage=_usage(value_of(event, "usage")),
-                finish=_finish(word_of(value_of(event, "delta"), "stop_reason")),
-            )
-        return Piece()
+            finish = _finish(word_of(value_of(event, "delta"), "stop_reason"))
+            return [Piece(usage=_usage(value_of(event, "usage")), finish=finish)]
+        return ()
 
-    def _read_whole(self, body: Mapping[str, Any]) -> Piece | None:
+    def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
         finish = _finish(word_of(body, "stop_reason"))
         if body.get("type") != "message" or finish is None or not isinstance(body.get("content"), list):
-            return None
-        return Piece(
-            text="".join(text_of(block, "text") for block in objects_of(body, "content") if _is_text(block)),
-            usage=_usage(body.get("usage")),
-            finish=finish,
-        )
+            return ()
+        blocks = objects_of(body, "content")
+        text = "".join(text_of(block, "text") for block in blocks if _is_text(block))
+        calls = [piece for place, block in enumerate(blocks) if not _is_text(block) for piece in _begun(block, place)]
+        return [Piece(text=text, usage=_usage(body.get("usage"))), *calls, Piece(finish=finish)]
+
+
+def _delta(delta: Any, index: int) -> Piece:
+    match value_of(delta, "type"):
+        case "text_delta":
+            return Piece(text=text_of(delta, "text"))
+        case "input_json_delta":
+            return Piece(tool_calls=(ToolCallDelta(index=index, arguments=text_of(delta, "partial_json")),))
+    return Piece(thinking=word_of(delta, "thinking") or "")
+
+
+def _begun(block: Any, index: int) -> Sequence[Piece]:
+    """Read the begin of a block: a tool call, or a text that some servers send whole."""
+    if value_of(block, "type") != "tool_use":
+        return [Piece(text=text_of(block, "text"))] if _is_text(block) else ()
+    given = value_of(block, "input")
+    arguments = json.dumps(plain(given)) if given else ""
+    call = ToolCallDelta(index, word_of(block, "id"), word_of(block, "name") or "", arguments)
+    return [Piece(tool_calls=(call,))]
 
 
 def _is_text(block: Any) -> bool:
@@ -112,18 +159,14 @@ def _usage(counted: Any) -> Usage | None:
     return (prompt or Usage()) + Usage(completion_tokens=written, reasoning_tokens=thought)
 
 
-def _turns(prompt: Prompt, cached: bool) -> list[dict[str, Any]]:
+def _turns(prompt: Prompt, cached: bool, backend: str) -> list[dict[str, Any]]:
     """Give the turns without system messages; those of one role in a row become one.
 
     ``cached``: mark the end of what other calls share, so that it is kept. An entry can be read once the response of
     the call that wrote it has begun, which is when the first point of an outline starts.
     """
-    spoken = (message for message in prompt.messages if message.role != "system")
-    turns: list[dict[str, Any]] = [
-        {"role": role, "content": "\n\n".join(message.content for message in messages)}
-        for role, messages in groupby(spoken, key=lambda message: message.role)
-    ]
-    if cached:
+    turns = turns_of(prompt.messages, backend)
+    if cached and isinstance(turns[-1]["content"], str):
         text, own = turns[-1]["content"], len(prompt.messages[-1].content) - prompt.shared
         shared: dict[str, Any] = {"type": "text", "text": text[: len(text) - own]}
         rest = [{"type": "text", "text": text[len(text) - own :]}] if own else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from stretto.stop_texts import StopTexts
 from stretto.surrogates import Mending
@@ -22,7 +23,7 @@ class IncomingText:
     """
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
-        self.ended: str | None = None
+        self.ended: Literal["stop", "length"] | None = None
         self._stops = StopTexts(stop)
         self._mending = Mending()
         self._left = MOST_TEXT

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +13,25 @@ import anyio
 from pydantic import SecretStr
 
 from stretto.answer import Usage
+from stretto.backends.allowance import Caller, calling
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.known_models import bounded_output, capabilities_of, estimate_tokens
 from stretto.backends.providers.failures import charge, translate
 from stretto.backends.providers.incoming import IncomingText
 from stretto.backends.providers.parameters import ParameterMemory
-from stretto.errors import BackendError, StreamBrokenError
+from stretto.errors import BackendError, RequestRejectedError, StreamBrokenError
 from stretto.request import GenerationOptions
+from stretto.tool_calls import ToolCallDelta
 
 if TYPE_CHECKING:
+    from langchain_core.callbacks import BaseCallbackManager
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessageChunk, BaseMessage
+    from langchain_core.runnables import Runnable, RunnableConfig
+
+run_of_branch: ContextVar[Callable[[Caller], Awaitable[BaseCallbackManager | None]] | None]
+run_of_branch = ContextVar("stretto_run_of_branch", default=None)
+"""Gives the callbacks for the calls of a branch, where whoever asked wants to see them."""
 
 _CLOSING_S = 5.0
 _PROVIDERS = {"openai-chat": "openai", "azure-openai-chat": "openai", "anthropic-chat": "anthropic"}
@@ -29,7 +39,10 @@ _FINISH = {
     "length": "length",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
-    "content_filter": "refusal",
+    "content_filter": "content_filter",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
     "refusal": "refusal",
     "safety": "refusal",
 }
@@ -52,7 +65,9 @@ class LangChainBackend:
         known = capabilities_of(self._provider or "", self._model)
         self._memory = ParameterMemory(self._model)
         # LangChain has no common way to ask for an effort or a schema while streaming.
-        self._capabilities = replace(known, json_schema=False, reasoning=False, logprobs=False, names=False)
+        self._capabilities = replace(
+            known, json_schema=False, reasoning=False, logprobs=False, names=False, choices=False
+        )
 
     def __repr__(self) -> str:
         return f"<LangChainBackend {self.name}>"
@@ -92,13 +107,16 @@ class LangChainBackend:
     async def _chunks(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
         pieces, usage = await self._open(prompt, options)
         text, finish, failure = IncomingText(options.stop), None, None
+        called = False
         yield Chunk(warnings=self._memory.warnings(self.name, options))
         try:
             async for piece in pieces:
                 usage += _usage(piece.usage_metadata)
                 finish = _finish(piece.response_metadata) or finish
                 certain = text.push(_text(piece.content))
-                yield Chunk(text=certain, thinking=bool(piece.content) and not certain)
+                calls = _calls(piece)
+                called = called or bool(calls)
+                yield Chunk(text=certain, thinking=bool(piece.content) and not certain, tool_calls=calls)
                 if text.ended:
                     finish = text.ended
                     break
@@ -116,22 +134,34 @@ class LangChainBackend:
         if failure is not None:
             charge(failure, usage)
             raise failure
-        yield Chunk(usage=usage, finish_reason=finish or "stop")  # type: ignore[arg-type]  # the table holds only these
+        yield Chunk(usage=usage, finish_reason=finish or ("tool_calls" if called else "stop"))  # type: ignore[arg-type]  # the table holds only these
 
     async def _open(self, prompt: Prompt, options: GenerationOptions) -> tuple[_Pieces, Usage]:
         """Begin a stream and read its first piece, without the parameters that the model refuses."""
         calls = 0
         while True:
-            arguments = self._memory.fit(self._arguments(options))
-            pieces: Any = self.model.astream(_messages(prompt), **arguments)
+            arguments = self._memory.fit(self._arguments(options)) | dict(prompt.extra)
             calls += 1
             try:
+                pieces: Any = self._bound(prompt).astream(_messages(prompt), await _config(), **arguments)
                 return _Pieces(await anext(pieces), pieces), Usage(calls=calls)
             except StopAsyncIteration:
                 failure: BackendError = StreamBrokenError(f"{self.name} sent nothing. Ask again.", backend=self.name)
             except Exception as error:  # noqa: BLE001 - whatever the model raises becomes one of ours
                 failure = self._failure(error, started=False)
             self._memory.repeat_without(failure, arguments, Usage(calls=calls))
+
+    def _bound(self, prompt: Prompt) -> Runnable[Any, Any]:
+        """The model with the tools of the prompt."""
+        if not prompt.tools:
+            return self.model
+        choice = {} if prompt.tool_choice is None else {"tool_choice": prompt.tool_choice}
+        try:
+            return self.model.bind_tools([dict(tool) for tool in prompt.tools], **choice)  # type: ignore[arg-type]  # a mapping is OpenAI's form, which all models read
+        except NotImplementedError:
+            raise RequestRejectedError(
+                f"{self.name} takes no tools. Leave them out, or use another model.", backend=self.name
+            ) from None
 
     def _failure(self, error: Exception, *, started: bool) -> BackendError:
         secrets = [value.get_secret_value() for value in vars(self.model).values() if isinstance(value, SecretStr)]
@@ -147,6 +177,13 @@ class LangChainBackend:
             "stream_usage": True if hasattr(self.model, "stream_usage") else None,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+
+async def _config() -> RunnableConfig | None:
+    """The callbacks of the branch that a call is made for."""
+    asked, caller = run_of_branch.get(), calling()
+    callbacks = await asked(caller) if asked is not None and caller is not None else None
+    return None if callbacks is None else {"callbacks": callbacks}
 
 
 class _Pieces:
@@ -168,10 +205,27 @@ class _Pieces:
 
 
 def _messages(prompt: Prompt) -> list[BaseMessage]:
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # noqa: PLC0415 - imported on first use
+    from langchain_core.messages import convert_to_messages  # noqa: PLC0415 - imported on first use
 
-    kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
-    return [kinds[message.role](content=message.content) for message in prompt.messages]
+    return convert_to_messages([message.as_openai() for message in prompt.messages])
+
+
+def _calls(piece: AIMessageChunk) -> tuple[ToolCallDelta, ...]:
+    """Pieces of tool calls; a model that does not stream gives them whole."""
+    if chunks := getattr(piece, "tool_call_chunks", None):
+        return tuple(
+            ToolCallDelta(
+                index=place if chunk.get("index") is None else hash(chunk["index"]),  # some count by texts
+                id=chunk.get("id") or None,
+                name=chunk.get("name") or None,
+                arguments=chunk.get("args") or "",
+            )
+            for place, chunk in enumerate(chunks)
+        )
+    return tuple(
+        ToolCallDelta(place, call.get("id"), call["name"], json.dumps(call["args"]))
+        for place, call in enumerate(piece.tool_calls)
+    )
 
 
 def _text(content: str | list[Any]) -> str:

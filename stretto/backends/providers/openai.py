@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -27,8 +29,14 @@ from stretto.backends.providers.http_clients import async_client
 from stretto.backends.providers.remote import Finish, Piece, RemoteBackend
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
+from stretto.tool_calls import ToolCallDelta
 
-_FINISH: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
+_FINISH: dict[str, Finish] = {
+    "length": "length",
+    "content_filter": "content_filter",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+}
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
 
 
@@ -67,13 +75,16 @@ class OpenAIBackend(RemoteBackend):
             "logprobs": None if options.logprobs is None else True,
             "top_logprobs": options.logprobs or None,
             "prompt_cache_key": self._cache_key(prompt),
+            "tools": list(prompt.tools) or None,
+            "tool_choice": prompt.tool_choice,
+            "n": prompt.n if prompt.n > 1 else None,
         }
         return {
             "model": self.model,
-            "messages": [message.model_dump(exclude_none=True) for message in prompt.messages],
+            "messages": [message.as_openai() for message in prompt.messages],
             "stream": True,
             "stream_options": {"include_usage": True},
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in given.items() if value is not None and name not in prompt.extra},
         }
 
     def _cache_key(self, prompt: Prompt) -> str | None:
@@ -90,54 +101,80 @@ class OpenAIBackend(RemoteBackend):
         strict = schema.get("additionalProperties") is False
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": strict}}
 
-    async def _send(self, client: Any, parameters: dict[str, Any]) -> Any:
-        return await client.chat.completions.create(**parameters)
+    async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
+        return await client.chat.completions.create(**parameters, extra_body=extra or None)
 
-    def _read(self, event: Any) -> Piece:
+    def _read(self, event: Any) -> Sequence[Piece]:
         if event is None:
-            return Piece()
+            return ()
         if isinstance(event, str):
             raise EventError(event)
         if value_of(event, "choices") is None and (said := _error_of(event)):
             raise EventError(said)
-        choice = _first(event)
-        finish = word_of(choice, "finish_reason")
-        delta = object_of(choice, "delta")
-        refusal = text_of(delta, "refusal")  # the model's own words; the finish reason says only stop
-        return Piece(
-            text=refusal or text_of(delta, "content"),
-            thinking="".join(word_of(delta, name) or "" for name in _THINKING),
-            usage=_usage(value_of(event, "usage")),
-            finish=_FINISH.get(finish, "stop") if finish else None,
-            refused=bool(refusal),
-            logprobs=_logprobs(value_of(choice, "logprobs")),
-        )
+        pieces = [_piece(choice, object_of(choice, "delta")) for choice in objects_of(event, "choices")]
+        usage = _usage(value_of(event, "usage"))
+        return [*pieces, Piece(usage=usage)] if usage else pieces
 
-    def _read_whole(self, body: Mapping[str, Any]) -> Piece | None:
+    def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
         try:
-            choice = _first(body)
-            message = object_of(choice, "message")
-            refusal = text_of(message, "refusal")
-            text = refusal or text_of(message, "content")
+            choices = objects_of(body, "choices")
+            pieces = [_piece(choice, object_of(choice, "message")) for choice in choices]
         except OddEventError:
-            return None
-        finish = word_of(choice, "finish_reason")
-        if message is None or finish is None:
-            return None
-        return Piece(
-            text=text,
-            usage=_usage(body.get("usage")),
-            finish=_FINISH.get(finish, "stop"),
-            refused=bool(refusal),
-            logprobs=_logprobs(value_of(choice, "logprobs")),
-        )
+            return ()
+        if not pieces or not all(
+            piece.finish and value_of(each, "message") for piece, each in zip(pieces, choices, strict=True)
+        ):
+            return ()
+        usage = _usage(body.get("usage"))
+        return [Piece(usage=usage), *pieces] if usage else pieces
 
 
-def _first(event: Any) -> Any:
-    """Give the choice with index 0: others, which were not asked for, would be mixed into its text."""
-    return next(
-        (choice for choice in objects_of(event, "choices") if value_of(choice, "index") in (0, "0", None)), None
+def _piece(choice: Any, said: Any) -> Piece:
+    """Read a choice; ``said`` is its message, or what is new of it."""
+    finish = word_of(choice, "finish_reason")
+    refusal = text_of(said, "refusal")  # the model's own words; the finish reason says only stop
+    sound = value_of(said, "audio")
+    return Piece(
+        text=refusal or text_of(said, "content") or word_of(sound, "transcript") or "",
+        thinking="".join(word_of(said, name) or "" for name in _THINKING),
+        finish=_FINISH.get(finish, "stop") if finish else None,
+        refused=bool(refusal),
+        logprobs=_logprobs(value_of(choice, "logprobs")),
+        tool_calls=_calls(said),
+        choice=_index(choice),
+        warnings=("The answer was spoken: of its sound, only the words are here.",) if value_of(sound, "data") else (),
     )
+
+
+def _index(choice: Any) -> int:
+    """Which choice it is; the first where nothing readable is said, -1 for what cannot be one."""
+    index = value_of(choice, "index")
+    if index is None:
+        return 0
+    return int(index) if isinstance(index, (int, str)) and str(index).isdecimal() else -1
+
+
+def _calls(said: Any) -> tuple[ToolCallDelta, ...]:
+    calls = [_call(call, place) for place, call in enumerate(objects_of(said, "tool_calls"))]
+    if (function := object_of(said, "function_call")) is not None:  # of the API before tools
+        calls.append(_delta(function, 0, None, "arguments"))
+    return tuple(calls)
+
+
+def _call(call: Any, place: int) -> ToolCallDelta:
+    index = value_of(call, "index")
+    own = object_of(call, "custom")
+    function = own if own is not None else object_of(call, "function")
+    at = index if isinstance(index, int) else place  # a message that is not streamed numbers nothing
+    delta = _delta(function, at, word_of(call, "id"), "arguments" if own is None else "input")
+    return delta if own is None else replace(delta, type="custom")
+
+
+def _delta(function: Any, index: int, call_id: str | None, field: str) -> ToolCallDelta:
+    given = value_of(function, field)
+    if given is not None and not isinstance(given, str):  # some servers send an object where JSON text belongs
+        given = json.dumps(plain(given))
+    return ToolCallDelta(index=index, id=call_id, name=word_of(function, "name"), arguments=given or "")
 
 
 def _error_of(event: Any) -> Any:

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -29,12 +29,13 @@ from stretto.backends.providers.incoming import IncomingText
 from stretto.backends.providers.parameters import ParameterMemory
 from stretto.errors import AuthenticationError, BackendError, StreamBrokenError
 from stretto.request import GenerationOptions
+from stretto.tool_calls import ToolCallDelta
 
 _CLOSING_S = 5.0
 _AFTER_FINISH_S = 1.0  # for the usage, which servers send right after the finish reason
 _CHARACTERS_PER_TOKEN = 4
 
-Finish = Literal["stop", "length", "refusal"]
+Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,9 @@ class Piece:
         finish: why the answer has ended.
         refused: the text is a refusal in the model's own words.
         logprobs: of the tokens of this text.
+        tool_calls: pieces of tool calls.
+        choice: which answer all but the usage belongs to.
+        warnings: what of the event cannot be passed on.
     """
 
     text: str = ""
@@ -56,6 +60,60 @@ class Piece:
     finish: Finish | None = None
     refused: bool = False
     logprobs: tuple[TokenLogprob, ...] = ()
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    choice: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+class _Answer:
+    """One answer of a call, as it comes."""
+
+    def __init__(self, stop: Sequence[str], choice: int) -> None:
+        self.text = IncomingText(stop)
+        self.length = 0  # characters given, arguments of tool calls included
+        self.finish: Finish | None = None
+        self._choice = choice
+        self._refused = False
+        self._arguments: dict[int, bool] = {}  # of each tool call begun, whether any have come
+
+    @property
+    def reason(self) -> Finish | None:
+        return "refusal" if self._refused and self.finish else self.finish
+
+    def take(self, piece: Piece) -> Chunk | None:
+        """Take in a piece; ``None``: it has nothing to pass on."""
+        self.text.count(piece.thinking)
+        certain = self.text.push(piece.text)
+        calls = tuple(call for call in piece.tool_calls if self._belongs(call))
+        self.length += len(certain) + sum(len(call.arguments) for call in calls)
+        self._refused = self._refused or piece.refused
+        self.finish = self.text.ended or piece.finish
+        if not (certain or piece.thinking or piece.logprobs or calls or piece.warnings):
+            return None
+        return Chunk(
+            text=certain,
+            logprobs=piece.logprobs,
+            thinking=bool(piece.thinking),
+            tool_calls=calls,
+            choice=self._choice,
+            warnings=piece.warnings,
+        )
+
+    def rest(self) -> Chunk | None:
+        """Give what was withheld. A tool call without arguments has an empty object of them."""
+        withheld = self.text.flush()
+        self.length += len(withheld)
+        empty = [index for index, some in self._arguments.items() if not some] if self.finish else []
+        calls = tuple(ToolCallDelta(index, arguments="{}") for index in empty)
+        return Chunk(text=withheld, tool_calls=calls, choice=self._choice) if withheld or calls else None
+
+    def _belongs(self, call: ToolCallDelta) -> bool:
+        """Whether it says something of a call that has begun: others are of tools that the server calls itself."""
+        if call.name is None and call.index not in self._arguments:
+            return False
+        self.text.count(call.arguments)
+        self._arguments[call.index] = self._arguments.get(call.index, call.type == "custom") or bool(call.arguments)
+        return bool(call.id or call.name or call.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +125,7 @@ class _Opened:
     calls: int
     prompt: Prompt
     options: GenerationOptions
+    warnings: tuple[str, ...] = ()
 
 
 class RemoteBackend(ABC):
@@ -116,6 +175,11 @@ class RemoteBackend(ABC):
         return self.provider, self._url.rstrip("/")
 
     @property
+    def at_provider(self) -> bool:
+        """Whether calls go to the provider itself, whose list prices then hold."""
+        return host_of(self._url) == host_of(self.default_url)
+
+    @property
     def capabilities(self) -> Capabilities:
         """What is known of the model by its name."""
         return self._capabilities
@@ -156,16 +220,24 @@ class RemoteBackend(ABC):
         """Give everything the call should send, by the API's names."""
 
     @abstractmethod
-    async def _send(self, client: Any, parameters: dict[str, Any]) -> Any:
-        """Begin a stream; the result is the SDK's."""
+    async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
+        """Begin a stream; the result is the SDK's. ``extra`` goes into the body as it is."""
+
+    def _extra(self, prompt: Prompt) -> dict[str, Any]:
+        """Give the fields of the caller's that go into the body as they are."""
+        return dict(prompt.extra)
+
+    def _left_out(self, prompt: Prompt) -> tuple[str, ...]:  # noqa: ARG002 - for a provider that leaves something out
+        """Say what of the prompt is not sent, for ``Answer.warnings``."""
+        return ()
 
     @abstractmethod
-    def _read(self, event: Any) -> Piece:
-        """Read one event of the SDK's stream; an empty piece where it says nothing to us."""
+    def _read(self, event: Any) -> Sequence[Piece]:
+        """Read one event of the SDK's stream, a piece for each choice; none where it says nothing to us."""
 
     @abstractmethod
-    def _read_whole(self, body: Mapping[str, Any]) -> Piece | None:
-        """Read an answer that is not streamed; ``None`` where the body is no answer."""
+    def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
+        """Read an answer that is not streamed; none where the body is no answer."""
 
     async def _client(self) -> Any:
         if self._closed:
@@ -192,74 +264,79 @@ class RemoteBackend(ABC):
         wanted = self._parameters(prompt, options)
         calls = 0
         while True:
-            parameters = self._memory.fit(wanted)
+            parameters = self._memory.fit(wanted)  # what the caller put into extra goes before it
             calls += 1
             try:
                 with arriving() as arrival:
-                    return _Opened(await self._send(client, parameters), arrival, calls, prompt, options)
+                    sent = await self._send(client, parameters, self._extra(prompt))
+                    return _Opened(sent, arrival, calls, prompt, options, self._left_out(prompt))
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
                 failure = self._failure(error, started=False)
             self._memory.repeat_without(failure, parameters, Usage(calls=calls))
 
     async def _chunks(self, opened: _Opened) -> AsyncGenerator[Chunk, None]:
-        text, length = IncomingText(opened.options.stop), 0
-        usage, finish, refused = Usage(calls=opened.calls), None, False
+        answers = [_Answer(opened.options.stop, choice) for choice in range(opened.prompt.n)]
+        usage = Usage(calls=opened.calls)
         failure: BackendError | None = None
         until = math.inf
         yield Chunk(
             headers=kept_headers(opened.arrival.headers, self._key.get_secret_value()),
-            warnings=self._memory.warnings(self.name, opened.options),
+            warnings=(*self._memory.warnings(self.name, opened.options), *opened.warnings),
         )
         async with aclosing(self._pieces(opened)) as pieces:
-            while text.ended is None:
+            while not all(answer.text.ended for answer in answers):
                 try:
                     piece = await _next(pieces, until)
                 except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
                     # What comes after the finish reason cannot spoil a whole answer.
-                    failure = self._failure(error, started=True) if finish is None else None
+                    failure = self._failure(error, started=True) if until == math.inf else None
                     break
                 if piece is None:
                     break
                 usage = _latest(usage, piece.usage) if piece.usage else usage
-                if finish is not None:
+                # A choice that was not asked for would be mixed into the others.
+                answer = answers[piece.choice] if 0 <= piece.choice < len(answers) else None
+                if answer is None or answer.finish is not None:
                     continue
-                text.count(piece.thinking)
-                certain = text.push(piece.text)
-                length += len(certain)
-                refused = refused or piece.refused
-                finish = text.ended or piece.finish
-                until = math.inf if finish is None else anyio.current_time() + _AFTER_FINISH_S
-                if certain or piece.thinking or piece.logprobs:
-                    yield Chunk(text=certain, logprobs=piece.logprobs, thinking=bool(piece.thinking))
-        if withheld := text.flush():
-            length += len(withheld)
-            yield Chunk(text=withheld)
-        if failure is None and finish is None:
+                if chunk := answer.take(piece):
+                    yield chunk
+                if all(answer.finish for answer in answers):
+                    until = min(until, anyio.current_time() + _AFTER_FINISH_S)
+        for answer in answers:
+            if chunk := answer.rest():
+                yield chunk
+        # A server that takes no n answers once: the other answers are missing, not broken off.
+        if failure is None and answers[0].finish is None:
             failure = self._broken_off(opened.arrival)
         if failure is not None:
             charge(failure, usage)
             raise failure
-        whole, warnings = self._counted(usage, opened.prompt, length)
-        yield Chunk(usage=whole, finish_reason="refusal" if refused else finish, warnings=warnings)
+        for choice, answer in enumerate(answers[1:], start=1):
+            if answer.finish:
+                yield Chunk(finish_reason=answer.reason, choice=choice)
+        whole, warnings = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
+        yield Chunk(usage=whole, finish_reason=answers[0].reason, warnings=warnings)
 
     async def _pieces(self, opened: _Opened) -> AsyncGenerator[Piece, None]:
         begun = False
         async for event in opened.stream:
             begun = True
-            yield self._read(event)
+            for piece in self._read(event):
+                yield piece
         lines = opened.arrival.lines
         if not begun and lines.other.strip() and not lines.last_data:
-            yield self._unstreamed(opened.arrival)
+            for piece in self._unstreamed(opened.arrival):
+                yield piece
 
-    def _unstreamed(self, arrival: Arrival) -> Piece:
+    def _unstreamed(self, arrival: Arrival) -> Sequence[Piece]:
         """Read a body that is no stream of events: a whole answer, or a failure."""
         body = bytes(arrival.lines.other)
         read = read_json(body)
-        piece = self._read_whole(read) if isinstance(read, Mapping) and not is_error(read) else None
-        if piece is None:
+        pieces = self._read_whole(read) if isinstance(read, Mapping) and not is_error(read) else ()
+        if not pieces:
             key = self._key.get_secret_value()
             raise not_a_stream(body, self.name, key, headers=kept_headers(arrival.headers, key))
-        return piece
+        return pieces
 
     def _broken_off(self, arrival: Arrival) -> BackendError:
         """Give the error for a stream that ended without a finish reason."""

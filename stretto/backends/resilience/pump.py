@@ -66,7 +66,7 @@ class Pump(AsyncIterator[Chunk]):
                     await self._chunks.put(chunk)
                     continue
                 self._chunks.add(chunk)  # nobody may be reading yet
-                if chunk.text or chunk.finish_reason:
+                if chunk.is_answer or chunk.finish_reason:
                     self.answers = True
                     self.begun.set()
         except Exception as error:  # noqa: BLE001 - as above; in here, because a task group of the backend would wrap it

@@ -61,7 +61,7 @@ class _Watched(AsyncIterator[Chunk]):
             began_s = anyio.current_time()
             with anyio.move_on_after(self._left_s):
                 chunk = await anext(self._chunks)
-                if chunk.text:
+                if chunk.is_answer:
                     self._limit_s = self._guard.gap_s
                 # The time that the reader takes between two chunks does not count.
                 waited_s = anyio.current_time() - began_s

@@ -129,7 +129,7 @@ async def open_to_first_text(
     try:
         async for chunk in chunks:
             head.append(chunk)
-            if chunk.text or chunk.finish_reason:
+            if chunk.is_answer or chunk.finish_reason:
                 break
     except Exception as error:  # noqa: BLE001 - raised below, outside the context
         failure = error

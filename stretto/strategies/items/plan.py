@@ -8,6 +8,7 @@ from typing import Any, Literal
 import jiter
 from pydantic import BaseModel, Field, ValidationError
 
+from stretto.answer import REFUSALS
 from stretto.strategies.items.calls import Calls
 from stretto.strategies.items.counting import MOST_SAMPLES
 from stretto.strategies.items.splitting import FEWEST, NotSplit, Split
@@ -47,7 +48,7 @@ async def planned(calls: Calls) -> Split | NotSplit:
     schema = SCHEMA if calls.runner.capabilities.json_schema else None
     running = calls.start("plan", "plan", "items_plan", room=PLAN_TOKENS + len(question), schema=schema)
     await running.ended()
-    if running.finish_reason == "refusal":
+    if running.finish_reason in REFUSALS:
         return NotSplit("the model refused to plan it")
     if running.exception is not None:
         return NotSplit(f"no plan came about ({str(running.exception).rstrip('.')})")

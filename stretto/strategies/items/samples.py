@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from stretto.answer import REFUSALS
 from stretto.strategies.branch import Running
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.counting import Size
@@ -73,7 +74,7 @@ class Samples:
         parser = OutlineParser(most=len(shares))
         while piece := await plan.read():
             self._know([point.title for point in parser.feed(piece)], shares)
-        if plan.finish_reason == "refusal":
+        if plan.finish_reason in REFUSALS:
             cause = "the model refused to plan it"
             for running, _ in self.groups:
                 running.drop(cause)

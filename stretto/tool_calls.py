@@ -1,0 +1,90 @@
+"""Calls of a caller's tools, as a model asks for them: whole ones, and the pieces that they stream in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from stretto.surrogates import mend
+
+ToolCallType = Literal["function", "custom"]
+
+
+class ToolCall(BaseModel):
+    """A call that the model asks its caller to make.
+
+    Attributes:
+        id: names the call; the message with its result repeats it.
+        name: of the tool.
+        arguments: as JSON, in the model's own words, so not always valid; of a custom tool, its input as text.
+        type: "function", or OpenAI's "custom".
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    type: ToolCallType = "function"
+
+    def as_openai(self) -> dict[str, Any]:
+        """The same as OpenAI's protocol writes it."""
+        text = "input" if self.type == "custom" else "arguments"
+        return {"id": self.id, "type": self.type, self.type: {"name": self.name, text: self.arguments}}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """The next piece of a tool call.
+
+    Attributes:
+        index: which call of its choice; in events, they count from 0 in the order in which they begin.
+        id: of the call, with its first piece.
+        name: of the tool, with its first piece.
+        arguments: more of the arguments; all pieces together are ``ToolCall.arguments``.
+        type: "function", or OpenAI's "custom".
+    """
+
+    index: int = 0
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+    type: ToolCallType = "function"
+
+
+class ToolCallsSoFar:
+    """Puts the calls of one choice together from their pieces, and counts them from 0 in the order of their begin."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, list[ToolCallDelta]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, delta: ToolCallDelta) -> ToolCallDelta:
+        """Take a piece, and give it with the place of its call."""
+        pieces = self._calls.setdefault(delta.index, [])
+        delta = replace(
+            delta,
+            index=list(self._calls).index(delta.index),
+            id=None if delta.id is None else mend(delta.id),
+            name=None if delta.name is None else mend(delta.name),
+            arguments=mend(delta.arguments),
+        )
+        pieces.append(delta)
+        return delta
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What has come so far."""
+        return tuple(
+            ToolCall(
+                id=next((piece.id for piece in pieces if piece.id), ""),
+                name="".join(piece.name or "" for piece in pieces),
+                arguments="".join(piece.arguments for piece in pieces),
+                type=pieces[0].type,
+            )
+            for pieces in self._calls.values()
+        )
