@@ -1,4 +1,4 @@
-"""The way in: `AsyncStretto`, and `Stretto`, the synchronous face of the same."""
+"""The clients: `AsyncStretto`, and `Stretto`, its synchronous counterpart."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ FORKED = (
 
 
 class ClientOptions(TypedDict, total=False):
-    """The keyword arguments of `AsyncStretto` and `Stretto`. All may be left out, and ``None`` counts as left out.
+    """The keyword arguments of `AsyncStretto` and `Stretto`. All are optional; ``None`` means the default.
 
     Attributes:
         base_url: address of a server that speaks OpenAI's or Anthropic's protocol.
-        api_key: the key for it. Both hold for all names of the main model's provider.
-        small: a smaller, quicker model, for second opinions and for ``preference="fastest"``.
+        api_key: the key for it. Both apply to all models of the main model's provider.
+        small: a smaller, faster model, for second opinions and for ``preference="fastest"``.
         local: a model in this process, for ``preference="fastest"``.
-        roles: further models by role; the router that comes with the library uses "small" and "local".
-        strategies: strategies beside those of the library; the router weighs what they offer.
+        roles: further models by role; the library's router uses "small" and "local".
+        strategies: strategies besides those of the library; the router weighs their offers.
         hooks: functions to call while answering, for metrics and logs.
-        settings: what applies to all requests; without it, the environment and the settings file are read.
-        router: what decides how a request is generated.
+        settings: for all requests; by default read from the environment and the settings file.
+        router: decides how a request is generated.
         prompts: a catalogue of templates, or a folder whose templates replace those of the library.
     """
 
@@ -77,25 +77,25 @@ class ClientOptions(TypedDict, total=False):
 
 
 class AsyncStretto:
-    """Answers questions, each in the way that suits it, on the backends it is given.
+    """Answers each question by the strategy that suits it, on the given backends.
 
-    Making a client connects to nothing and loads nothing. Close it, or use it in a ``with`` block. One client serves
-    any number of requests at the same time. Names of models on one server share its circuit breaker.
+    Creating a client opens no connection and loads no model. Close it, or use it in a ``with`` block. One client serves
+    any number of concurrent requests. Models on one server share its circuit breaker.
 
     Args:
         model: a model name (``openai:NAME``, ``anthropic:NAME``, ``local:FOLDER``, ``local:pocket``), a backend, or a
-            LangChain chat model. Without one, the keys in the environment decide, else ``local:pocket``.
+            LangChain chat model. By default, a model for a key in the environment, else ``local:pocket``.
         options: see `ClientOptions`.
 
     Attributes:
-        backends: the backends by role; "main" answers unless the router has a reason.
-        chosen_because: why this model, where none was named.
-        settings: what applies to all requests.
-        prompts: the templates of all prompts.
+        backends: the backends by role; "main" answers unless the router chooses another.
+        chosen_because: why this model was chosen, if none was named.
+        settings: for all requests.
+        prompts: the prompt templates.
 
     Raises:
-        SettingsError: an argument or setting cannot be used.
-        UnknownModelError: no backend serves this name.
+        SettingsError: an argument or setting is invalid.
+        UnknownModelError: no backend serves a model of this name.
     """
 
     @spelled_out(ClientOptions)
@@ -144,15 +144,15 @@ class AsyncStretto:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the answers under way, and close the backends that were opened here.
+        """Cancel running answers, and close the backends that this client opened.
 
-        A backend that was passed in stays open: it belongs to the caller. Waits for a model that is being loaded.
+        Backends of the caller stay open. Waits for a model that is being loaded.
         """
         if self._fork.happened():
             return
         closed = StrettoError("This client was closed while it was answering.")
         with anyio.CancelScope(shield=True):
-            async with AsyncExitStack() as closing:  # one that fails does not keep the others open
+            async with AsyncExitStack() as closing:  # a failure must not keep the others open
                 for backend in reversed(self._owned):
                     closing.push_async_callback(backend.aclose)
                 for writing in tuple(self._writings):
@@ -160,13 +160,13 @@ class AsyncStretto:
 
     @spelled_out(RequestOptions)
     async def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
-        """The whole answer. `RequestOptions` says what the arguments mean. Raises `StrettoError`."""
+        """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
         async with self.stream(prompt, **request) as events:
             return await events.rest()
 
     @spelled_out(RequestOptions)
     async def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
-        """How the request would be generated, and why. Loads no model, opens no connection."""
+        """Return how the request would be generated, and why. Loads no model, opens no connection."""
         await made_ready()
         self._check_process()
         return await self._decide(await self._request_read(prompt, request))
@@ -175,7 +175,7 @@ class AsyncStretto:
     def stream(
         self, prompt: Prompting | Request, **request: Unpack[RequestOptions]
     ) -> AbstractAsyncContextManager[AnswerStream]:
-        """The events of one answer while it is being generated. Leaving the context cancels the rest."""
+        """Stream the events of one answer. Leaving the context cancels the rest."""
         return StreamContext(partial(self._begin, prompt, request))
 
     async def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> Writing:
@@ -186,7 +186,7 @@ class AsyncStretto:
         return writing
 
     def _writing(self, request: Request, began: float) -> Writing:
-        """What will write the answer once it is started. Raises `StrettoError` after a fork."""
+        """The writing of an answer, not started yet. Raises `StrettoError` after a fork."""
         self._check_process()
         return Writing(partial(self._produce, request, began))
 
@@ -219,7 +219,7 @@ class AsyncStretto:
             raise StrettoError(FORKED)
 
     def _open(self, given: Model, argument: str, base_url: str | None = None, api_key: str | None = None) -> Backend:
-        """A backend for a name or a LangChain model; a backend is used as it is."""
+        """A backend for a name or a LangChain model; a backend itself is used unchanged."""
         if isinstance(given, Backend):
             return given
         from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
@@ -262,7 +262,7 @@ class AsyncStretto:
         return request
 
     async def _request_read(self, prompt: Prompting | Request, options: RequestOptions) -> Request:
-        """The same; where documents are read from files, beside the event loop."""
+        """The same, reading documents from files in a thread."""
         if options.get("documents") is None:
             return self._request(prompt, options)
         return await anyio.to_thread.run_sync(self._request, prompt, options)
@@ -286,9 +286,9 @@ class AsyncStretto:
 
 
 class Stretto:
-    """`AsyncStretto` for code that is not asynchronous; works in notebooks and inside a running loop.
+    """`AsyncStretto` for synchronous code; works in notebooks and inside a running event loop.
 
-    Takes the same arguments. Its event loop runs in a separate thread, from the first call to `close`.
+    It takes the same arguments. Its event loop runs in a separate thread, from the first call until `close`.
     """
 
     @spelled_out(ClientOptions)
@@ -313,27 +313,27 @@ class Stretto:
 
     @property
     def chosen_because(self) -> str:
-        """Why this model, where none was named."""
+        """Why this model was chosen, if none was named."""
         return self._stretto.chosen_because
 
     def close(self) -> None:
-        """End the answers under way, close the backends that were opened here, and end the thread. Idempotent."""
+        """Cancel running answers, close the backends that this client opened, and end the thread. Idempotent."""
         self._loop.close()
 
     @spelled_out(RequestOptions)
     def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
-        """The whole answer. `RequestOptions` says what the arguments mean. Raises `StrettoError`."""
+        """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
         return self._call(partial(self._stretto.ask, prompt, **request))
 
     @spelled_out(RequestOptions)
     def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
-        """How the request would be generated, and why. Loads no model, opens no connection."""
+        """Return how the request would be generated, and why. Loads no model, opens no connection."""
         return self._call(partial(self._stretto.route, prompt, **request))
 
     @spelled_out(RequestOptions)
     @contextmanager
     def stream(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Iterator[SyncAnswerStream]:
-        """The events of one answer while it is being generated. Leaving the context cancels the rest."""
+        """Stream the events of one answer. Leaving the context cancels the rest."""
         began = time.perf_counter()
         writing = self._stretto._writing(self._stretto._request(prompt, request), began)
         try:
@@ -343,15 +343,17 @@ class Stretto:
             self._leave(writing)
 
     def _call(self, run: Callable[[], Awaitable[T]]) -> T:
-        import_all()  # in this thread, which waits anyway
+        import_all()  # in this thread, which has to wait anyway
         return self._loop.call(run)
 
     def _leave(self, writing: Writing) -> None:
-        """Tell the loop that the reader has left; whatever the reader raised stays in this thread."""
-        if self._loop.is_here:  # the garbage collector found an abandoned stream; this thread cannot wait for itself
+        """Notify the loop that the reader has left; an exception of the reader stays in this thread."""
+        if (
+            self._loop.is_here
+        ):  # an abandoned stream was garbage-collected in the loop's thread, which cannot wait for itself
             writing.stop()
         else:
-            with suppress(StrettoError):  # closed, which has ended the answer
+            with suppress(StrettoError):  # already closed, which ended the answer
                 self._loop.call(writing.aclose)
 
 
@@ -360,7 +362,7 @@ def _provider(given: Model) -> str | None:
 
 
 def _by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
-    """The models beside the main one by role, each with the argument that it came as. Raises `SettingsError`."""
+    """The further models by role, each with the name of its argument. Raises `SettingsError`."""
     roles: Any = options.get("roles") or {}
     if not isinstance(roles, Mapping) or not all(isinstance(role, str) for role in roles):
         raise SettingsError('roles= takes models by role, for instance roles={"small": "openai:gpt-5.4-nano"}.')
@@ -377,7 +379,7 @@ def _by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
 
 
 def _checked(strategies: Sequence[Strategy]) -> tuple[Strategy, ...]:
-    """The same strategies, if each is one and has a name that is free. Raises `SettingsError`."""
+    """Check that each is a strategy with an unused name. Raises `SettingsError`."""
     if not strategies:
         return ()
     from stretto.strategies import STRATEGIES, Strategy  # noqa: PLC0415 - keeps `import stretto` light
