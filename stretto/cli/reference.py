@@ -74,8 +74,8 @@ use for what, and why.
 
 `--dtype`, `--device` and `--threads` choose the number type, the device and the most threads of a forward. The settings
 `dtype`, `device`, `decoding`, `threads` and `compiled` (`STRETTO_DTYPE`, ...) do the same for every command and every
-client. A forward on a CPU runs in code that is compiled for its processor; `--no-compiled` or `STRETTO_COMPILED=0` runs
-it in torch, more slowly, on machines where the compiler fails.
+client. On a CPU, a local model runs in code that is compiled for the processor beside the first answers; with
+`--no-compiled` or `STRETTO_COMPILED=0` it runs in torch, more slowly. `STRETTO_COMPILED=1` waits for the compiler.
 
 A model that is being loaded cannot be stopped. Ctrl-C and `--deadline` end the program all the same.
 
