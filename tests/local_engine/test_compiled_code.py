@@ -76,7 +76,7 @@ def test_compiled_code_that_cannot_be_loaded_leaves_torch(unpacked, start, monke
     def fail():
         raise RuntimeError("no such code")
 
-    monkeypatch.setattr(compiled_code, "rehearse", fail)
+    monkeypatch.setattr(compiled_code, "warm_up", fail)
     engine = start(unpacked)
     assert asked(engine)
     assert "torch chooses tokens, and Python drafts: RuntimeError: no such code" in caplog.text
@@ -147,7 +147,7 @@ HIDDEN = "sys.modules['numba'] = sys.modules['llvmlite'] = None"
     ids=["no numba", "compiled=False", "STRETTO_COMPILED=0", "NUMBA_DISABLE_JIT=1"],
 )
 def test_without_compiled_code_all_of_it_runs_in_torch_and_python(before, compiled, environment, tmp_path):
-    given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": str(tmp_path / "none.toml")}
+    given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
     given.pop("STRETTO_COMPILED")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT.format(before=before, compiled=compiled)],

@@ -1,4 +1,4 @@
-"""Having compiled what drafters run, or loaded, before a request needs it."""
+"""Compiles what drafters run, or loads it, before a request needs it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
-from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.kernels.parts import Part
 
-__all__ = ["DRAFTING", "UNITS", "rehearse", "rehearse_units"]
+__all__ = ["DRAFTING", "UNITS", "warm_up", "warm_up_units"]
 
-DRAFTING = Part("drafting", f"{__name__}:rehearse")
+DRAFTING = Part("drafting", f"{__name__}:warm_up")
 """What most drafters run."""
 
-UNITS = Part("units", f"{__name__}:rehearse_units")
+UNITS = Part("units", f"{__name__}:warm_up_units")
 """What lexical units run, which few requests use."""
 
 
-def rehearse() -> None:
-    """Let the drafters that can be compiled draft once."""
+def warm_up() -> None:
+    """Run the drafters that can be compiled once."""
     memory = AnswerMemory()
     memory.remember([1, 2])
-    _draft([Auto(StepCost(), memory), Suffix(memory), TokenRecycling()])
+    _draft([Suffix(memory)])
 
 
-def rehearse_units() -> None:
+def warm_up_units() -> None:
     """Do the same for lexical units."""
     _draft([Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
 
@@ -38,7 +36,7 @@ def rehearse_units() -> None:
 def _draft(drafters: Sequence[Drafter]) -> None:
     for drafter in drafters:
         context = Context([1, 2, 3, 1, 2], 3, 8)
-        for _ in range(8):  # a drafter that rests does so no longer
+        for _ in range(8):  # some drafters begin with a rest
             rows = len(drafter.propose(context, 4))
             shape = (1 + rows, drafter.wants_top)
             context.tokens.append(3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from stretto.local_engine.drafting.warm_up import DRAFTING, rehearse
+from stretto.local_engine.drafting.warm_up import DRAFTING, warm_up
 from stretto.local_engine.kernels.compiler import Compilation, are_ready, compile_now
 from stretto.local_engine.kernels.parts import CHOOSING
 from stretto.local_engine.kernels.switch import run_compiled
@@ -69,7 +69,7 @@ def _load() -> bool:
         from stretto.local_engine.kernels.trials import choose  # noqa: PLC0415 - it imports numba
 
         choose()
-        rehearse()
+        warm_up()
     except Exception as error:  # noqa: BLE001 - torch's operations and Python's remain
         _log.warning("torch chooses tokens, and Python drafts: %s: %s", type(error).__name__, error)
         return False
