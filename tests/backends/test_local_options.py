@@ -6,7 +6,6 @@ from small_models import collect, text_of
 from stretto import AsyncStretto, Settings
 from stretto.backends.local.backend import LocalBackend
 from stretto.errors import SettingsError
-from stretto.local_engine.kernels.trial import can_choose
 
 pytestmark = pytest.mark.anyio
 
@@ -35,12 +34,10 @@ async def test_a_model_that_is_not_compiled_gives_the_same_answer(folder):
 
 async def test_the_environment_turns_compiled_code_off(folder, monkeypatch):
     monkeypatch.setenv("STRETTO_COMPILED", "0")
-    can_choose.cache_clear()
     backend = LocalBackend(f"local:{folder}", dtype="float32")
     engine, _ = await loaded(backend)
     assert not engine.model.forward.is_packed
-    assert not can_choose()
-    can_choose.cache_clear()
+    assert engine.model.compiled is False
     await backend.aclose()
 
 

@@ -50,8 +50,10 @@ class LocalBackend:
             times as fast on an H100. By default on a CUDA device. Each recorded step is compared with the plain one
             first; if any differs, none is used. False saves some seconds of loading, and memory.
         threads: for one forward at most; by default, as many as the model's size is worth.
-        compiled: run forwards in code compiled for this processor, where the model allows it; ``False``: in torch,
-            which is slower on a CPU. By default, as the variable ``STRETTO_COMPILED`` says, else ``True``.
+        compiled: run in code compiled for this processor. ``True`` waits for the compiler, the first time on a machine
+            some 20 seconds; ``False`` runs torch's operations and Python, which is slower on a CPU. ``None`` does so
+            until the code is there, compiled by a process beside the first answers; on a GPU it compiles nothing. By
+            default, as the variable ``STRETTO_COMPILED`` says, else ``None``.
         decoding: how tokens are found, unless a request says otherwise; each method but ``lexical_lossy`` gives the
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.

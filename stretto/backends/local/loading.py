@@ -50,7 +50,7 @@ class LoadingOptions:
     dtype: str | None
     device: str | None
     threads: int | None
-    compiled: bool
+    compiled: bool | None
     trust_remote_code: bool
     cuda_graphs: bool | None
     decoding: str | None
@@ -113,7 +113,7 @@ class LoadingOptions:
             dtype=self.dtype,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
-            packed=self.compiled,
+            compiled=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
         model = load(self.source)

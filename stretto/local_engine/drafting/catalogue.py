@@ -82,7 +82,6 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
     from stretto.local_engine.drafting.lexical.adapter import attach  # noqa: PLC0415 - torch, only where it is used
     from stretto.local_engine.drafting.lexical.drafter import Lexical  # noqa: PLC0415 - see above
-    from stretto.local_engine.drafting.warm_up import warm_up_units  # noqa: PLC0415 - as above
 
     adapter, options = attach(equipment.model), equipment.lexical
     pads = len(adapter.places)
@@ -95,7 +94,6 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
         pads = options.tokens - 1
     elif equipment.model.device.type == "cpu":  # rows cost time there: see docs/lexical.md
         pads = min(pads, 2)
-    warm_up_units()
     cost, alpha = equipment.cost or StepCost(_USUAL), options.alpha if lossy else None
     return Lexical(pads, cost, alpha=alpha, experience=equipment.unit_experience)
 

@@ -1,9 +1,8 @@
-"""Compiles what drafters run before a request needs it."""
+"""Runs the drafters that are compiled once, so that their code is compiled or loaded before a request needs it."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,37 +10,27 @@ from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
-from stretto.local_engine.kernels.jit import first_call
+from stretto.local_engine.kernels.parts import Part
 
-__all__ = ["warm_up", "warm_up_units"]
+__all__ = ["DRAFTING", "UNITS", "warm_up", "warm_up_units"]
 
-_log = logging.getLogger(__name__)
+DRAFTING = Part("drafting", f"{__name__}:warm_up")
+"""What `auto` and `suffix` run."""
+
+UNITS = Part("units", f"{__name__}:warm_up_units")
+"""What lexical units run, which few requests use."""
 
 
 def warm_up() -> None:
-    """Run the compiled drafters once. Where the compiler fails, a warning is logged, and requests say so themselves."""
-    _once("drafts", _usual)
+    """Draft with the suffix automaton."""
+    memory = AnswerMemory()
+    memory.remember([1, 2])
+    _draft([Suffix(memory)])
 
 
 def warm_up_units() -> None:
-    """Do the same for lexical units, which few requests use."""
-    _once("units", lambda: [Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
-
-
-def _usual() -> list[Drafter]:
-    memory = AnswerMemory()
-    memory.remember([1, 2])
-    return [Suffix(memory)]
-
-
-def _once(what: str, drafters: Callable[[], Sequence[Drafter]]) -> None:
-    with first_call(what) as is_first:
-        if not is_first:
-            return
-        try:
-            _draft(drafters())
-        except Exception as error:  # noqa: BLE001 - an answer needs no draft
-            _log.warning("compiled drafters will not run: %s", error)
+    """Draft with lexical units."""
+    _draft([Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
 
 
 def _draft(drafters: Sequence[Drafter]) -> None:

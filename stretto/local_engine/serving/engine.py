@@ -16,7 +16,6 @@ from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
-from stretto.local_engine.drafting.warm_up import warm_up
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
@@ -85,7 +84,6 @@ class Engine:
             unit_experience=(UnitExperience(), UnitExperience()),
             lexical=lexical or LexicalOptions(),
         )
-        warm_up()  # compiled here rather than in the first request
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
         schedule = partial(

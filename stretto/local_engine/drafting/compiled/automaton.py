@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
 __all__ = ["Automaton", "advance", "append", "extend", "follow", "index", "shorten"]  # and the indices below
 
@@ -165,22 +165,22 @@ def shorten(automaton, cursor, length):
         cursor[0] = states[cursor[0], LINK]
 
 
-@entry
-def extend(automaton, tokens, counted, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def extend(automaton, tokens, counted):
     """Append tokens to the text, for which there is room; substrings of more than ``counted`` are not counted."""
     for token in tokens:
         append(automaton, token, counted)
 
 
-@entry
-def follow(automaton, cursor, tokens, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def follow(automaton, cursor, tokens):
     """Let a cursor follow a text by some tokens # [2]."""
     for token in tokens:
         advance(automaton, cursor, token)
 
 
-@entry
-def index(automaton, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def index(automaton):
     """Enter all edges into an empty table."""
     for edge in range(automaton.own[EDGES]):
         _list(automaton.table, automaton.edges, edge)

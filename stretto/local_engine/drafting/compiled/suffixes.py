@@ -19,7 +19,7 @@ from stretto.local_engine.drafting.compiled.automaton import (
     append,
     shorten,
 )
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
 __all__ = ["continuations"]
 
@@ -78,8 +78,8 @@ def _begin(automaton, which, cursor, shortest, heap, pushed):
         length = np.int64(states[state, LENGTH])
 
 
-@entry
-def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival):
     """Append to the text and write down a tree that grows by its most probable node, wherever that is.
 
     Args:
@@ -92,7 +92,6 @@ def continuations(text, answers, cursor, new, counted, shortest, tokens, parents
         tokens: of the nodes # [most]
         parents: of the nodes, -1 for the root # [most]
         survival: of the nodes # [most]
-        version: see `VERSION`.
 
     Returns:
         number of nodes.

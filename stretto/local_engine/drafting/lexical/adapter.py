@@ -10,6 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from stretto.errors import SettingsError
+from stretto.local_engine.drafting.warm_up import UNITS
+from stretto.local_engine.kernels.compiler import have_compiled
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.pads import PadAdapter
@@ -74,5 +76,6 @@ def attach(model: LoadedModel) -> PadAdapter:
             )
         path = model.folder / LEXICAL_FILE
         adapter = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
+        have_compiled([UNITS, *forward.parts_for(adapter)], wanted=model.compiled)
         return forward.attach(adapter)
     return forward.pads

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
 __all__ = ["ROWS", "Units", "learn", "no_predictions", "plan"]
 
@@ -160,8 +160,8 @@ def _fade(units):
     units.known[0] = 0
 
 
-@entry
-def plan(units, steps, surplus, alpha, tokens, parents, survival, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def plan(units, steps, surplus, alpha, tokens, parents, survival):
     """Write down a draft: guesses, and behind each of them its chain of [PAD]s.
 
     Args:
@@ -172,7 +172,6 @@ def plan(units, steps, surplus, alpha, tokens, parents, survival, version=VERSIO
         tokens: of the nodes # [at most `ROWS`]
         parents: of the nodes, -1 for the root # [as many]
         survival: of the nodes # [as many]
-        version: see `VERSION`.
 
     Returns:
         number of guesses, number of nodes, and what the rows of the guesses cost, in steps without drafts.
@@ -198,8 +197,8 @@ def plan(units, steps, surplus, alpha, tokens, parents, survival, version=VERSIO
     return guesses, at, took
 
 
-@entry
-def learn(units, path, accepted, took, rows, tops, probabilities, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def learn(units, path, accepted, took, rows, tops, probabilities):
     """Note how good the predictions were, and store the new ones.
 
     Args:
@@ -210,7 +209,6 @@ def learn(units, path, accepted, took, rows, tops, probabilities, version=VERSIO
         rows: of the last accepted token, and of the [PAD]s that predict what follows it # [1 or more]
         tops: the most probable tokens of each row, in order # [all rows, k], or none
         probabilities: theirs.
-        version: see `VERSION`.
     """
     predicted, certainty = units.known
     for position in range(predicted):
