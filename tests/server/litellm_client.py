@@ -14,7 +14,7 @@ from importlib.metadata import version
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it would look for one on the net
 
-import litellm  # noqa: E402 - after the line above
+import litellm
 
 QUESTION = [{"role": "user", "content": "How do I look after a bicycle?"}]
 

@@ -209,13 +209,12 @@ def test_the_program_ends_in_order_at_a_signal(sent, code):
 
 def test_a_second_signal_ends_the_program_at_once():
     process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1", "--drain", "600")
-    with process:
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as opened:
-            opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            opened.recv(4096)
-            process.send_signal(signal.SIGINT)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
+    with process, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as opened:
+        opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        opened.recv(4096)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
 
 
 def test_a_port_in_use_and_a_missing_package_are_one_line_each():
