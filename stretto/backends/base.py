@@ -42,6 +42,8 @@ class Capabilities:
         prompt_family: family of prompt templates this model understands.
         names: speakers can be told apart by `Message.name`.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
+        passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of so
+            many. ``None`` where its window says enough.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
         measured: what the engine knows of its own speed; ``None`` before its model is loaded, and for other backends.
@@ -59,6 +61,7 @@ class Capabilities:
     prompt_family: str = "general"
     names: bool = False
     reads_history: bool = True
+    passage_tokens: int | None = None
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
     measured: Measured | None = None
