@@ -69,6 +69,8 @@ class Capabilities:
         media: reads parts of messages that are not text: images, sound, files.
         choices: writes several answers in one call, ``Prompt.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
+        passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of so
+            many. ``None`` where its window says enough.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
     """
@@ -88,6 +90,7 @@ class Capabilities:
     media: bool = False
     choices: bool = False
     reads_history: bool = True
+    passage_tokens: int | None = None
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
 
