@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
-from stretto.tool_calls import ToolCall
+from stretto.tool_calls import ToolCall, turn_of
 
 FinishReason = Literal["stop", "length", "tool_calls", "refusal", "content_filter", "deadline", "budget", "error"]
 REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
@@ -244,6 +244,7 @@ class Answer(BaseModel):
         warnings: sentences about what is missing, was left out, or was done in another way.
         finish_reason: how the worst part of the answer ended.
         tool_calls: the calls that the model asks its caller to make; the answer goes on once it is given their results.
+        thoughts: what the model thought before its tool calls, where its server wants it back with their results.
         choices: all answers, where several were asked for; the first is the one that ``text`` holds.
     """
 
@@ -263,7 +264,13 @@ class Answer(BaseModel):
     passages: tuple[PassageRecord, ...] = ()
     finish_reason: FinishReason = Field(default="stop")
     tool_calls: tuple[ToolCall, ...] = ()
+    thoughts: tuple[Mapping[str, Any], ...] = ()
     choices: tuple[Choice, ...] = ()
+
+    @property
+    def turn(self) -> dict[str, Any]:
+        """The answer as a turn of the conversation, for the next request: text, thoughts and tool calls."""
+        return turn_of(self.text, self.tool_calls, self.thoughts)
 
     def __str__(self) -> str:
         return self.text

@@ -21,6 +21,7 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "logprobs": (chunk.logprobs, tuple),
         "warnings": (chunk.warnings, tuple),
         "tool_calls": (chunk.tool_calls, tuple),
+        "thoughts": (chunk.thoughts, tuple),
         "choice": (chunk.choice, int),
     }
     for name, (value, kind) in given.items():
