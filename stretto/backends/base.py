@@ -155,6 +155,7 @@ class Chunk:
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
         tool_calls: pieces of the calls that the model asks for.
+        thoughts: what the model thought before its tool calls, whole, as parts of the turn that its server wants back.
         choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
@@ -168,6 +169,7 @@ class Chunk:
     thinking: bool = False
     stages: Stages | None = None
     tool_calls: tuple[ToolCallDelta, ...] = ()
+    thoughts: tuple[Mapping[str, Any], ...] = ()
     choice: int = 0
 
     @property
