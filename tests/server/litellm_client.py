@@ -57,7 +57,9 @@ def ask_everything(root):
     response = litellm.responses(input="How do I look after a bicycle?", **openai)
     assert response.output[0].content[0].text
 
-    text = litellm.text_completion(prompt="Hello.", max_tokens=8, **openai | {"model": "text-completion-openai/stretto"})
+    text = litellm.text_completion(
+        prompt="Hello.", max_tokens=8, **openai | {"model": "text-completion-openai/stretto"}
+    )
     assert text.choices[0].text
 
     try:
