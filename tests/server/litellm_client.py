@@ -27,7 +27,7 @@ def free_port():
 def wait_for(url, process):
     for _ in range(600):
         try:
-            urllib.request.urlopen(url, timeout=2)
+            urllib.request.urlopen(url, timeout=2)  # noqa: S310 - of this machine
         except OSError:
             assert process.poll() is None, "the server did not start"
             time.sleep(0.2)
@@ -65,9 +65,8 @@ def ask_everything(root):
     try:
         litellm.completion(messages=QUESTION, **openai | {"model": "openai/nothing"})
     except litellm.NotFoundError as error:
-        assert "nothing" in str(error)
-    else:
-        raise AssertionError("a model that is not served was answered")
+        said = str(error)
+    assert "nothing" in said
 
 
 def main():

@@ -12,9 +12,9 @@ from anyio.from_thread import start_blocking_portal
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from live_server import QUESTION, in_front_of, serving
+from stretto.testing.obliging import oblige
 
 from stretto import AsyncStretto
-from stretto.testing.obliging import oblige
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def anyio_backend():
 @pytest.fixture(scope="module", autouse=True)
 async def one_event_loop(anyio_backend):
     """For all tests here: ChatOpenAI shares its connections between all its instances."""
-    yield
+    yield  # noqa: PT022 - a fixture that has ended lets its event loop go
 
 
 @contextmanager
