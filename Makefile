@@ -12,12 +12,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-<<<<<<< HEAD
-.PHONY: demo test test-wheel test-targets install-cost lint types docs bench clean
-.PHONY: demo test test-wheel test-litellm install-cost lint types docs bench clean
-=======
-.PHONY: demo test test-browser test-wheel test-litellm install-cost lint types docs bench clean
->>>>>>> web
+.PHONY: demo test test-browser test-wheel test-targets test-litellm install-cost lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
@@ -73,12 +68,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
-<<<<<<< HEAD
-	$(PIP) --editable '.[local]'
-=======
 	$(PIP) --editable '.[local,server]'
-	$(BIN)/python -m stretto.local_engine.measuring.ahead
->>>>>>> web
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
