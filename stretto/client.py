@@ -237,9 +237,10 @@ class AsyncStretto:
 
     def _strategies(self) -> Mapping[str, Strategy]:
         """All strategies by name: those of the library, then those of this client."""
-        from stretto.strategies import STRATEGIES  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.strategies import STRATEGIES, plugin_strategies  # noqa: PLC0415 - keeps `import stretto` light
 
-        return STRATEGIES | {strategy.name: strategy for strategy in self._own_strategies}
+        offered = {name: each for name, each in plugin_strategies().items() if name not in STRATEGIES}
+        return STRATEGIES | offered | {strategy.name: strategy for strategy in self._own_strategies}
 
     async def _decide(self, request: Request) -> Route:
         if self._router is None:

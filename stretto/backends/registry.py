@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from stretto import plugins
 from stretto.arguments import begins_like_key, looks_like_key
 from stretto.backends.base import Backend
 from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
@@ -18,7 +19,8 @@ ANTHROPIC_DEFAULT = "anthropic:claude-haiku-4-5"
 LOCAL_DEFAULT = "local:pocket"
 
 _FORMS = (
-    "openai:MODEL (with base_url for any compatible server), anthropic:MODEL, local:MODEL, local:FOLDER, local:pocket"
+    "openai:MODEL (with base_url for any compatible server), anthropic:MODEL, ollama:MODEL, vllm:MODEL, sglang:MODEL, "
+    "llamacpp:MODEL, lmstudio:MODEL, local:MODEL, local:FOLDER, local:pocket"
 )
 
 
@@ -37,12 +39,14 @@ def open_backend(
     Backends that are given the same ``endpoints`` share what they learn of a server's health. ``argument`` is what
     the caller passed the name as, for errors. ``local``: arguments of `LocalBackend`, for a local model.
 
+    Providers of other packages are found by their entry points, see `stretto.plugins`.
+
     Remote models come with the whole resilience layer. A local one does not: no network is between,
     its engine has its own queue, and a long prompt on a slow machine is no stall.
     Raises `UnknownModelError`, `SettingsError`.
     """
     provider, colon, model = name.partition(":")
-    make = _PROVIDERS.get(provider)
+    make = _PROVIDERS.get(provider) or (plugins.load("backends", provider) if colon else None)
     if looks_like_key(name) if make is None else (provider != "local" and begins_like_key(model)):
         place = "the model" if argument == "model" else f"{argument}="
         raise UnknownModelError(
@@ -145,7 +149,21 @@ def _local(model: str, **options: Any) -> Backend:
     return LocalBackend(model, **options)
 
 
-_PROVIDERS: Mapping[str, Callable[..., Backend]] = {"openai": _openai, "anthropic": _anthropic, "local": _local}
+def _server(kind: str) -> Callable[..., Backend]:
+    def make(model: str, **options: str | None) -> Backend:
+        from stretto.backends.providers.servers import SERVERS  # noqa: PLC0415 - only what is used is imported
+
+        return SERVERS[kind](model, **options)
+
+    return make
+
+
+_PROVIDERS: Mapping[str, Callable[..., Backend]] = {
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "local": _local,
+    **{kind: _server(kind) for kind in ("ollama", "vllm", "sglang", "llamacpp", "lmstudio")},
+}
 
 
 def _guess(model: str) -> str | None:

@@ -118,15 +118,17 @@ def _first(preferred: tuple[str, ...], there: tuple[str, ...]) -> str:
 
 
 def _check(wanted: str, backend: str, there: tuple[str, ...]) -> None:
-    from stretto.local_engine.drafting.catalogue import DRAFTERS  # noqa: PLC0415 - needed for this request only
+    from stretto.local_engine.drafting.catalogue import all_drafters  # noqa: PLC0415 - needed for this request only
 
-    if wanted in (there or DRAFTERS):
+    drafters = all_drafters()
+
+    if wanted in (there or drafters):
         return
-    if wanted in DRAFTERS:
+    if wanted in drafters:
         needs = " draft_model needs a draft model: make the backend with draft=." if wanted == "draft_model" else ""
         raise InvalidRequestError(
             f"decoding={shown(wanted)} cannot be used with {backend}.{needs} Use one of: {', '.join(there)}."
         )
     raise InvalidRequestError(
-        f"There is no decoding method {shown(wanted)}. Use one of: {', '.join(there or tuple(DRAFTERS))}."
+        f"There is no decoding method {shown(wanted)}. Use one of: {', '.join(there or tuple(drafters))}."
     )

@@ -1,5 +1,9 @@
 """Strategies: how a request becomes one or several generations and one merged answer."""
 
+from collections.abc import Mapping
+from functools import cache
+
+from stretto import plugins
 from stretto.strategies.base import Strategy
 from stretto.strategies.direct import Direct
 from stretto.strategies.document import LongDocument
@@ -10,4 +14,12 @@ STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy for strategy in (Direct(), Skeleton(), Items(), LongDocument())
 }
 
-__all__ = ["STRATEGIES", "Strategy"]
+
+@cache
+def plugin_strategies() -> Mapping[str, Strategy]:
+    """Those of other packages by name: each entry point is a strategy, or a class that makes one without arguments."""
+    loaded = plugins.load_all("strategies").items()
+    return {name: each() if isinstance(each, type) else each for name, each in loaded}
+
+
+__all__ = ["STRATEGIES", "Strategy", "plugin_strategies"]

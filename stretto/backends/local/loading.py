@@ -22,7 +22,7 @@ from stretto.backends.local.tools import may_take_tools
 from stretto.backends.local.worker import Worker, outcome
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.fork import Fork
-from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
+from stretto.local_engine.drafting.catalogue import LOSSY, WEIGHING, all_drafters
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.log import log_event
@@ -119,7 +119,7 @@ class LoadingOptions:
         folder = self.source.folder
         adapted = folder is not None and (folder / LEXICAL_FILE).is_file()
         has = {"draft_model": self.draft is not None, "lexical": adapted, "lexical_lossy": adapted}
-        usable = tuple(name for name in DRAFTERS if has.get(name, True))
+        usable = tuple(name for name in all_drafters() if has.get(name, True))
         offered = tuple(name for name in usable if name not in LOSSY or name == self.decoding)
         if self.decoding is not None and self.decoding not in usable:
             needs = _NEEDS[self.decoding].format(model=self.source.name) if self.decoding in _NEEDS else ""

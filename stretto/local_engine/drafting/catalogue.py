@@ -5,10 +5,12 @@ Drafters with compiled code are imported when one is made: importing numba takes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
+from stretto import plugins
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from stretto.local_engine.drafting.suffix import AnswerMemory
     from stretto.local_engine.model.load import LoadedModel
 
-__all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "WEIGHING", "Equipment", "make_drafter"]
+__all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "WEIGHING", "Equipment", "all_drafters", "make_drafter"]
 
 EQUIPPED = frozenset({"draft_model", "lexical", "lexical_lossy"})
 """Methods that need more than the model: a draft model, or an adapter beside the weights."""
@@ -119,8 +121,15 @@ DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {
 """Makes the drafter of one sequence, by the name of the method."""
 
 
+@cache
+def all_drafters() -> Mapping[str, Callable[[Equipment], Drafter]]:
+    """The same, with those that other packages offer: see `stretto.plugins`."""
+    return {**plugins.load_all("drafters"), **DRAFTERS}
+
+
 def make_drafter(name: str, equipment: Equipment | None = None) -> Drafter:
     """Make a drafter for one sequence. Raises `SettingsError` for an unknown name or missing equipment."""
-    if name not in DRAFTERS:
-        raise SettingsError(f"There is no decoding method {name!r}. Choose one of {', '.join(DRAFTERS)}.")
-    return DRAFTERS[name](equipment or Equipment())
+    drafters = all_drafters()
+    if name not in drafters:
+        raise SettingsError(f"There is no decoding method {name!r}. Choose one of {', '.join(drafters)}.")
+    return drafters[name](equipment or Equipment())

@@ -10,7 +10,7 @@ from functools import partial
 from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
-from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
+from stretto.local_engine.drafting.catalogue import Equipment, all_drafters
 from stretto.local_engine.drafting.lexical.experience import UnitExperience
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
@@ -67,10 +67,10 @@ class Engine:
         draft: LoadedModel | None = None,
         lexical: LexicalOptions | None = None,
         measure: bool = False,
-        drafters: Mapping[str, Callable[[Equipment], Drafter]] = DRAFTERS,
+        drafters: Mapping[str, Callable[[Equipment], Drafter]] | None = None,
     ) -> None:
         self.model = model
-        self._drafters = drafters
+        self._drafters = all_drafters() if drafters is None else drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
         self._cost = StepCost()
         self._equipment = Equipment(
@@ -96,7 +96,7 @@ class Engine:
         self._serving = Serving(
             model,
             self._equipment,
-            drafters,
+            self._drafters,
             schedule,
             cost=self._cost,
             max_batch=max_batch,

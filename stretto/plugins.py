@@ -1,0 +1,57 @@
+"""Backends, strategies and drafters of other packages, found by their entry points.
+
+A package names what it offers in its own ``pyproject.toml``, under ``[project.entry-points."stretto.backends"]``,
+``"stretto.strategies"`` or ``"stretto.drafters"``. It is imported when its name is first used. Importing runs its code,
+as importing any installed package does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from stretto.errors import SettingsError
+
+__all__ = ["Kind", "load", "load_all", "names"]
+
+Kind = Literal["backends", "strategies", "drafters"]
+
+_log = logging.getLogger(__name__)
+
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """The names that installed packages offer, in the order of the alphabet."""
+    return tuple(sorted(_found(kind)))
+
+
+def load(kind: Kind, name: str) -> Any:
+    """What a package offers under this name, or ``None``. Raises `SettingsError` if it cannot be loaded."""
+    entry = _found(kind).get(name)
+    if entry is None:
+        return None
+    try:
+        return entry.load()
+    except Exception as error:
+        package = entry.dist.name if entry.dist is not None else "a package"
+        raise SettingsError(
+            f"{name!r} of {package} cannot be loaded: {type(error).__name__}: {error}. Update or remove that package."
+        ) from error
+
+
+def load_all(kind: Kind) -> Mapping[str, Any]:
+    """Everything that can be loaded, by name. What cannot be is logged: who does not ask for it is not disturbed."""
+    loaded = {}
+    for name in names(kind):
+        try:
+            loaded[name] = load(kind, name)
+        except SettingsError as error:
+            _log.warning("%s", error)
+    return loaded
+
+
+@cache
+def _found(kind: Kind) -> Mapping[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=f"stretto.{kind}")}
