@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import threading
+from types import SimpleNamespace
 
 import anyio.to_thread
 
+from stretto.backends.base import Capabilities
 from stretto.errors import DeadlineExceededError
 
 _MODULES = ("stretto.strategies.answering", "stretto.router", "opentelemetry.trace", "opentelemetry.metrics")
+_NOBODY = SimpleNamespace(name="nobody", capabilities=Capabilities())  # what a router reads of a backend
 _done: set[str] = set()
 _turn = threading.Lock()
 
@@ -31,10 +34,11 @@ async def made_ready(deadline_s: float | None = None) -> None:
 
 
 def import_all() -> None:
-    """The same in this thread, and read the router's model."""
+    """The same in this thread, with what a first route has to read and compile: the router's model, its expressions."""
     with _turn:
         if not _done:
             for name in _MODULES:
                 importlib.import_module(name)
-            importlib.import_module("stretto.router.shape").ShapeModel.committed().judge("Why?")
+            request = importlib.import_module("stretto.request").Request.of("Name two reasons.")
+            importlib.import_module("stretto.router").Router().decide(request, {"main": _NOBODY})
             _done.update(_MODULES)  # only now: a module is in sys.modules before its import has ended

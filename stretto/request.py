@@ -253,6 +253,8 @@ class Request(BaseModel):
         try:
             messages = prompt.messages if isinstance(prompt, Request) else messages_of(prompt)
             system = given.get("system")
+            if system is not None and not isinstance(system, str):
+                raise InvalidRequestError(f"system={shown(system)} cannot be used: it takes a string.")
             changes["messages"] = (Message(role="system", content=system), *messages) if system else messages
             if documents := given.get("documents"):
                 changes["documents"], changes["unread"] = documents_of(documents)

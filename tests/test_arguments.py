@@ -234,6 +234,7 @@ def test_a_wrong_value_is_one_error_that_names_the_argument_and_what_it_takes(cl
         ({"max_tokens": True}, "max_tokens=True cannot be used: input should be a number"),
         ({"deadline_s": True}, "deadline_s=True cannot be used: input should be a number"),
         ({"deadline_s": float("nan")}, "deadline_s=nan cannot be used"),
+        ({"system": 5}, "system=5 cannot be used: it takes a string"),
         ({"budget": {"max_calls": True}}, "budget.max_calls=True cannot be used: input should be a number"),
     ],
 )

@@ -5,7 +5,7 @@ from small_models import collect, text_of
 
 from stretto import AsyncStretto, Settings
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import SettingsError
+from stretto.errors import SettingsError, UnknownModelError
 
 pytestmark = pytest.mark.anyio
 
@@ -79,9 +79,12 @@ def test_a_setting_that_cannot_be_used_is_one_error_that_names_it(name, value, s
 def test_arguments_that_cannot_be_used_are_refused_before_anything_is_loaded(folder, monkeypatch):
     with pytest.raises(SettingsError, match="threads=0 cannot be used: at least 1"):
         LocalBackend(f"local:{folder}", threads=0)
-    for name, value in {"threads": 2.5, "dtype": "float13", "device": 5, "prefix_cache_bytes": -1}.items():
+    wrong = {"threads": 2.5, "dtype": "float13", "device": 5, "prefix_cache_bytes": -1, "trust_remote_code": "no"}
+    for name, value in wrong.items():
         with pytest.raises(SettingsError, match=f"{name}={value!r} cannot be used"):
             LocalBackend(f"local:{folder}", **{name: value})
+    with pytest.raises(UnknownModelError, match="named by a string, not by a value of type int"):
+        LocalBackend(5)
     monkeypatch.setenv("STRETTO_COMPILED", "perhaps")
     with pytest.raises(SettingsError, match="STRETTO_COMPILED='perhaps' cannot be used"):
         LocalBackend(f"local:{folder}")

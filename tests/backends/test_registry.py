@@ -43,7 +43,9 @@ def test_a_base_url_that_is_no_address_is_refused():
         open_backend("openai:llama", base_url="localhost:8000")
 
 
-@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"max_in_flight": 5000}, {"hedge_share": 2}, {"stall_s": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"attempts": 0}, {"attempts": "x"}, {"max_in_flight": 5000}, {"hedge_share": 2}, {"stall_s": -1}]
+)
 def test_a_policy_that_cannot_work_is_refused_by_name(wrong):
     with pytest.raises(SettingsError, match=next(iter(wrong))):
         Resilience(**wrong)

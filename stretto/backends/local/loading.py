@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from types import NoneType
 from typing import TYPE_CHECKING, TypeVar
 
 from stretto.arguments import shown
@@ -109,6 +110,9 @@ class LoadingOptions:
                 raise SettingsError(
                     f"{name}={shown(value)} cannot be used: at least {least} is needed, as a whole number."
                 )
+        for name in ("compiled", "trust_remote_code", "cuda_graphs"):
+            if not isinstance(value := getattr(self, name), (bool, NoneType)):
+                raise SettingsError(f"{name}={shown(value)} cannot be used: it is True or False.")
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise SettingsError(f"dtype={shown(self.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
         if self.device is not None and not (isinstance(self.device, str) and _DEVICE.fullmatch(self.device)):

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Protocol, runtime_checkable
 
+from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.backends.providers.http_clients import MAX_CONNECTIONS
 from stretto.backends.resilience.breaker import Breaker, Circuit
@@ -61,8 +62,10 @@ class Resilience:
         for item in fields(self):
             value = getattr(self, item.name)
             lowest, highest = bounds.get(item.name, (0, math.inf))
-            if value is not None and not lowest <= value <= highest:
-                raise SettingsError(f"{item.name}={value} cannot be used: it must be from {lowest} to {highest}.")
+            if value is not None and not (isinstance(value, (int, float)) and lowest <= value <= highest):
+                raise SettingsError(
+                    f"{item.name}={shown(value)} cannot be used: it must be a number from {lowest} to {highest}."
+                )
 
 
 @runtime_checkable

@@ -63,6 +63,11 @@ def find_source(name: str) -> Source:
     a hub name. Raises `UnknownModelError` for what is neither, `ModelNotFoundError` for a folder that is not
     there or holds no model.
     """
+    if not isinstance(name, str):
+        raise UnknownModelError(
+            f"A local model is named by a string, not by a value of type {type(name).__name__}. "
+            "Use local:pocket, local:./folder or a hub name such as local:Qwen/Qwen3-0.6B."
+        )
     bare = name.removeprefix("local:").strip()
     full = f"local:{bare}"
     if bare == "pocket":
