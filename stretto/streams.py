@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 
 from stretto.answer import Answer
 from stretto.background import BackgroundLoop
@@ -24,6 +25,13 @@ class AnswerStream(AsyncIterator[Event]):
         if isinstance(event, AnswerFinished):
             self._answer = event.answer
         return event
+
+    def ready(self) -> list[Event]:
+        """The events that are available without waiting; may be empty."""
+        events = self._writing.ready()
+        if events and isinstance(events[-1], AnswerFinished):
+            self._answer = events[-1].answer
+        return events
 
     async def text(self) -> AsyncIterator[str]:
         """The merged text only, piece by piece."""
@@ -66,7 +74,7 @@ class StreamContext(AbstractAsyncContextManager[AnswerStream]):
 
 
 class SyncAnswerStream(Iterator[Event]):
-    """The events of one answer, for code that is not asynchronous. After the last one, `answer` holds it."""
+    """The events of one answer, for synchronous code. After the last one, `answer` holds it."""
 
     def __init__(self, stream: AnswerStream, loop: BackgroundLoop) -> None:
         self._stream = stream
@@ -95,3 +103,47 @@ class SyncAnswerStream(Iterator[Event]):
 
     async def _next(self) -> Event | None:
         return await anext(self._stream, None)
+
+
+Start = Callable[[], Awaitable[None]]
+
+
+class SyncStreamContext(AbstractContextManager[SyncAnswerStream]):
+    """Opens a `SyncAnswerStream`, and cancels its answer on leaving or when it is garbage-collected.
+
+    It is a class because an open generator is closed while the interpreter exits, when hardly anything can be called; a
+    finalizer is not.
+
+    Args:
+        begin: makes the writing of the answer, and the function that starts it in the event loop.
+        loop: the event loop that runs it.
+    """
+
+    def __init__(self, begin: Callable[[], tuple[Writing, Start]], loop: BackgroundLoop) -> None:
+        self._begin = begin
+        self._loop = loop
+        self._abandoned: weakref.finalize[..., SyncStreamContext] | None = None
+
+    def __enter__(self) -> SyncAnswerStream:
+        writing, start = self._begin()
+        self._abandoned = weakref.finalize(self, _leave, writing, self._loop)
+        self._abandoned.atexit = False
+        try:
+            self._loop.call(start)
+        except BaseException:
+            self._abandoned()
+            raise
+        return SyncAnswerStream(AnswerStream(writing), self._loop)
+
+    def __exit__(self, *_: object) -> None:
+        if self._abandoned is not None:
+            self._abandoned()
+
+
+def _leave(writing: Writing, loop: BackgroundLoop) -> None:
+    """Notify the loop that the reader has left; an exception of the reader stays in this thread."""
+    if loop.is_here:  # an abandoned stream was garbage-collected here; the loop's thread cannot wait for itself
+        writing.stop()
+    else:
+        with suppress(StrettoError):  # already closed, which ended the answer
+            loop.call(writing.aclose)

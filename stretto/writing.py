@@ -13,6 +13,7 @@ from stretto.queue import Queue
 
 Emit = Callable[[Event], Awaitable[None]]
 
+LEFT = "This stream was left before its end, which ended the answer. Read it inside its with block."
 EVENTS_AHEAD = 1024  # events that a slow reader may lag behind before the branches wait
 
 
@@ -52,11 +53,18 @@ class Writing:
                 raise self._failure from None
             raise
 
+    def ready(self) -> list[Event]:
+        """The events that are available now."""
+        return self._events.ready()
+
     def stop(self, because: Exception | None = None) -> None:
-        """Cancel without waiting, from the same event loop; ``because`` is raised to the reader."""
+        """Cancel without waiting, from the same event loop; ``because`` is raised to the reader.
+
+        Without a cause, the reader has left; if it goes on reading, it is told so.
+        """
         if self._events.ended:
             return  # already complete
-        self._failure = because
+        self._failure = because or StrettoError(LEFT)
         self._events.end()
         if self._scope is not None:
             self._scope.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from stretto.backends.base import Backend
+from stretto.backends.base import Backend, Measured, measured_by
 from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast
 from stretto.router import obstacles
@@ -96,6 +96,11 @@ class Case:
         return answer_tokens(self.judgement.shape, words=self.parse.words, max_tokens=self.request.options.max_tokens)
 
     @cached_property
+    def measured(self) -> Measured | None:
+        """What the backend has measured of its own speed."""
+        return measured_by(self.backend)
+
+    @cached_property
     def speed(self) -> Speed:
         """The assumed or measured speed of the backend."""
         return speed_of(self.backend.name, self.backend.capabilities, self.role, self.decoding_forecast)
@@ -109,13 +114,15 @@ class Case:
     def decoding(self) -> Choice:
         """The decoding method, if the backend is local."""
         backend = self.backend
-        return choose_decoding(self.request, backend.name, backend.capabilities, self.judgement.shape, self.parse)
+        able, shape = backend.capabilities, self.judgement.shape
+        step_ms = self.measured.step_ms.get(1) if self.measured is not None else None
+        return choose_decoding(self.request, backend.name, able, shape, self.parse, step_ms=step_ms)
 
     @cached_property
     def decoding_forecast(self) -> DecodingForecast | None:
         """Expected speed of the decoding method."""
         method = self.decoding.method
-        return None if method is None else decoding_forecast(method, self.backend.capabilities.measured)
+        return None if method is None else decoding_forecast(method, self.measured)
 
     def obstacle(self, forecast: Forecast | None = None, *, special: str | None = None) -> str | None:
         """Why the answer cannot be generated in parts, as half a sentence; ``None`` if it can.

@@ -40,7 +40,15 @@ class Choice(NamedTuple):
     cause: str
 
 
-def choose_decoding(request: Request, backend: str, capabilities: Capabilities, shape: Shape, parse: Parse) -> Choice:
+def choose_decoding(
+    request: Request,
+    backend: str,
+    capabilities: Capabilities,
+    shape: Shape,
+    parse: Parse,
+    *,
+    step_ms: float | None = None,
+) -> Choice:
     """Choose the decoding method: the request's own, else the one its backend was made with, else one that suits.
 
     Args:
@@ -49,6 +57,7 @@ def choose_decoding(request: Request, backend: str, capabilities: Capabilities, 
         capabilities: of the backend.
         shape: the most likely shape of the answer.
         parse: the parsed question.
+        step_ms: what a step of one row takes, where that is measured.
 
     Raises `InvalidRequestError` for a method that does not exist, or that this backend does not have.
     """
@@ -61,7 +70,6 @@ def choose_decoding(request: Request, backend: str, capabilities: Capabilities, 
         return Choice(wanted, f"Decoded with {wanted}: asked for by the caller.")
     if capabilities.decoding is not None:
         return Choice(capabilities.decoding, f"Decoded with {capabilities.decoding}: {backend} was made with it.")
-    step_ms = capabilities.measured.step_ms.get(1) if capabilities.measured is not None else None
     return _suited(request, there, shape, parse, step_ms)
 
 

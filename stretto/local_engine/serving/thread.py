@@ -21,6 +21,7 @@ from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.kernels.crew import allow, dismiss
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timing import measuring
@@ -81,6 +82,8 @@ class Serving:
         self._gather_until: float | None = None
         self._logged: tuple[int, str] | None = None
         self._closed = False
+        models = [model] if equipment.draft is None else [model, equipment.draft]
+        self._code = CompiledCode(models, self._wake)
         self._scheduler = scheduler(self._drafter)
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
@@ -116,6 +119,7 @@ class Serving:
         """See `Engine.run_alongside`."""
         with self._changed:
             self._refuse_when_closed()
+            self._code.stay()
             self._alongside.append(work)
             self._changed.notify_all()
 
@@ -153,6 +157,7 @@ class Serving:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
             allow(self._most_threads)
+        self._code.begin()
         scheduler = self._scheduler
         with torch.inference_mode():
             self._measure_while_idle(scheduler)
@@ -162,12 +167,25 @@ class Serving:
                 self._advance_alongside()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
+                if self._code.due and not scheduler.handles:
+                    self._change_code(scheduler)
                 self._measure_while_idle(scheduler)
             self._cancel_all(scheduler)
             for work in self._alongside:
                 work.close()
         dismiss()
         scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _change_code(self, scheduler: Scheduler) -> None:
+        """Change over to code that was compiled meanwhile. What was computed, and what steps cost, holds no longer."""
+        self._code.change()
+        scheduler.clear()
+        if self._cost.measured or self._measuring is not None:
+            self._measuring = measuring(self.model)
 
     def _advance_alongside(self) -> None:
         if not self._alongside:
@@ -208,23 +226,27 @@ class Serving:
         with self._changed:
             idle = not (scheduler.handles or self._alongside)
             if idle:
-                self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed)
-            gathered = self._gathered()
-            while idle and not (gathered or self._alongside or self._closed):
+                self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or self._code.due)
+            gathered = self._gathered(idle=idle)
+            while idle and not (gathered or self._alongside or self._closed or self._code.due):
                 self._changed.wait(_QUIET_S)
-                gathered = self._gathered()
+                gathered = self._gathered(idle=idle)
             if self._closed:
                 return None
-            cause = "others are submitted" if not gathered else "" if scheduler.admits else "a prompt is being read"
+            cause = "others may follow" if not gathered else "" if scheduler.admits else "a prompt is being read"
             fitting: list[Handle] = []
             if not cause:
                 fitting, cause = self._fitting(scheduler.handles)
             self._log_waiting(len(self._waiting) - len(fitting), len(scheduler.handles), cause)
             return fitting
 
-    def _gathered(self) -> bool:
-        """Whether no more requests seem to be coming: what comes together is read together, the short ones first."""
-        quiet = self._seen == self._arrived and not self._coming
+    def _gathered(self, *, idle: bool) -> bool:
+        """Whether no more requests seem to be coming: what comes together is read together, the short ones first.
+
+        While a batch runs, those who have come wait one step for others; announced ones are waited for longer.
+        """
+        waited = self._gather_until is not None and not idle
+        quiet = not self._coming and (waited or self._seen == self._arrived)
         self._seen = self._arrived
         now = time.monotonic()
         if quiet or len(self._waiting) >= self._max_batch or now > (self._gather_until or now):
