@@ -60,7 +60,7 @@ class Writing:
     def stop(self, because: Exception | None = None) -> None:
         """Cancel without waiting, from the same event loop; ``because`` is raised to the reader.
 
-        Without a cause, the reader has left; if it goes on reading, it is told so.
+        Without a cause, the reader has left; reading on raises an error that says so.
         """
         if self._events.ended:
             return  # already complete

@@ -173,6 +173,7 @@ def _assemble(
         passages=runner.passages,
         finish_reason=_finish_reason(visible),
         tool_calls=runner.tool_calls,
+        thoughts=runner.thoughts,
         choices=runner.choices,
     )
     missing = sum(running.exception is not None or running.partial for running in visible)

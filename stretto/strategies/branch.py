@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import anyio
 
@@ -90,6 +91,7 @@ class Running:
     ``dropped``: none of its text is in the answer; its tokens count as discarded.
     ``stages``: of its call on a local model, in seconds since the request arrived.
     ``calls``: its tool calls; ``others``: further answers of the same call.
+    ``thoughts``: the reasoning before its tool calls.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -103,6 +105,7 @@ class Running:
     finish_reason: FinishReason = "stop"
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
     others: dict[int, FurtherChoice] = field(default_factory=dict)
+    thoughts: tuple[Mapping[str, Any], ...] = ()
     exception: StrettoError | None = None
     branch: Branch | None = None
     stages: Stages = field(default_factory=Stages)
