@@ -148,7 +148,7 @@ class AsyncStretto:
         return writing
 
     def _deadline_of(self, prompt: Prompting | Request, options: RequestOptions) -> float | None:
-        """The deadline as it was written down, before anything is imported that could check it."""
+        """The deadline as given, before anything is imported that could validate it."""
         own = prompt.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
         given = options.get("deadline_s")
         return given if isinstance(given, (int, float)) and given > 0 else own
@@ -282,7 +282,7 @@ class Stretto:
 
     @property
     def asynchronous(self) -> AsyncStretto:
-        """The asynchronous client whose face this is; it can be used in any event loop, and is closed with this one."""
+        """The asynchronous client behind this one; usable in any event loop, and closed together with this one."""
         return self._stretto
 
     @property

@@ -27,7 +27,7 @@ class AnswerStream(AsyncIterator[Event]):
         return event
 
     def ready(self) -> list[Event]:
-        """The next events that are there already, without waiting; may be none."""
+        """The events that are available without waiting; may be empty."""
         events = self._writing.ready()
         if events and isinstance(events[-1], AnswerFinished):
             self._answer = events[-1].answer
@@ -74,7 +74,7 @@ class StreamContext(AbstractAsyncContextManager[AnswerStream]):
 
 
 class SyncAnswerStream(Iterator[Event]):
-    """The events of one answer, for code that is not asynchronous. After the last one, `answer` holds it."""
+    """The events of one answer, for synchronous code. After the last one, `answer` holds it."""
 
     def __init__(self, stream: AnswerStream, loop: BackgroundLoop) -> None:
         self._stream = stream
@@ -109,14 +109,14 @@ Start = Callable[[], Awaitable[None]]
 
 
 class SyncStreamContext(AbstractContextManager[SyncAnswerStream]):
-    """Opens a `SyncAnswerStream`, and ends its answer on leaving, or when nobody refers to this any more.
+    """Opens a `SyncAnswerStream`, and cancels its answer on leaving or when it is garbage-collected.
 
-    A class and not a generator: one that nobody has left is closed while the interpreter exits, when hardly anything
-    can be called; a finalizer is not.
+    It is a class because an open generator is closed while the interpreter exits, when hardly anything can be called; a
+    finalizer is not.
 
     Args:
-        begin: makes what will write the answer, and what starts it in the event loop.
-        loop: where it is written.
+        begin: makes the writing of the answer, and the function that starts it in the event loop.
+        loop: the event loop that runs it.
     """
 
     def __init__(self, begin: Callable[[], tuple[Writing, Start]], loop: BackgroundLoop) -> None:
@@ -141,9 +141,9 @@ class SyncStreamContext(AbstractContextManager[SyncAnswerStream]):
 
 
 def _leave(writing: Writing, loop: BackgroundLoop) -> None:
-    """Tell the loop that the reader has left; whatever the reader raised stays in this thread."""
-    if loop.is_here:  # the garbage collector found an abandoned stream; this thread cannot wait for itself
+    """Notify the loop that the reader has left; an exception of the reader stays in this thread."""
+    if loop.is_here:  # an abandoned stream was garbage-collected here; the loop's thread cannot wait for itself
         writing.stop()
     else:
-        with suppress(StrettoError):  # closed, which has ended the answer
+        with suppress(StrettoError):  # already closed, which ended the answer
             loop.call(writing.aclose)

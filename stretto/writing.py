@@ -54,7 +54,7 @@ class Writing:
             raise
 
     def ready(self) -> list[Event]:
-        """The events that are there already."""
+        """The events that are available now."""
         return self._events.ready()
 
     def stop(self, because: Exception | None = None) -> None:

@@ -42,7 +42,7 @@ def tails() -> Tails:
     return Tails(
         link=re.compile(rf"\b(?:{'|'.join(sorted(links))}),? |[,.;:!?\n] ?"),
         linked=re.compile(rf"(?:\w+ ){{0,{MOST_BETWEEN}}}?({_either(latin, 'linked')})"),
-        anywhere=re.compile(rf"\b(?:{_either(latin, 'anywhere')})"),
+        anywhere=re.compile(rf"\b(?=\w)(?:{_either(latin, 'anywhere')})"),
         other_scripts=re.compile(_either(others, "anywhere")),
     )
 
