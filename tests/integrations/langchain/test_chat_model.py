@@ -22,7 +22,7 @@ from stretto import AuthenticationError, BackendError, InvalidRequestError
 from stretto.integrations.langchain import ChatStretto
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("connections_closed")]
 
 QUESTION = "How do I look after a bicycle?"
 OUTLINE = "1. Clean it\n2. Oil it\n3. Check it"
@@ -361,5 +361,5 @@ class Verdict(BaseModel):
 
 
 def test_a_local_model_is_held_to_a_schema(pocket):
-    found = pocket.with_structured_output(Verdict).invoke("Does a chain need oil?")
+    found = pocket.with_structured_output(Verdict).invoke("Does a chain need oil?", temperature=0, max_tokens=64)
     assert isinstance(found, Verdict)

@@ -14,7 +14,7 @@ from stretto import Answer, BackendError, InvalidRequestError, Message, Request,
 from stretto.integrations.langchain import RouterRunnable, StrettoRunnable
 from stretto.testing.server import Fault, HttpReply
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("connections_closed")]
 
 
 def runnable(server, **options):
