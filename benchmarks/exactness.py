@@ -40,10 +40,10 @@ from tokenizers import Tokenizer, models
 
 from recipes.lexical.train import Plan, new_adapter
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
-from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Figures, Finished, Generation
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model, prepare
@@ -125,7 +125,7 @@ def equipped(name: str, method: str) -> bool:
         return ":" not in name
     if method == "lexical":
         folder = find_source(name).folder if ":" in name else None
-        return name in ADAPTED or (folder is not None and (folder / ADAPTER_FILE).is_file())
+        return name in ADAPTED or (folder is not None and (folder / LEXICAL_FILE).is_file())
     return True
 
 

@@ -35,8 +35,8 @@ from recipes.pocket.source import held_out_source
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import Equipment
-from stretto.local_engine.drafting.lexical import Lexical
-from stretto.local_engine.drafting.lexical_adapter import attach
+from stretto.local_engine.drafting.lexical.adapter import attach
+from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.load import LoadedModel, load_model
 from stretto.local_engine.model.source import find_source

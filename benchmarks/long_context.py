@@ -40,12 +40,12 @@ from torch import Tensor
 
 from recipes.focus.needles import NAMES, Haystack, pocket_texts
 from recipes.pocket.source import held_out_source
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FOCUS_FILE, FocusOptions, StarOptions
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model

@@ -26,13 +26,13 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel
-from stretto.local_engine.drafting.jacobi import Jacobi
-from stretto.local_engine.drafting.lookahead import Lookahead
+from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
+from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
-from stretto.local_engine.drafting.token_recycling import TokenRecycling
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.flatten import flatten
@@ -155,9 +155,9 @@ _SEEN, _TAKEN, _EMPTY, _INK = "#8fb3cf", "#2f6f9f", "#f2f0ec", "#333333"
 
 def picture(step: Step) -> str:
     """The step's mask as SVG: a line for each row of the forward, a column for each slot of the cache it may see."""
-    mask = step.rows.mask(torch.float32)[0, 0]  # [rows, extent]
-    count, extent = mask.shape
-    first = max(extent - count - _SHOWN, 0)
+    mask = step.rows.mask(torch.float32)[0, 0]  # [rows, kv_len]
+    count, kv_len = mask.shape
+    first = max(kv_len - count - _SHOWN, 0)
     words = [step.text[-1], *(_WORDS[token] for token in step.tree.tokens)]
     heads = [*step.text[first:-1], *words]
     taken = {0, *(node + 1 for node in step.accepted)}

@@ -31,6 +31,7 @@ from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving import batch as loop
 from stretto.local_engine.serving.engine import Engine
+from stretto.local_engine.serving.step import Step
 
 PARTS: dict[str, tuple[Any, str]] = {
     "drafting": (loop.Batch, "_draft"),
@@ -74,13 +75,14 @@ class Parts:
 
         return timed
 
-    def _whole(self, advance: Callable[[loop.Batch], list[list[int]]]) -> Callable[[loop.Batch], list[list[int]]]:
-        def timed(batch: loop.Batch) -> list[list[int]]:
+    def _whole(self, advance: Callable[[loop.Batch], list[Step]]) -> Callable[[loop.Batch], list[Step]]:
+        def timed(batch: loop.Batch) -> list[Step]:
             self._step.clear()
             began = time.perf_counter()
             committed = advance(batch)
             ended = time.perf_counter()
-            draft = batch._members[0].draft
+            draft = committed[0].draft
+            assert draft is not None  # a prompt was read before
             found = self.found[self.method, 1 + len(draft), sum(token < 0 for token in draft.tokens)]
             between = 1e3 * (began - self._ended)
             for name, spent in {**self._step, BETWEEN: between, WHOLE: 1e3 * (ended - began) + between}.items():

@@ -4,11 +4,12 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from stretto.answer import Answer, Branch, Choice, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.answer import Answer, Branch, Choice, Cost, Decoding, Span, Timeline, TokenLogprob, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
-    from stretto.client import AnswerStream, AsyncStretto, ClientOptions, Stretto, SyncAnswerStream
+    from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
+    from stretto.client_options import ClientOptions
     from stretto.document import Document, Heading
     from stretto.errors import (
         AuthenticationError,
@@ -49,6 +50,7 @@ if typing.TYPE_CHECKING:
         ToolCallPiece,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
+    from stretto.local_engine.long_context.options import FocusOptions, StarOptions
     from stretto.prompts import Catalogue
     from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
@@ -57,6 +59,7 @@ if typing.TYPE_CHECKING:
     from stretto.strategies.base import Strategy
     from stretto.strategies.branch import BranchSpec
     from stretto.strategies.fan_out import FanOut
+    from stretto.structured_logs import log_json
     from stretto.tool_calls import ToolCall, ToolCallDelta
 
 __version__ = "0.1.0"
@@ -89,6 +92,7 @@ __all__ = [
     "ClientOptions",
     "ConnectionFailedError",
     "ContextOverflowError",
+    "Cost",
     "DeadlineExceededError",
     "Decoding",
     "DecodingForecast",
@@ -97,6 +101,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FanOut",
+    "FocusOptions",
     "Forecast",
     "GenerationOptions",
     "Heading",
@@ -125,6 +130,7 @@ __all__ = [
     "SettingsError",
     "Span",
     "StalledError",
+    "StarOptions",
     "Strategy",
     "StreamBrokenError",
     "Stretto",
@@ -140,6 +146,7 @@ __all__ = [
     "UnknownPromptError",
     "UnknownStrategyError",
     "Usage",
+    "log_json",
 ]
 
 _HOMES = {
@@ -147,6 +154,7 @@ _HOMES = {
         "Answer",
         "Branch",
         "Choice",
+        "Cost",
         "Decoding",
         "Span",
         "Timeline",
@@ -164,10 +172,10 @@ _HOMES = {
     "client": (
         "AnswerStream",
         "AsyncStretto",
-        "ClientOptions",
         "Stretto",
         "SyncAnswerStream",
     ),
+    "client_options": ("ClientOptions",),
     "document": ("Document", "Heading"),
     "errors": (
         "AuthenticationError",
@@ -212,6 +220,7 @@ _HOMES = {
         "Hooks",
         "RetryPlanned",
     ),
+    "local_engine.long_context.options": ("FocusOptions", "StarOptions"),
     "prompts": ("Catalogue",),
     "request": (
         "Budget",
@@ -234,6 +243,7 @@ _HOMES = {
     "strategies.base": ("Strategy",),
     "strategies.branch": ("BranchSpec",),
     "strategies.fan_out": ("FanOut",),
+    "structured_logs": ("log_json",),
     "tool_calls": ("ToolCall", "ToolCallDelta"),
 }
 

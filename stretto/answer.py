@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field, model_validator
 
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
 from stretto.tool_calls import ToolCall, turn_of
+
+if TYPE_CHECKING:
+    from stretto.display.timeline import TimelinePlot
 
 FinishReason = Literal["stop", "length", "tool_calls", "refusal", "content_filter", "deadline", "budget", "error"]
 REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
@@ -60,6 +64,26 @@ class Usage(BaseModel):
     def total_tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
+
+
+class Cost(BaseModel):
+    """What an answer cost in money, by its tokens and the prices of its model. ``str(cost)`` is the amount.
+
+    Attributes:
+        usd: US dollars, for everything that was generated and read, discarded tokens included.
+        as_of: the day of the prices; ``None`` where no price was needed.
+        source: where the prices come from.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    usd: float
+    as_of: date | None = None
+    source: str = ""
+
+    def __str__(self) -> str:
+        digits = 2 if self.usd == 0 or self.usd >= 1 else 4 if self.usd >= 0.01 else 6
+        return f"${self.usd:,.{digits}f}"
 
 
 class TokenLogprob(BaseModel):
@@ -140,11 +164,20 @@ def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 class Span(BaseModel):
     """When one branch waited, spoke and ended, in seconds since the request arrived. ``None``: it never came to it.
 
+    A call of a local model also has the times of its way to the first text. Those of the last call count, where a
+    branch made several.
+
     Attributes:
         needed_s: what it was waiting for, its outline line or its parents, was there.
         started_s: its call was sent.
         first_s: its first text arrived.
         ended_s: it ended.
+        loaded_s: the local model was loaded.
+        prepared_s: the prompt was made into tokens, and a grammar or an adapter was ready.
+        submitted_s: the call was in the engine's queue.
+        admitted_s: it had a slot, and the engine began to read its prompt.
+        prompt_read_s: the prompt was read.
+        first_token_s: the first token was chosen.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -153,6 +186,12 @@ class Span(BaseModel):
     started_s: float | None = None
     first_s: float | None = None
     ended_s: float | None = None
+    loaded_s: float | None = None
+    prepared_s: float | None = None
+    submitted_s: float | None = None
+    admitted_s: float | None = None
+    prompt_read_s: float | None = None
+    first_token_s: float | None = None
 
 
 class Branch(BaseModel):
@@ -221,6 +260,16 @@ class Timeline(BaseModel):
     first_text_s: float | None = None
     total_s: float = 0.0
     critical_path_s: float = 0.0
+    _branches: tuple[Branch, ...] = PrivateAttr(default=())  # of the answer that it belongs to
+
+    def plot(self) -> TimelinePlot:
+        """A drawing with one row a branch: waiting, silent, writing. Notebooks show it; ``save`` writes a file."""
+        from stretto.display.timeline import TimelinePlot  # noqa: PLC0415 - values know no pictures until one is asked for
+
+        return TimelinePlot(self, self._branches)
+
+    def _repr_html_(self) -> str:
+        return self.plot().svg
 
 
 class Answer(BaseModel):
@@ -235,6 +284,7 @@ class Answer(BaseModel):
             out of JSON, which holds the text.
         branches: all generations, in the order in which they were started.
         usage: tokens and calls of all branches together.
+        cost: what they cost; ``None`` where the price of the model is unknown.
         decoding: how a local model found the tokens of all branches together.
         logprobs: of the branches in the answer, one after the other, if they were asked for. Labels and titles that no
             branch wrote have none, and what was trimmed from a branch still has its own.
@@ -256,6 +306,7 @@ class Answer(BaseModel):
     parsed: Any = Field(default=None, exclude=True, repr=False)
     branches: tuple[Branch, ...] = ()
     usage: Usage = Usage()
+    cost: Cost | None = None
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     timeline: Timeline = Timeline()
@@ -267,6 +318,13 @@ class Answer(BaseModel):
     thoughts: tuple[Mapping[str, Any], ...] = ()
     choices: tuple[Choice, ...] = ()
 
+    @model_validator(mode="after")
+    def _timeline_of_these_branches(self) -> Self:
+        timeline = self.timeline.model_copy()
+        timeline._branches = self.branches
+        self.__dict__["timeline"] = timeline  # frozen for its users
+        return self
+
     @property
     def turn(self) -> dict[str, Any]:
         """The answer as a turn of the conversation, for the next request: text, thoughts and tool calls."""
@@ -274,6 +332,14 @@ class Answer(BaseModel):
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        from stretto.display.notebook import answer_html  # noqa: PLC0415 - as in `Timeline.plot`
+
+        return answer_html(self)
+
+    def _repr_markdown_(self) -> str:
+        return self.text  # what shows Markdown in a notebook sanitises it
 
     def __repr__(self) -> str:
         start = self.text if len(self.text) <= 60 else self.text[:57] + "..."

@@ -14,6 +14,7 @@ from stretto.answer import BranchKind, FinishReason, Usage
 from stretto.arguments import shown
 from stretto.errors import SettingsError, StrettoError
 from stretto.route import Route
+from stretto.telemetry import note_retry
 
 T = TypeVar("T")
 
@@ -109,7 +110,8 @@ class Watchers:
         self._call("on_call", self._hooks.on_call, call)
 
     def retry_planned(self, retry: RetryPlanned) -> None:
-        """Pass a retry on."""
+        """Pass a retry on, to the trace too."""
+        note_retry(retry.wait_s, retry.attempt, retry.error)
         self._call("on_retry", self._hooks.on_retry, retry)
 
     @contextmanager

@@ -1,9 +1,10 @@
-"""What a caller reads an answer from while it is written: `AnswerStream`, and the same for synchronous code."""
+"""Streams of events from which a caller reads an answer: `AnswerStream`, and its synchronous counterpart."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 
 from stretto.answer import Answer
 from stretto.background import BackgroundLoop
@@ -25,31 +26,38 @@ class AnswerStream(AsyncIterator[Event]):
             self._answer = event.answer
         return event
 
+    def ready(self) -> list[Event]:
+        """The next events that are there already, without waiting; may be none."""
+        events = self._writing.ready()
+        if events and isinstance(events[-1], AnswerFinished):
+            self._answer = events[-1].answer
+        return events
+
     async def text(self) -> AsyncIterator[str]:
-        """Only the merged text, piece by piece."""
+        """The merged text only, piece by piece."""
         async for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
 
     async def rest(self) -> Answer:
-        """Read to the end and return the answer."""
+        """Read to the end; return the answer."""
         async for _ in self:
             pass
         return self.answer
 
     @property
     def answer(self) -> Answer:
-        """The whole answer, once the stream was read to its end."""
+        """The answer, once the stream was read to its end."""
         if self._answer is None:
             raise StrettoError("The answer is not complete. Read the stream to its end first, or call rest().")
         return self._answer
 
 
 class StreamContext(AbstractAsyncContextManager[AnswerStream]):
-    """Opens an `AnswerStream`, and ends its answer on leaving.
+    """Opens an `AnswerStream`, and cancels its answer on leaving.
 
-    A class and not a generator: an event loop that ends closes all asynchronous generators at the same time, and one
-    that is closed from within another, and by the loop, fails.
+    It is a class because an ending event loop closes all asynchronous generators concurrently, which fails for
+    generators that close each other.
     """
 
     def __init__(self, begin: Callable[[], Awaitable[Writing]]) -> None:
@@ -79,19 +87,63 @@ class SyncAnswerStream(Iterator[Event]):
         return event
 
     def text(self) -> Iterator[str]:
-        """Only the merged text, piece by piece."""
+        """The merged text only, piece by piece."""
         for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
 
     def rest(self) -> Answer:
-        """Read to the end and return the answer."""
+        """Read to the end; return the answer."""
         return self._loop.call(self._stream.rest)
 
     @property
     def answer(self) -> Answer:
-        """The whole answer, once the stream was read to its end."""
+        """The answer, once the stream was read to its end."""
         return self._stream.answer
 
     async def _next(self) -> Event | None:
         return await anext(self._stream, None)
+
+
+Start = Callable[[], Awaitable[None]]
+
+
+class SyncStreamContext(AbstractContextManager[SyncAnswerStream]):
+    """Opens a `SyncAnswerStream`, and ends its answer on leaving, or when nobody refers to this any more.
+
+    A class and not a generator: one that nobody has left is closed while the interpreter exits, when hardly anything
+    can be called; a finalizer is not.
+
+    Args:
+        begin: makes what will write the answer, and what starts it in the event loop.
+        loop: where it is written.
+    """
+
+    def __init__(self, begin: Callable[[], tuple[Writing, Start]], loop: BackgroundLoop) -> None:
+        self._begin = begin
+        self._loop = loop
+        self._abandoned: weakref.finalize[..., SyncStreamContext] | None = None
+
+    def __enter__(self) -> SyncAnswerStream:
+        writing, start = self._begin()
+        self._abandoned = weakref.finalize(self, _leave, writing, self._loop)
+        self._abandoned.atexit = False
+        try:
+            self._loop.call(start)
+        except BaseException:
+            self._abandoned()
+            raise
+        return SyncAnswerStream(AnswerStream(writing), self._loop)
+
+    def __exit__(self, *_: object) -> None:
+        if self._abandoned is not None:
+            self._abandoned()
+
+
+def _leave(writing: Writing, loop: BackgroundLoop) -> None:
+    """Tell the loop that the reader has left; whatever the reader raised stays in this thread."""
+    if loop.is_here:  # the garbage collector found an abandoned stream; this thread cannot wait for itself
+        writing.stop()
+    else:
+        with suppress(StrettoError):  # closed, which has ended the answer
+            loop.call(writing.aclose)

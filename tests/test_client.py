@@ -65,10 +65,11 @@ class Stuck(ScriptedBackend):
                 await anyio.sleep_forever()
 
 
-async def test_the_first_title_is_read_before_its_point_is_asked_for():
+async def test_a_title_is_read_before_its_point_is_asked_for():
     notes = []
+    in_one_piece = {"Write only the outline": Reply(chunks=["1. Tyres\n2. Chain\n3. Brakes"])}
     async with (
-        AsyncStretto(Noted(SKELETON, notes)) as stretto,
+        AsyncStretto(Noted(SKELETON | in_one_piece, notes)) as stretto,
         stretto.stream("Why?", strategy="skeleton") as stream,
     ):
         async for text in stream.text():

@@ -1,5 +1,6 @@
 """Answers held to a format: what the caller says, and what reaches the backend."""
 
+import json
 from typing import Literal
 
 import pytest
@@ -7,8 +8,9 @@ from pydantic import BaseModel, field_validator
 
 from stretto import Answer, AsyncStretto, Request, TextDelta
 from stretto.backends.base import Capabilities
-from stretto.errors import InvalidRequestError, ServerFailedError
+from stretto.errors import InvalidRequestError, RequestRejectedError, ServerFailedError
 from stretto.testing import Reply, ScriptedBackend
+from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -47,14 +49,10 @@ async def test_a_list_that_would_be_written_in_parts_comes_in_one_piece():
     assert backend.calls[0][0].response_schema == {"type": "array"}
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [(Verdict, "is a JSON schema, and .* cannot"), ("[0-9]+", "is a regular expression, and .* cannot")],
-)
-async def test_a_backend_that_has_no_formats_is_not_asked(given, words):
+async def test_a_backend_that_takes_no_expressions_is_not_asked():
     backend = ScriptedBackend({"": "5"})
-    with pytest.raises(InvalidRequestError, match=words):
-        await ask(backend, response_format=given)
+    with pytest.raises(InvalidRequestError, match=r"is a regular expression, and .* cannot"):
+        await ask(backend, response_format="[0-9]+")
     assert backend.calls == []
 
 
@@ -193,3 +191,100 @@ def test_a_request_that_is_changed_keeps_its_model():
     request = Request.of(Request.of("Why?", response_format=Verdict), seed=3)
     assert request.options.response_model is Verdict
     assert Request.of(request, response_format={"type": "array"}).options.response_model is None
+
+
+def system_of(prompt):
+    return [message.content for message in prompt.messages if message.role == "system"]
+
+
+async def test_a_model_that_is_not_known_to_keep_to_a_schema_is_told_it_in_words_and_checked():
+    backend = ScriptedBackend({AGAIN: '{"stars": 4}', "": '{"stars": 7}'})
+    question = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Any good?"}]
+    answer = await ask(backend, question, response_format=SCHEMA)
+    assert (answer.text, answer.parsed, answer.warnings) == ('{"stars": 4}', {"stars": 4}, ())
+    for prompt, _ in backend.calls:
+        (system,) = system_of(prompt)
+        assert system.startswith("Be kind.\n\n")
+        assert json.dumps(SCHEMA) in system
+    knowing = ScriptedBackend({"": '{"stars": 4}'}, capabilities=FORMATS)
+    await ask(knowing, question, response_format=SCHEMA)
+    assert system_of(knowing.calls[0][0]) == ["Be kind."]
+
+
+@pytest.mark.parametrize("refused", ["", "response_format", "json_schema", "response format", "unnamed"])
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_a_server_of_an_unknown_model_is_sent_the_schema_until_it_refuses_it(provider, refused):
+    sentences = {
+        "response_format": "Unknown parameter: response_format",
+        "json_schema": "This model does not support json_schema",
+        "response format": "Invalid value: this response format is unavailable now",
+        "unnamed": "output_config: Extra inputs are not permitted",
+    }
+
+    def reply(received):
+        sent = received.body.get("response_format") or received.body.get("output_config")
+        if sent and refused:
+            return HttpReply("", fault=Fault("status", status=400, message=sentences[refused]))
+        return 'Here you are:\n```json\n{"stars": 4}\n```'
+
+    async with ScriptedServer(reply) as server:
+        url = server.openai_url if provider == "openai" else server.url
+        async with AsyncStretto(f"{provider}:llama-99", base_url=url, api_key="k") as stretto:
+            for _ in range(2):
+                answer = await stretto.ask("Any good?", response_format=SCHEMA)
+                assert (answer.text, answer.parsed, answer.warnings[1:]) == ('{"stars": 4}', {"stars": 4}, ())
+        held = [bool(each.body.get("response_format") or each.body.get("output_config")) for each in server.requests]
+        assert held == ([True, False, False] if refused else [True, True])
+        assert all('"maximum": 5' in each.prompt for each in server.requests)
+
+
+async def test_a_refusal_that_is_not_about_the_schema_stays_an_error():
+    broken = HttpReply("", fault=Fault("status", status=400, message="messages: text is not allowed here"))
+    async with ScriptedServer(lambda _: broken) as server:
+        async with AsyncStretto("openai:llama-99", base_url=server.openai_url, api_key="k") as stretto:
+            with pytest.raises(RequestRejectedError, match="not allowed here"):
+                await stretto.ask("Any good?", response_format=SCHEMA)
+        assert all("response_format" in each.body for each in server.requests)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '```json\n{"stars": 4}\n```',
+        '```\n{"stars": 4}',
+        '\n {"stars": 4} \n',
+        'Sure! Here is the JSON [as asked]: {"stars": 4}. Anything else?',
+        '{"note": 1} is wrong, so: {"stars": 4}',
+        'First:\n```json\n{"stars": 9}\n```\nBetter:\n```json\n{"stars": 4}\n```',
+        'I thought about {this} and wrote {"stars": 4} and again {"stars": 4}',
+    ],
+)
+async def test_json_with_something_around_it_is_handed_out_bare(written):
+    backend = answering(written, "never asked for")
+    answer = await ask(backend, response_format=SCHEMA)
+    assert (answer.text, answer.parsed, len(backend.calls)) == ('{"stars": 4}', {"stars": 4}, 1)
+    assert answer.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "wrong"),
+    [
+        ('Either {"stars": 4} or {"stars": 5}.', "it holds 2 JSON values that fit"),
+        ('Here: {"answer": {"stars": 4}, }', "it is not valid JSON"),
+        ('Here: {"answer": {"stars": 4}', "it is not valid JSON"),
+        ('```json\n{"stars": 9}\n```', "9 is greater than the maximum of 5"),
+        ("[" * 20_000, "it is not valid JSON"),
+        ("{" * 20_000 + "}" * 20_000, "it is not valid JSON"),
+    ],
+)
+async def test_json_that_is_not_certain_is_asked_for_once_more(written, wrong):
+    backend = answering(written, '{"stars": 4}')
+    answer = await ask(backend, response_format=SCHEMA)
+    assert answer.parsed == {"stars": 4}
+    assert wrong in backend.calls[1][0].messages[-1].content
+
+
+async def test_a_pydantic_model_is_read_from_a_fence_too():
+    answer = await ask(answering('```json\n{"kind": "good", "stars": 5}\n```', "no"), response_format=Verdict)
+    assert answer.parsed == Verdict(kind="good", stars=5)
+    assert answer.text == '{"kind": "good", "stars": 5}'

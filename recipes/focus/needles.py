@@ -44,6 +44,8 @@ class Job:
         appended: so many tokens before the first learned one stand behind each chunk.
         source: the chunk that helps to say them.
         weight: how much its tokens count.
+        told: first and last but one of the places that only the memory tells, such as those of a code; empty where all
+            learned tokens are alike.
     """
 
     loss: str
@@ -52,6 +54,7 @@ class Job:
     appended: int
     source: int
     weight: float = 1.0
+    told: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,14 @@ class Lesson:
         jobs: local contexts.
         places: where the chunks' candidates stand, in rising order; gaps stand for chunks that are not there.
         total: candidates that the document is to be taken for.
+        lookups: questions about needles, each for the chunk that holds the answer alone.
     """
 
     chunks: tuple[tuple[int, ...], ...]
     jobs: tuple[Job, ...]
     places: tuple[int, ...]
     total: int
+    lookups: tuple[Job, ...] = ()
 
 
 def pocket_texts() -> Draw:
@@ -127,6 +132,11 @@ class Haystack:
             text = str(model.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
             self._behind = text.rpartition(mark)[2]
 
+    @property
+    def ending(self) -> tuple[int, ...]:
+        """What ends an answer."""
+        return self.encode(f".{self._end}")
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Tokens of a text in the middle of others."""
         found: Any = self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids
@@ -163,6 +173,7 @@ class Lessons:
         appended: tokens behind each chunk at most.
         tokens: of all chunks of a lesson, about.
         total: candidates that a document is taken for at most.
+        lookups: questions at most for the chunk that holds the answer alone: they cost little.
         jobs: questions of a hard lesson, where one needle is repeated; in an easy one it is the other way round. Beside
             them a span is repeated, and there is a continuation.
     """
@@ -172,8 +183,9 @@ class Lessons:
     chunk: int = 256
     appended: int = 64
     tokens: int = 1024
-    total: int = 1024
+    total: int = 1400
     jobs: int = 4
+    lookups: int = 16
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
         """One lesson; ``ease``, from 1 down to 0, has chunks be few and short at first."""
@@ -206,14 +218,18 @@ class Lessons:
         if "repetition" in self.losses:
             for name in chance.sample(sorted(where), min(self.jobs - round((self.jobs - 1) * (1 - ease)), len(where))):
                 given, needle = self.haystack.encode(f" The code of {name} is"), self.haystack.needle(name, codes[name])
-                jobs.append(Job("repetition", needle, len(given), self.appended, where[name]))
+                told = (len(given), len(needle) - len(self.haystack.encode(".")))
+                jobs.append(Job("repetition", needle, len(given), self.appended, where[name], told=told))
             place = chance.randrange(count)
             start = chance.randrange(max(1, length - _SPAN))
             span = chunks[place][start : start + _SPAN]
             jobs.append(Job("repetition", span, len(span) // 2, self.appended, place, _LESS))
         if "continuation" in self.losses:
             jobs.append(Job("continuation", follows, _SPAN // 2, self.appended, count - 1, _LESS))
-        return Lesson(tuple(chunks), tuple(jobs), tuple(sorted(chance.sample(range(total), count))), total)
+        places = tuple(sorted(chance.sample(range(total), count)))
+        lookups = [self._question(chance, name, codes[name], where[name], alone=True) for name in where]
+        lookups = lookups if "question" in self.losses else []
+        return Lesson(tuple(chunks), tuple(jobs), places, total, tuple(lookups[: self.lookups]))
 
     def _chunk(
         self, chance: random.Random, length: int, needles: Sequence[tuple[int, ...]], ease: float
@@ -231,8 +247,11 @@ class Lessons:
             start = end
         return (*found, *hay[start:count]), tuple(hay[count:])
 
-    def _question(self, chance: random.Random, name: str, code: str, place: int) -> Job:
+    def _question(self, chance: random.Random, name: str, code: str, place: int, *, alone: bool = False) -> Job:
         asked, said = self.haystack.question(name), self.haystack.answer(name, code)
-        before = self.haystack.hay(chance, chance.choice((0, 0, 0, 16, self.appended)))
+        before = self.haystack.hay(chance, 0 if alone else chance.choice((0, 0, 0, 16, self.appended)))
         appended = chance.randint(len(asked), max(len(asked), self.appended))
-        return Job("question", (*before, *asked, *said), len(before) + len(asked), appended, place)
+        start = len(before) + len(asked)
+        first = start + len(self.haystack.encode(f"The code of {name} is"))
+        told = (first, start + len(said) - len(self.haystack.ending))
+        return Job("question", (*before, *asked, *said), start, appended, place, told=told)

@@ -101,6 +101,12 @@ def refused_by(model: str) -> frozenset[str]:
     return frozenset() if known is None else known.refuses
 
 
+def may_take_schema(provider: str, model: str) -> bool:
+    """Whether a JSON schema is sent: to models that are known to keep to one, and to unknown ones, which may."""
+    known = _row(_BY_PROVIDER.get(provider, {}), model)
+    return known is None or known.json_schema
+
+
 def bounded_output(provider: str, model: str, wanted: int | None) -> int | None:
     """Give the tokens to ask for: what is wanted, but no more than the model can write."""
     known = _row(_BY_PROVIDER.get(provider, {}), model)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stretto.cli import prompts
+from stretto.cli import logs, prompts
 from stretto.cli.ask import ask
 from stretto.cli.bench import bench
 from stretto.cli.chat import chat
@@ -17,7 +17,10 @@ from stretto.cli.completing import prepare
 from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS
 from stretto.cli.opening import Opener
+from stretto.cli.optional_values import spelled_out
 from stretto.cli.route import route
+from stretto.cli.serve import serve
+from stretto.errors import SettingsError
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())
 
@@ -30,7 +33,9 @@ app = typer.Typer(
 app.command(epilog="\b\nExit codes: see stretto --help.")(ask)
 app.command()(route)
 app.command()(chat)
+app.command()(serve)
 app.add_typer(prompts.app, name="prompts")
+app.add_typer(logs.app, name="logs")
 app.command()(bench)
 app.command()(doctor)
 
@@ -58,7 +63,14 @@ def run(open_client: Opener | None = None) -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not end the answer
     prepare(os.environ)
+    if level := os.environ.get("STRETTO_LOG"):
+        from stretto.structured_logs import log_json  # noqa: PLC0415 - keeps `stretto --help` light
+
+        try:
+            log_json(sys.stderr, level)
+        except SettingsError as error:
+            sys.exit(f"STRETTO_LOG: {error}")
     try:
-        app(obj=open_client, prog_name="stretto")
+        app(spelled_out(sys.argv[1:]), obj=open_client, prog_name="stretto")
     finally:
         gc.freeze()  # or the interpreter, on its way out, would search all of torch for garbage: a second

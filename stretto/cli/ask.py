@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from stretto.cli import options
 from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
 from stretto.cli.opening import local_options, open_client, question_of
+from stretto.cli.optional_values import TRACE_TO
 from stretto.errors import DeadlineExceededError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ def ask(
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
+    long_context: options.LongContext = None,
     deadline: options.Deadline = None,
     on_missing: options.Missing = None,
     race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
@@ -53,7 +56,10 @@ def ask(
             help="Show below the answer how probable each token was, and the N most probable in its place; 0 to 20.",
         ),
     ] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below the answer.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Draw what ran when, below the answer; --trace FILE.html: as a page.")
+    ] = False,
+    trace_to: Annotated[Path | None, typer.Option(TRACE_TO, hidden=True, dir_okay=False)] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Ask once more with direct, and compare both.")] = False,
     plain: options.Plain = False,
     quiet: options.Quiet = False,
@@ -74,6 +80,10 @@ def ask(
         )
     if compare and events:
         raise InvalidRequestError("--compare and --events exclude each other. Use --compare --json.")
+    if trace_to is not None and not trace_to.parent.is_dir():
+        raise InvalidRequestError(
+            f"--trace {str(trace_to)!r} cannot be written: there is no folder {str(trace_to.parent)!r}. Make it first."
+        )
     asked = question_of(question)
     request: dict[str, Any] = {
         "strategy": strategy,
@@ -91,9 +101,13 @@ def ask(
     }
     request = {name: value for name, value in request.items() if value is not None}
     screen = Screen(quiet=quiet, unrendered=plain)
-    client = open_client(context, model, base_url, key_variable, local_options(dtype, device, threads, no_compiled))
+    client = open_client(
+        context, model, base_url, key_variable, local_options(dtype, device, threads, no_compiled, long_context)
+    )
     begin = partial(introduce, client, screen, named=model is not None)
     answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))
+    if trace_to is not None:
+        _write_trace(trace_to, asked, answers, screen)
     _print(answers, screen, json=json, logprobs=logprobs is not None and not json and not events, trace=trace)
     raise typer.Exit(exit_of_answer(answers[0]))
 
@@ -146,3 +160,19 @@ def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, logprobs: b
             screen.show("", *render_timeline(each, screen.width, blocks=screen.encodes_blocks))
     if len(answers) > 1:
         screen.show("", *table(*answers))
+
+
+def _write_trace(file: Path, question: str, answers: Sequence[Answer], screen: Screen) -> None:
+    """Write what ran when to a file, a page for each answer."""
+    from stretto.display.notebook import answer_page  # noqa: PLC0415 - keeps `stretto --help` light
+
+    for number, answer in enumerate(answers):
+        path = file if number == 0 else file.with_stem(f"{file.stem}-direct")
+        try:
+            if path.suffix.lower() == ".svg":
+                answer.timeline.plot().save(path)
+            else:
+                path.write_text(answer_page(answer, question), encoding="utf-8")
+        except OSError as error:
+            raise InvalidRequestError(f"--trace {str(path)!r} cannot be written: {error.strerror}.") from None
+        screen.note(f"What ran when is drawn in {path}")

@@ -54,6 +54,7 @@ def figures(answer: Answer) -> dict[str, float | int | None]:
         "prompt_tokens": answer.usage.prompt_tokens,
         "completion_tokens": answer.usage.completion_tokens,
         "calls": answer.usage.calls,
+        "cost_usd": None if answer.cost is None else answer.cost.usd,
         "words": words,
         "words_per_second": words / total_s if total_s > 0 else None,
     }
@@ -90,6 +91,7 @@ def table(answer: Answer, straight: Answer) -> list[Text]:
         "prompt tokens",
         "completion tokens",
         "calls",
+        "US dollars",
         "words",
         "words per second",
     )
@@ -102,7 +104,9 @@ def table(answer: Answer, straight: Answer) -> list[Text]:
 def _shown(figure: float | None) -> str:
     if figure is None:
         return "-"
-    return f"{figure:.2f}" if isinstance(figure, float) else f"{figure:,}"
+    if isinstance(figure, float):
+        return f"{figure:.2f}" if figure == 0 or figure >= 0.1 else f"{figure:.2g}"
+    return f"{figure:,}"
 
 
 def _sentence(answer: Answer, straight: Answer) -> str:

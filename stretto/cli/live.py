@@ -15,6 +15,7 @@ from stretto.cli.notices import demonstration
 from stretto.cli.plain import one_line, plain_json
 from stretto.cli.progress import Progress, status_of
 from stretto.cli.screen import FRAME_S, Screen
+from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Show = Callable[[Event], None]
+
+BEGINNING = (BranchDelta, TextDelta, AnswerFinished)
+"""Events before which an answer may still turn out to be an error."""
 
 
 async def answer_live(
@@ -53,8 +57,9 @@ async def answer_live(
                     event = await anext(events, None)
                 if not pause.cancelled_caught:
                     if event is None:
+                        _keep(prompt, events.answer, screen)
                         return events.answer
-                    if not begun and isinstance(event, (BranchDelta, AnswerFinished)):
+                    if not begun and isinstance(event, BEGINNING):
                         begun = True
                         begin()
                     progress.see(event)
@@ -65,6 +70,16 @@ async def answer_live(
         raise
     finally:
         screen.end()
+
+
+def _keep(prompt: str | Sequence[Message], answer: Answer, screen: Screen) -> None:
+    """Keep the answer for ``stretto logs``, where that is on; an answer that cannot be kept is still one."""
+    from stretto.cli.answer_store import AnswerStore  # noqa: PLC0415 - SQLite is imported where it is needed
+
+    try:
+        AnswerStore().add(prompt if isinstance(prompt, str) else prompt[-1].content, answer)
+    except StrettoError as error:
+        screen.warn(str(error))
 
 
 async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) -> T:
@@ -81,12 +96,17 @@ async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) ->
 
 
 def text_on(screen: Screen, *, explain: bool = True) -> Show:
-    """Show the text of the answer; and before it, why it is written in this way."""
+    """Show the text of the answer; and before it, why it is written in this way: not before an error."""
+    reason = ""
 
     def show(event: Event) -> None:
+        nonlocal reason
+        if reason and isinstance(event, BEGINNING):
+            screen.note(reason)
+            reason = ""
         match event:
             case RouteChosen() if explain:
-                screen.note(f"{event.route.strategy}: {event.route.cause}")
+                reason = f"{event.route.strategy}: {event.route.cause}"
             case TextDelta():
                 screen.answer(event.text)
 

@@ -141,7 +141,9 @@ class Flow:
 
 def _blocks(text: str) -> list[str]:
     """The blocks that are complete, and the open one behind them."""
-    begins = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.map and token.nesting >= 0]
+    found = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.map and token.nesting >= 0]
+    ended = text.count("\n")  # what the last line begins is not certain before its end: "-" may become "-1"
+    begins = [begin for at, begin in enumerate(found) if at == 0 or begin < ended]
     if len(begins) > 1:
         lines = text.split("\n")
         return ["\n".join(lines[begin:end]) for begin, end in pairwise([*begins, len(lines)])]

@@ -19,7 +19,6 @@ from stretto.events import (
 
 POCKET = "local:pocket"
 _BAR = 20  # cells
-_PATIENCE_S = 5.0  # after which it is said why loading takes so long
 
 
 class Progress:
@@ -66,8 +65,7 @@ class Progress:
     def _waiting(self) -> str:
         if not self._loads:
             return f"waiting for {self._model}"
-        why = " (the first time on a machine it may have to be compiled: some 15 s)"
-        return f"loading {self._model}{why if self._now_s() - self._began > _PATIENCE_S else ''}"
+        return f"loading {self._model}"
 
     def _doing(self) -> str:
         if not self._strategy:
@@ -106,7 +104,9 @@ def status_of(answer: Answer) -> str:
     timeline, usage = answer.timeline, answer.usage
     written = answer.strategy or answer.route.strategy
     instead = "" if written == answer.route.strategy else f" (instead of {answer.route.strategy})"
+    local = answer.route.backend.startswith("local:")  # where nobody bills anything
     caution = ("a demonstration model, which may be wrong",) if answer.route.backend == POCKET else ()
+    cost = () if local else (f"cost {answer.cost}" if answer.cost else "cost unknown",)
     first = f", first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
     return " · ".join(
         (
@@ -114,6 +114,7 @@ def status_of(answer: Answer) -> str:
             f"{timeline.total_s:.2f} s{first}",
             f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out",
             counted(usage.calls, "call"),
+            *cost,
             *caution,
         )
     )

@@ -6,7 +6,10 @@ import sys
 
 from stretto.cli.exits import MEANINGS
 
-COMMANDS = ("", "ask", "route", "chat", "prompts", "prompts list", "prompts show", "bench", "doctor")
+COMMANDS = (
+    "", "ask", "route", "chat", "logs", "logs on", "logs off", "logs status", "logs search", "logs show",
+    "logs delete", "prompts", "prompts list", "prompts show", "bench", "doctor",
+)  # fmt: skip
 
 OPENING = """\
 # The command line
@@ -70,9 +73,10 @@ use for what, and why.
 ## How a local model runs
 
 `--dtype`, `--device` and `--threads` choose the number type, the device and the most threads of a forward. The settings
-`dtype`, `device`, `decoding`, `threads` and `compiled` (`STRETTO_DTYPE`, ...) do the same for every command and every
-client. A forward on a CPU runs in code that is compiled for its processor; `--no-compiled` or `STRETTO_COMPILED=0` runs
-it in torch, more slowly, on machines where the compiler fails.
+`dtype`, `device`, `decoding`, `threads`, `compiled` and `long_context` (`STRETTO_DTYPE`, ...) do the same for every
+command and every client. On a CPU, a local model runs in code that is compiled for the processor beside the first
+answers; with `--no-compiled` or `STRETTO_COMPILED=0` it runs in torch, more slowly. `STRETTO_COMPILED=1` waits for the
+compiler. `--long-context` chooses how a prompt longer than the window is read.
 
 A model that is being loaded cannot be stopped. Ctrl-C and `--deadline` end the program all the same.
 
@@ -87,8 +91,21 @@ A model that is being loaded cannot be stopped. Ctrl-C and `--deadline` end the 
 "Waits for its turn" is the time until its call was sent, "waits for the first text" the time until the model began.
 The critical path is the longest chain of branches that had to wait for each other.
 
+`--trace FILE.html` writes a page with the answer, its route and the same drawing; `--trace FILE.svg` the drawing alone.
+
 The last lines are there for a model in this process: how many forwards it took, how many tokens one gave and how many
-rows it evaluated, and of each source of drafts how many drafted tokens were right.
+rows it evaluated, and of each source of drafts how many drafted tokens were right. A table says how many seconds each
+branch waited for what before its first text: its turn, the model, the engine's queue, its prompt. See
+[where a request waits](local-models.md#where-a-request-waits).
+
+## Kept answers and logs
+
+`stretto logs on` keeps the questions and answers of `ask` and `chat` in an SQLite file that only you can read, until
+`stretto logs off`. `stretto logs` lists them, `stretto logs search WORDS` finds them, `stretto logs show NUMBER` prints
+one, `stretto logs delete` removes them. The file is named by `STRETTO_LOGS`, else it is in your data folder.
+
+`STRETTO_LOG=info` (or `debug`) writes log records as lines of JSON to standard error, without questions and answers
+unless `STRETTO_LOG_TEXT=1`. [Seeing what happened](observing.md) says more.
 
 ## Log-probabilities
 

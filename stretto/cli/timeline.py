@@ -1,4 +1,4 @@
-"""``--trace``: what ran when, drawn with characters.
+"""``--trace``: what ran when, drawn with characters; and what calls of a local model waited for.
 
 One row a branch: waiting for its turn, waiting for the first text, writing. The characters alone
 tell the phases apart, so the drawing holds without colour, and in ASCII where there is no more.
@@ -6,16 +6,16 @@ tell the phases apart, so the drawing holds without colour, and in ASCII where t
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from stretto.answer import Answer, Branch, Decoding
+from stretto.answer import Answer, Branch, Decoding, Span
+from stretto.cli.columns import columns
 from stretto.cli.plain import one_line
+from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
 
 MOST_LABEL = 24  # cells
 FEWEST_BAR = 16
@@ -24,8 +24,17 @@ FIGURES = len(HEADING)
 MARKS_APART = 12  # cells between two numbers of the axis, at least
 
 
-_KIND = re.compile(r"^(?:point|item|passage|piece|round)-")
-_MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and those that failed
+_MOST_WAITS = 12  # rows
+_WAITS = (
+    ("turn", "started_s"),
+    ("load", "loaded_s"),
+    ("prepare", "prepared_s"),
+    ("queue", "admitted_s"),
+    ("prompt", "prompt_read_s"),
+    ("token", "first_token_s"),
+    ("text", "first_s"),
+)
+"""What a call waits for, in order, each with the time in `Span` at which that ends."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,8 @@ _STYLES = {"waiting": "dim", "silent": "yellow", "writing": "green", "failed": "
 def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
     """The timeline of an answer as lines of at most ``width`` cells; ``blocks=False`` keeps to ASCII."""
     signs = _Signs() if blocks else _ASCII
-    branches, hidden = _drawn(answer.branches)
-    end_s = max([answer.timeline.total_s, *(branch.span.ended_s or 0.0 for branch in answer.branches)])
+    branches, hidden = drawn(answer.branches)
+    end_s = end_of(answer.branches, answer.timeline.total_s)
     if not answer.branches or end_s <= 0:
         return [Text("Nothing ran.", "dim")]
     labels = [_label(branch) for branch in branches]
@@ -57,21 +66,17 @@ def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> 
         rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s))
     if hidden:
         rows.append(Text(f"{hidden:,} more passages were read in between", "dim"))
-    return [*rows, _legend(answer.branches, signs), _totals(answer, signs), *_decoded(answer, width, signs)]
-
-
-def _drawn(branches: Sequence[Branch]) -> tuple[list[Branch], int]:
-    """The branches that get a row, and how many passages get none."""
-    passages = [branch for branch in branches if branch.kind == "passage"]
-    half = _MOST_PASSAGES // 2
-    between = passages[half:-half] if len(passages) > _MOST_PASSAGES else []
-    hidden = {branch.id for branch in between if branch.status == "finished"}
-    return [branch for branch in branches if branch.id not in hidden], len(hidden)
+    return [
+        *rows,
+        _legend(answer.branches, signs),
+        _totals(answer, signs),
+        *_decoded(answer, width, signs),
+        *_waits(branches, room),
+    ]
 
 
 def _label(branch: Branch) -> str:
-    number = _KIND.sub("", branch.id)
-    return one_line(f"{number} {branch.title}" if branch.title else branch.id)
+    return one_line(label_of(branch))
 
 
 def _fitted(label: str, room: int) -> str:
@@ -110,23 +115,15 @@ def _figures(branch: Branch, end_s: float) -> Text:
 
 def _axis(end_s: float, room: int, bar: int) -> Text:
     """Numbers above a line: seconds since the request arrived."""
-    step_s = _step(end_s, bar)
-    digits = max(0, -math.floor(math.log10(step_s)))
+    step_s = mark_step(end_s, bar, MARKS_APART)
     numbers = " " * bar
     mark = 0
     while (at := round(mark * step_s / end_s * bar)) < bar:
-        number = f"{mark * step_s:.{digits}f}" + (" s" if mark == 0 else "")
+        number = mark_text(mark * step_s, step_s) + (" s" if mark == 0 else "")
         if at + len(number) <= bar:
             numbers = numbers[:at] + number + numbers[at + len(number) :]
         mark += 1
     return Text(" " * (room + 1) + numbers + HEADING, "dim")
-
-
-def _step(end_s: float, bar: int) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that keeps the numbers apart."""
-    least = end_s * MARKS_APART / bar
-    power = 10.0 ** math.floor(math.log10(least))
-    return next((times * power for times in (1, 2, 5) if times * power >= least), 10 * power)
 
 
 def _legend(branches: Sequence[Branch], signs: _Signs) -> Text:
@@ -159,6 +156,40 @@ def _decoded(answer: Answer, width: int, signs: _Signs) -> list[Text]:
         f"{found.rows_per_step:.1f} rows a step",
     ]
     return _wrapped([f"decoding {one_line(', '.join(found.methods))}", *parts, *_sources(found)], width, signs)
+
+
+def _waits(branches: Sequence[Branch], room: int) -> list[Text]:
+    """What calls of a local model waited for before their first text: the longest of each, in seconds."""
+    local = [branch for branch in branches if branch.span.loaded_s is not None]
+    if not local:
+        return []
+    longest = sorted(local, key=_wait_s, reverse=True)[:_MOST_WAITS]
+    rows = [[_fitted(_label(branch), room), *map(_seconds, _steps_of(branch.span))] for branch in longest]
+    heading = ["before the first text, in s", *(name for name, *_ in _WAITS)]
+    lines = columns([heading, *rows], right=range(1, len(heading)))
+    if len(longest) < len(local):
+        lines.append(Text(f"{len(local) - len(longest):,} more branches waited less"))
+    return [Text(line.plain, "dim") for line in lines]
+
+
+def _steps_of(span: Span) -> list[float | None]:
+    """How long a call spent in each of `_WAITS`; where it ended before its first text, ``None`` for what follows."""
+    found: list[float | None] = []
+    since: float | None = span.needed_s
+    for _, name in _WAITS:
+        until = getattr(span, name)
+        end = span.ended_s if until is None else until
+        found.append(None if since is None or end is None else max(0.0, end - since))
+        since = until
+    return found
+
+
+def _wait_s(branch: Branch) -> float:
+    return sum(seconds or 0.0 for seconds in _steps_of(branch.span))
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.2f}"
 
 
 def _sources(found: Decoding) -> list[str]:

@@ -1,16 +1,18 @@
-"""One request from its route to its answer: runs the strategy and puts the answer together."""
+"""Runs the strategy of a route and assembles the answer."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
-from stretto.answer import Answer, Decoding, FinishReason, Timeline, Usage
+from stretto.answer import Answer, Cost, Decoding, FinishReason, Timeline, Usage
 from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.hooks import Watchers
+from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
@@ -20,9 +22,11 @@ from stretto.strategies.branch import Running
 from stretto.strategies.fan_out import Emit, FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
 
+_MOST_NAMED = 20  # pages in a warning
+
 
 def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
-    """Raise `UnknownStrategyError` for a name that is neither "auto" nor that of a strategy."""
+    """Raise `UnknownStrategyError` if the name is neither "auto" nor that of a strategy."""
     if name != "auto" and name not in strategies:
         known = ", ".join(("auto", *strategies))
         raise UnknownStrategyError(f"There is no strategy {shown(name)}. Choose one of: {known}.")
@@ -38,16 +42,19 @@ async def answer(
     began: float,
     strategies: Mapping[str, Strategy] = STRATEGIES,
     watchers: Watchers | None = None,
+    prices: Prices | None = None,
 ) -> Answer:
-    """Generate as the route says, telling every event on the way; the last one carries the answer.
+    """Generate an answer by a route and emit all events; the last one carries the answer.
 
-    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name. Raises
-    `StrettoError` where not a word of an answer came about, or where parts are missing and the request has
-    ``on_missing="raise"``.
+    ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
+    ``prices``: of models, by default the list prices. Raises `StrettoError` if there is no text at all, or if parts are
+    missing and the request has ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     with (watchers or Watchers()).watching():
-        return await _answer(request, route, backend, emit, strategy, prompts=prompts, began=began)
+        return await _answer(
+            request, route, backend, emit, strategy, prompts=prompts, began=began, prices=prices or Prices()
+        )
 
 
 async def _answer(
@@ -59,6 +66,7 @@ async def _answer(
     *,
     prompts: Catalogue,
     began: float,
+    prices: Prices,
 ) -> Answer:
     await emit(RouteChosen(route=route))
     check_abilities(request, backend)
@@ -68,7 +76,7 @@ async def _answer(
     messages = _alone(request) if unread else request.messages
     request = request.model_copy(update={"options": options, "messages": messages})
     async with fan_out(
-        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.options.deadline_s
+        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.deadline_s
     ) as runner:
         if unused is not None:
             runner.warn(
@@ -79,29 +87,54 @@ async def _answer(
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
         for note in request.unread:
             runner.warn(note)
+        for document in request.documents:
+            if pages := document.unread_pages:
+                runner.warn(_unread_pages(document.title or document.source, pages))
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await strategy.run(request, route, runner)
         for running in runner.branches:
             await running.ended()
-        result = _assemble(request, route, runner, time.perf_counter() - began)
+        listed = getattr(backend, "at_provider", True)  # names of other kinds of backends have no list price
+        result = _assemble(
+            request,
+            route,
+            runner,
+            total_s=time.perf_counter() - began,
+            cost_of=partial(prices.cost, backend.name, listed=listed),
+        )
     await emit(AnswerFinished(answer=result))
     return result
 
 
+def _unread_pages(title: str, pages: tuple[int, ...]) -> str:
+    """A sentence on the pages of a document that could not be read."""
+    named = ", ".join(map(str, pages[:_MOST_NAMED])) + (" and more" if len(pages) > _MOST_NAMED else "")
+    several = len(pages) > 1
+    which = f"pages {named} were" if several else f"page {named} was"
+    return f"Of {shown(title)}, {which} left out: no text could be read there."
+
+
 def _alone(request: Request) -> tuple[Message, ...]:
-    """The question without the turns before it; what the system is told stays."""
+    """System messages and the question, without the turns before it."""
     system = (message for message in request.messages if message.role == "system")
     begun = request.messages[-1:] if request.continues else ()
     return (*system, Message(role="user", content=request.question), *begun)
 
 
-def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) -> Answer:
+def _assemble(
+    request: Request,
+    route: Route,
+    runner: FanOut,
+    *,
+    total_s: float,
+    cost_of: Callable[[Iterable[Usage]], Cost | None],
+) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
     if failures and not any(running.in_answer for running in runner.branches):
-        raise failures[0]  # all failed, as a rule for one reason
+        raise failures[0]  # all failed, usually for the same reason
     for running in visible:
         if not running.told and (said := shortfall(running, request)) is not None:
             runner.warn_once(said)
@@ -114,7 +147,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
             decoding = branch.decoding if decoding is None else decoding + branch.decoding
     told = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
     if request.options.logprobs is not None and not told:
-        runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} told none.")
+        runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} returned none.")
     ends = [
         span.needed_s + span.ended_s - span.started_s
         for span in (branch.span for branch in branches)
@@ -127,6 +160,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
         parsed=runner.parsed,
         branches=branches,
         usage=usage,
+        cost=cost_of(branch.usage for branch in branches),
         decoding=decoding,
         logprobs=told,
         timeline=Timeline(
@@ -151,7 +185,7 @@ def _assemble(request: Request, route: Route, runner: FanOut, total_s: float) ->
 
 
 def _finish_reason(visible: list[Running]) -> FinishReason:
-    """How the worst part of the answer ended."""
+    """The worst finish reason of all parts."""
     reasons = {running.finish_reason for running in visible}
     worst_first: tuple[FinishReason, ...] = (
         *("error", "refusal", "content_filter", "deadline", "budget", "length", "tool_calls"),

@@ -1,4 +1,4 @@
-"""What is noted of one call while it runs, for the hooks of the client."""
+"""Records one call while it runs, for the hooks of the client and for traces."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from stretto.answer import FinishReason, Usage
-from stretto.backends.base import Chunk
+from stretto.backends.base import Chunk, Prompt
 from stretto.hooks import CallEnded, watchers
 from stretto.strategies.branch import BranchSpec
+from stretto.telemetry import call_span, note_call
 
 
 @dataclass
 class CallRecord:
-    """One call of a branch, from its sending to its end."""
+    """One call of a branch."""
 
     backend: str
     spec: BranchSpec
@@ -26,39 +27,48 @@ class CallRecord:
     _began: float = field(default_factory=time.perf_counter)
 
     def heard(self, chunk: Chunk) -> None:
-        """Note what a chunk says."""
+        """Record a chunk."""
         if chunk.usage:
             self.usage += chunk.usage
         if chunk.is_answer and self.first_text_s is None:
             self.first_text_s = time.perf_counter() - self._began
 
-    def tell(self, error: Exception | None = None) -> None:
-        """Tell the hooks that it has ended."""
+    def ended(self, error: Exception | None = None) -> CallEnded:
+        """The event for the hooks at the end of the call."""
         usage = getattr(error, "usage", None)
-        watchers().call_ended(
-            CallEnded(
-                backend=self.backend,
-                branch_id=self.spec.id,
-                kind=self.spec.kind,
-                attempt=self.attempt,
-                seconds=time.perf_counter() - self._began,
-                first_text_s=self.first_text_s,
-                usage=self.usage + usage if isinstance(usage, Usage) else self.usage,
-                finish_reason=self.finish_reason,
-                error=error,
-            )
+        return CallEnded(
+            backend=self.backend,
+            branch_id=self.spec.id,
+            kind=self.spec.kind,
+            attempt=self.attempt,
+            seconds=time.perf_counter() - self._began,
+            first_text_s=self.first_text_s,
+            usage=self.usage + usage if isinstance(usage, Usage) else self.usage,
+            finish_reason=self.finish_reason,
+            error=error,
         )
 
 
 @contextmanager
-def recorded(backend: str, spec: BranchSpec, attempt: int) -> Iterator[CallRecord]:
-    """Note a call, and tell the hooks of its end: by its finish reason, by an error, or by neither if cancelled."""
+def recorded(backend: str, spec: BranchSpec, attempt: int, prompt: Prompt) -> Iterator[CallRecord]:
+    """Record a call; report its end to hooks and traces: a finish reason, an error, or neither if cancelled."""
     record = CallRecord(backend, spec, attempt)
     failure: Exception | None = None
-    try:
-        yield record
-    except Exception as error:
-        failure = error
-        raise
-    finally:
-        record.tell(failure)
+    with call_span(backend, spec.options, attempt, prompt.messages) as span:
+        try:
+            yield record
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            call = record.ended(failure)
+            note_call(
+                span,
+                backend,
+                call.usage,
+                seconds=call.seconds,
+                first_text_s=call.first_text_s,
+                finish_reason=call.finish_reason,
+                error=failure,
+            )
+            watchers().call_ended(call)

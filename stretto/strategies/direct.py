@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stretto.answer import REFUSALS, Choice
+from stretto.answer import Choice
 from stretto.backends.base import Prompt
-from stretto.document import Document
-from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.fan_out import FanOut
-from stretto.strategies.fitting import Fit, fit
+from stretto.strategies.fencing import fenced
+from stretto.strategies.in_form import held_to_format, write_in_form
 
 
 class Direct:
@@ -43,13 +42,13 @@ class Direct:
         further = _further(request, runner)
         if request.options.response_format is None:
             runner.merge.add_branch(straight)
-        elif runner.capabilities.regex:  # it draws tokens that fit and no others: nothing would change in a second try
-            runner.merge.add_branch(straight)
-            await straight.ended()
-            _report(runner, straight, fit(straight.text, request.options))
         else:
-            straight = await _in_form(request, runner, straight)
-            runner.merge.add(straight.text)
+            straight = await write_in_form(
+                request,
+                runner,
+                straight,
+                lambda received, wrong: asked(request, runner, "again_in_form", received=received, wrong=wrong),
+            )
         await runner.merge.finish()
         await straight.ended()
         runner.tool_calls, runner.thoughts = straight.calls.calls, straight.thoughts
@@ -87,49 +86,17 @@ async def _choices(request: Request, runner: FanOut, straight: Running, further:
     return choices
 
 
-async def _in_form(request: Request, runner: FanOut, straight: Running) -> Running:
-    """The branch whose answer fits its format, if the first or a second try gives one."""
-    await _ended(straight)
-    found = fit(straight.text, request.options)
-    if straight.calls:  # what it says beside them need not fit
-        return straight
-    if found.wrong and straight.exception is None and straight.finish_reason == "stop":
-        prompt = replace(
-            _held_to_format(request, runner),
-            messages=asked(request, runner, "again_in_form", received=straight.text, wrong=found.wrong),
-        )
-        again = runner.start(replace(straight_spec(request, runner), id="direct-again", prompt=lambda: prompt))
-        await _ended(again)
-        second = fit(again.text, request.options)
-        if again.exception is None and not (second.wrong and again.finish_reason != "stop"):
-            straight.drop("it did not fit response_format")
-            straight, found = again, second
-        else:
-            again.drop("the first answer is no worse")
-    _report(runner, straight, found)
-    return straight
-
-
-async def _ended(running: Running) -> None:
-    """Wait for the end of a branch that is not shown yet; reading it keeps its buffer from running full."""
-    while await running.read():
-        pass
-
-
-def _report(runner: FanOut, running: Running, found: Fit) -> None:
-    """Hand out the value of the answer; a warning says where there is none."""
-    if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
-        return  # a warning says that already
-    runner.parsed = found.value
-    if found.wrong:
-        runner.warn(f"The answer does not fit response_format: {found.wrong}.")
-    if found.unchecked:
-        runner.warn(f"The answer was not checked against its schema: {found.unchecked}.")
-
-
 def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     """The branch that answers the whole request by itself."""
-    prompt = _held_to_format(request, runner)
+    plain = Prompt(
+        with_documents(request),
+        tools=request.tools,
+        tool_choice=request.tool_choice,
+        n=request.n if runner.capabilities.choices else 1,
+        extra=request.extra,
+        reads=bool(request.documents),
+    )
+    prompt = held_to_format(plain, request, runner)
 
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
@@ -151,32 +118,6 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     )
 
 
-def _held_to_format(request: Request, runner: FanOut) -> Prompt:
-    """The conversation with its ``response_format``. Raises `InvalidRequestError` where the backend has none."""
-    wanted = request.options.response_format
-    prompt = Prompt(
-        with_documents(request),
-        tools=request.tools,
-        tool_choice=request.tool_choice,
-        n=request.n if runner.capabilities.choices else 1,
-        extra=request.extra,
-    )
-    if wanted is None:
-        return prompt
-    if isinstance(wanted, str):
-        able, kind = runner.capabilities.regex, "a regular expression"
-    else:
-        able, kind = runner.capabilities.json_schema, "a JSON schema"
-    if not able:
-        raise InvalidRequestError(
-            f"response_format is {kind}, and {runner.model} cannot hold an answer to one. "
-            "Leave it out, or use another model."
-        )
-    if isinstance(wanted, str):
-        return replace(prompt, response_regex=wanted)
-    return replace(prompt, response_schema=wanted)
-
-
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
     """Ask for the rest of an answer whose stream broke."""
     return Prompt(asked(request, runner, "continue", received=received))
@@ -184,7 +125,7 @@ def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
 
 def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
     """A template filled for this request, with the turns before it where they belong; ``values`` go before its own."""
-    own = {"question": request.question, "system": request.system, "documents": documents_text(request.documents)}
+    own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = runner.template(template).messages(**(own | values))
     return (
         *(message for message in filled if message.role == "system"),
@@ -203,7 +144,7 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     """The conversation as it is, its documents put before the last question."""
     if not request.documents:
         return request.messages
-    messages, text = list(request.messages), documents_text(request.documents)
+    messages, text = list(request.messages), fenced(request.documents)
     asked = [index for index, message in enumerate(messages) if message.role == "user"]
     if not asked:
         return (Message(role="user", content=text), *messages)
@@ -211,11 +152,3 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     parts = ({"type": "text", "text": text}, *last.parts) if last.parts else ()
     messages[asked[-1]] = last.model_copy(update={"content": f"{text}\n\n{last.content}", "parts": parts})
     return tuple(messages)
-
-
-def documents_text(documents: tuple[Document, ...]) -> str:
-    """Documents as a model reads them."""
-    return "\n\n".join(
-        f'<document title="{document.title or number}">\n{document.text}\n</document>'
-        for number, document in enumerate(documents, start=1)
-    )

@@ -11,16 +11,26 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from stretto.answer import REFUSALS, Choice, Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import REFUSALS, Branch, Choice, Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
+from stretto.backends.base import (
+    Backend,
+    Capabilities,
+    Chunk,
+    CountsText,
+    Measured,
+    Prompt,
+    ReportsLimits,
+    Stages,
+    measured_by,
+)
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
@@ -50,6 +60,7 @@ from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.strategies.merge import Merge
 from stretto.surrogates import Mending, mend
+from stretto.telemetry import branch_span, note_branch
 from stretto.tool_calls import ToolCall, ToolCallDelta, ToolCallsSoFar
 
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
@@ -145,6 +156,10 @@ class FanOut:
         found = getattr(self._backend, ReportsLimits.limits_left.__name__, None)
         return {} if found is None else found()
 
+    def measured(self) -> Measured | None:
+        """What the backend has measured of its own speed, if it is a local one."""
+        return measured_by(self._backend)
+
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""
         self.warnings.append(mend(text))
@@ -166,6 +181,12 @@ class FanOut:
         return time.perf_counter() - self._began
 
     async def _run(self, running: Running) -> None:
+        with branch_span(running.spec.id, running.spec.kind, running.spec.title) as span:
+            branch = await self._run_to_its_end(running)
+            note_branch(span, branch)
+        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+
+    async def _run_to_its_end(self, running: Running) -> Branch:
         try:
             with running._scope as scope:
                 own = anyio.current_time() + running.spec.until_s - self.now_s()
@@ -191,7 +212,7 @@ class FanOut:
             self._account(running)
             branch = running.end(self.now_s())
             running.spec.on_end(running)
-        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+        return branch
 
     async def _generate(self, running: Running) -> None:
         """Ask, and once more in another way if that fails."""
@@ -199,11 +220,12 @@ class FanOut:
         running.started_s = self.now_s()
         await self.announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
         first: StrettoError | None = None
-        begun = False
+        begun = refused = begins_refused = False
         for again in (False, True):
             running.exception = None
             try:
-                prompt = None if again and begun else spec.another_way(running.text) if again else spec.prompt()
+                received = "" if refused else running.text
+                prompt = None if again and begun else spec.another_way(received) if again else spec.prompt()
                 if prompt is None:
                     running.exception = first
                     return
@@ -224,22 +246,34 @@ class FanOut:
                 running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
                 running.exception.__cause__ = error
             else:
-                refused = running.finish_reason in REFUSALS
-                if refused and not spec.accepts_refusal:
-                    running.exception = BackendError(
-                        "The model refused to write this part.", backend=self._backend.name
-                    )
-                elif not (running.text.strip() or running.calls or refused or spec.accepts_silence):
-                    running.exception = BackendError(
-                        f"{self._backend.name} returned no text. Ask again, or try another model.",
-                        backend=self._backend.name,
-                    )
-                    running.finish_reason = "error"
-                else:
+                refused = running.finish_reason in REFUSALS and not spec.accepts_refusal
+                if not self._failed(running):
+                    if begins_refused:
+                        self.warn(
+                            f"{spec.called or repr(spec.title)} begins with a refusal that had been shown already; "
+                            "the model wrote the rest when asked again."
+                        )
                     return
             first = running.exception
             begun = bool(running.calls or running.others)  # told already, and not to be told twice
             self._estimate(running)
+            if refused and not again and running.text.strip() and not running.take_back():
+                begins_refused = True
+                running.write("\n\n", self.now_s())
+
+    def _failed(self, running: Running) -> bool:
+        """Whether a call that ended in good order gave nothing to use; its exception says why."""
+        if running.finish_reason in REFUSALS:
+            if running.spec.accepts_refusal:
+                return False
+            message = "The model refused to write this part."
+        elif running.text.strip() or running.calls or running.spec.accepts_silence:
+            return False
+        else:
+            message = f"{self._backend.name} returned no text. Ask again, or try another model."
+            running.finish_reason = "error"
+        running.exception = BackendError(message, backend=self._backend.name)
+        return True
 
     async def _call(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
         options = running.spec.options
@@ -247,8 +281,7 @@ class FanOut:
             prompt = replace(prompt, extra={**self.accompanying, **prompt.extra})
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
-        # The deadline is that of the whole answer; it is kept here, not call by call.
-        options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
+        options = options.model_copy(update={"max_tokens": most})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
         running.unreported = tokens or estimate(prompt)
@@ -257,7 +290,7 @@ class FanOut:
         try:
             with (
                 allowed(reservation, caller),
-                recorded(self._backend.name, running.spec, attempt) as record,
+                recorded(self._backend.name, running.spec, attempt, prompt) as record,
             ):
                 async with self._backend.stream(prompt, options) as chunks:
                     try:
@@ -292,6 +325,8 @@ class FanOut:
                 self._count(running, chunk.usage, reservation)
             if chunk.decoding:
                 running.decoding = (running.decoding or Decoding()) + chunk.decoding
+            if chunk.stages:
+                running.stages = _since(chunk.stages, self._began)
             for warning in chunk.warnings:
                 self.warn_once(warning)
             if chunk.choice:
@@ -364,6 +399,11 @@ class FanOut:
 def _mended(score: TokenLogprob) -> TokenLogprob:
     top = tuple((mend(token), logprob) for token, logprob in score.top)
     return TokenLogprob(token=mend(score.token), logprob=score.logprob, top=top)
+
+
+def _since(stages: Stages, began: float) -> Stages:
+    """The same, in seconds since the request arrived."""
+    return Stages(**{name: None if at is None else at - began for name, at in asdict(stages).items()})
 
 
 def estimate(prompt: Prompt) -> int:

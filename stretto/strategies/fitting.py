@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from stretto.request import GenerationOptions
+from stretto.strategies.bare_json import json_in, read_json
 
 LONGEST_CAUSE = 300  # characters
 MOST_CAUSES = 3
@@ -18,11 +18,15 @@ MOST_CAUSES = 3
 
 @dataclass(frozen=True)
 class Fit:
-    """What was found. ``wrong``: why the answer does not fit; ``unchecked``: why that could not be found out."""
+    """What was found. ``wrong``: why the answer does not fit; ``unchecked``: why that could not be found out.
+
+    ``text``: the answer without a code fence or sentences around its JSON.
+    """
 
     value: Any = None
     wrong: str = ""
     unchecked: str = ""
+    text: str = ""
 
 
 def fit(text: str, options: GenerationOptions) -> Fit:
@@ -30,21 +34,32 @@ def fit(text: str, options: GenerationOptions) -> Fit:
     wanted = options.response_format
     if isinstance(wanted, str):
         return _match(text, wanted)
+    found = [replace(_value(each, options), text=each) for each in json_in(text)]
+    fitting = [each for each in found if not each.wrong]
+    if len({each.text for each in fitting}) > 1:
+        return Fit(wrong=f"it holds {len(fitting)} JSON values that fit", text=text)
+    if fitting:
+        return fitting[0]
+    found.sort(key=lambda each: len(each.text))
+    return replace(found[-1] if found else _value(text, options), text=text)
+
+
+def _value(text: str, options: GenerationOptions) -> Fit:
     if options.response_model is not None:
         return _instance(text, options.response_model)
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = read_json(text)
     except (ValueError, RecursionError) as error:
         return Fit(wrong=_short(f"it is not valid JSON: {error}"))
-    return _checked(value, wanted or {})
+    return _checked(value, options.response_format)  # type: ignore[arg-type]  # a regular expression is matched
 
 
 def _match(text: str, pattern: str) -> Fit:
     try:
         fits = re.fullmatch(pattern, text)
     except re.error:  # an expression in the dialect of its backend, which has held the answer to it
-        return Fit(text)
-    return Fit(text) if fits else Fit(wrong=_short(f"it does not match {pattern!r}"))
+        return Fit(text, text=text)
+    return Fit(text, text=text) if fits else Fit(wrong=_short(f"it does not match {pattern!r}"), text=text)
 
 
 def _instance(text: str, model: type[BaseModel]) -> Fit:
@@ -78,10 +93,6 @@ def _checked(value: Any, schema: Mapping[str, Any]) -> Fit:
 
 def _fetch_nothing(uri: str) -> Any:
     raise ValueError(f"{uri} is not part of the schema")
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _short(cause: str) -> str:

@@ -1,62 +1,43 @@
-"""The form and the depth of a merged answer: what the question asks for, else a numbered list."""
+"""Form and length of a merged answer: as the question asks, else a numbered list."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from dataclasses import dataclass, field
-from typing import Literal
 
 from stretto.answer import Branch
+from stretto.language.forms import FormName
 from stretto.request import Preference, Request
+from stretto.router.parse import Parse
 from stretto.strategies.flow import Flow
 from stretto.strategies.notes import Notes, notes_for
 from stretto.strategies.outline import Point
-
-FormName = Literal["numbered", "bulleted", "sections", "paragraphs"]
-
-_CUES: dict[FormName, tuple[str, ...]] = {
-    "paragraphs": (
-        "essay", "paragraphs?", "flowing", "continuous text", "without (?:labels|lists?|bullets?|headings?)",
-        "no (?:lists?|bullets?|headings?)", "absätzen?", "fließtext", "párrafos?", "paragraphes?",
-    ),
-    "bulleted": ("bullets?", "bullet[- ]points?", "bulleted", "stichpunkte?", "viñetas?", "puces"),
-    "numbered": (
-        "numbered", "list", r"top (?:\d+|ten|five)", r"\d+ (?:ways|tips|reasons|steps|things|ideas)",
-        "nummerierte?", "liste?", "lista",
-    ),
-    "sections": (
-        "sections?", "headings?", "chapters?", "report", "guide", "handbook", "overview document", "white ?paper",
-        "abschnitten?", "secciones",
-    ),
-}  # fmt: skip
-_ASKS = {name: re.compile(rf"\b(?:{'|'.join(cues)})\b", re.IGNORECASE) for name, cues in _CUES.items()}
-_NUMBER_OF_WORDS = re.compile(r"\b(\d{2,5})[- ]?(?:words?|wörter[n]?|palabras|mots)\b", re.IGNORECASE)
-_DEEP = re.compile(
-    r"\b(?:in[- ]depth|detail(?:ed|s)?|thorough(?:ly)?|comprehensive|ausführlich|en detalle|en détail)\b", re.IGNORECASE
-)
-_BRIEF = re.compile(r"\b(?:brief(?:ly)?|short|concise|quick|kurz|breve|bref)\b", re.IGNORECASE)
 
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
 _ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
 _BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
 _DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
 
-WORDS: dict[Preference, int] = {"fastest": 40, "balanced": 60, "careful": 90}  # a point, where nothing is asked
-EXPECTED_POINTS = 6  # before the outline is complete; the paper's mean is 6.8
-LABEL_MARKUP = 60  # characters a repeated label may have besides its title
-TOKENS_PER_WORD = 2.0  # room for other languages and code words
+WORDS: dict[Preference, int] = {
+    "fastest": 40,
+    "balanced": 60,
+    "careful": 90,
+}  # per point, if the question names no length
+EXPECTED_POINTS = 6  # while the outline is incomplete; the mean in the paper is 6.8
+LABEL_MARKUP = 60  # characters of a repeated label besides its title
+TOKENS_PER_WORD = 2.0  # allows for other languages and for code
 
 
 @dataclass(frozen=True)
 class Form:
-    """How points are put together: what stands before, between and in a failed one."""
+    """How points are assembled: labels, separators, and notes for failed points."""
 
     name: FormName
     notes: Notes = field(default_factory=Notes)
 
     def label(self, point: Point) -> str:
-        """What the reader sees before the text of a point; also what separates it from the one before."""
+        """Text before a point, including the separator from the previous one."""
         gap = "" if point.index == 1 else "\n\n" if self.name in ("sections", "paragraphs") else "\n"
         labels: dict[FormName, str] = {
             "numbered": f"{point.index}. **{point.title}**: ",
@@ -68,50 +49,41 @@ class Form:
 
     @property
     def indent(self) -> str:
-        """What a new line inside a point starts with, so that it stays inside its list item."""
+        """Indent of further lines of a point, which keeps them inside its list item."""
         return {"numbered": "   ", "bulleted": "  "}.get(self.name, "")
 
     @property
     def instruction(self) -> str:
-        """What the writer of a point is told about the form."""
+        """The sentence about the form in the prompt of a point."""
         if self.name == "sections":
             return "Paragraphs and lists are allowed, headings are not."
         return "Write one paragraph without a list."
 
     def ending(self, branch: Branch) -> str:
-        """What stands behind a point that could not be written, or not to its end."""
+        """Note after a point that is missing or broke off."""
         return self.notes.ending(branch, branch.title if self.name == "paragraphs" else "")
 
 
-def form_of(request: Request) -> Form:
-    """The form a question asks for."""
-    for name, asks in _ASKS.items():
-        if asks.search(request.question):
-            return Form(name, notes_for(request))
-    return Form("numbered", notes_for(request))
+def form_of(request: Request, parse: Parse) -> Form:
+    """The form that the question of a request asks for."""
+    return Form(parse.form or "numbered", notes_for(request))
 
 
-def words_for(request: Request, points: int | None) -> int:
-    """Words a point should have; ``points`` is ``None`` while the outline is being written."""
+def words_for(request: Request, parse: Parse, points: int | None) -> int:
+    """Words per point; ``points`` is ``None`` while the outline is being written."""
     share = points or EXPECTED_POINTS
-    words = WORDS[request.preference]
-    if asked := _NUMBER_OF_WORDS.search(request.question):
-        words = int(asked[1]) // share
-    elif _DEEP.search(request.question):
-        words *= 2
-    elif _BRIEF.search(request.question):
-        words //= 2
+    usual = int(WORDS[request.preference] * parse.depth)
+    words = usual if parse.words is None else parse.words // share
     if request.options.max_tokens:
         words = min(words, int(request.options.max_tokens / TOKENS_PER_WORD) // share)
     return max(15, words)
 
 
 class PointText:
-    """Takes a repeated label off the head of a point and keeps its lines inside the list item.
+    """Removes a repeated label from the beginning of a point and indents its further lines.
 
-    Models put "3. **Title**:" before their text however often they are asked not to. Text is held
-    only as long as it may still turn out to be that label, so what this returns does not depend on
-    how the text was cut.
+    Models write "3. **Title**:" before their text even if told not to. Text is held back only while it may still be
+    that label, so the result does not depend on how the stream was chunked.
     """
 
     def __init__(self, point: Point, indent: str) -> None:
@@ -121,7 +93,7 @@ class PointText:
         self._head: str | None = ""
 
     def feed(self, text: str) -> str:
-        """Take new text, give back what can be shown already."""
+        """Take new text; return what can be shown already."""
         if self._head is not None:
             head = self._head = (self._head + text).lstrip()
             body = self._without_label(head[: self._room])
@@ -131,20 +103,20 @@ class PointText:
         return self._flow.feed(text)
 
     def finish(self) -> str:
-        """Give back what was held; white space at the end is dropped."""
+        """Return what was held back; trailing white space is dropped."""
         if self._head is None:
             return ""
         head, self._head = self._head, None
         return self._flow.feed(head)
 
     def _without_label(self, body: str) -> str | None:
-        """The text behind a label, the whole text if it has none, ``None`` while that is open."""
+        """The text after a label, the whole text if there is none, ``None`` while that is undecided."""
         if _ONLY_LEAD.match(body):
             return None
         lead = _LEAD.match(body)
         at = lead.end() if lead else 0
         seen = ""
-        while seen != self._title or not self._title:  # letter by letter: the title may carry markup
+        while seen != self._title or not self._title:  # letter by letter, because the title may contain markup
             if not self._title.startswith(seen) or not self._title:
                 return body
             if at == len(body):
@@ -152,10 +124,10 @@ class PointText:
             seen += _plain(body[at])
             at += 1
         while at < len(body) and unicodedata.category(body[at]).startswith("M"):
-            at += 1  # vowel signs and marks belong to the letter before; `_plain` leaves them out
+            at += 1  # combining marks belong to the previous letter; `_plain` omits them
         behind = _BEHIND.match(body, at)
         if behind is None or behind.end() == len(body):
-            return None  # what follows the title decides
+            return None  # undecided until the next character
         return body[behind.end() :] if _DIVIDER.search(behind[0]) else body
 
 

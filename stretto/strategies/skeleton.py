@@ -16,13 +16,13 @@ from typing import Literal
 from stretto.answer import REFUSALS
 from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
-from stretto.language.counting import points_asked
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
+from stretto.router.parse import parse_of
 from stretto.strategies.branch import BranchSpec, Running
-from stretto.strategies.direct import Direct, asked, shared_by_all, straight_spec
+from stretto.strategies.direct import Direct, asked, rest_of, shared_by_all, straight_spec
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
 from stretto.strategies.limits import tell_limits
@@ -56,17 +56,19 @@ class _Skeleton:
         self.request = request
         self.route = route
         self.runner = runner
-        self.form: Form = form_of(request)
+        self.parse = parse_of(request, route)
+        self.form: Form = form_of(request, self.parse)
         self.omits = request.on_missing == "omit"  # a label waits for the first text of its point
         self.careful = request.preference == "careful"
         # Points wait for the whole outline when all are to know all, or when the backend runs them as one batch.
         self.waits = self.careful or not runner.capabilities.joins_running_batch
         self.effort: Literal["low"] | None = None if self.careful else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
-        self.wanted = points_asked(request.question)
+        self.wanted = self.parse.points.asked
         self.parser = OutlineParser(self.wanted or MOST_POINTS)
         self.points: list[Point] = []
         self.written: dict[int, Running] = {}
+        self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
         outline_spec = self._outline_spec()
@@ -82,6 +84,8 @@ class _Skeleton:
         outline = self.runner.start(outline_spec)
         while (piece := await outline.read()) and not self._lost(straight):
             await self._know(self.parser.feed(piece), straight)
+            if self.parser.another_begun:
+                await self._show_held()
             if self.parser.cut:
                 outline.cancel(f"it has more points than {'are asked for' if self.wanted else 'an answer can hold'}")
                 self.runner.warn(
@@ -90,7 +94,8 @@ class _Skeleton:
                 break
         if not self._lost(straight):
             await self._know(self._last_points(outline), straight)
-        if len(self.points) < FEWEST_POINTS:
+        ran_out = outline.finish_reason in ("deadline", "budget")  # then the one point there is, is all there will be
+        if len(self.points) < FEWEST_POINTS and not (self.written and ran_out):
             await self._go_on_straight(outline, straight)
             return
         if straight:
@@ -98,6 +103,7 @@ class _Skeleton:
         if self.waits:
             for point in self.points:
                 await self._expand(point)
+        await self._show_held()
         tell_limits(self.request, self.runner)
         self._warn_of_missing(outline)
         if self.parser.closing:
@@ -107,15 +113,16 @@ class _Skeleton:
     def _warn_of_missing(self, outline: Running) -> None:
         """Points that the outline owes: it broke off, was cut, or has fewer than are asked for."""
         count = len(self.points)
+        after = "one point" if count == 1 else f"{count} points"
         owes = not self.parser.cut and not (self.wanted and count >= self.wanted)
         outline.told = True
         if outline.branch is not None and outline.exception is not None and not self.parser.cut:
             outline.partial = owes
-            self.runner.warn(f"The outline broke off after {count} points: {outline.exception}")
+            self.runner.warn(f"The outline broke off after {after}: {outline.exception}")
         elif self._cut_short(outline) and owes:
             outline.partial = True
             self.runner.warn(
-                f"The outline was cut after {count} points, so points may be missing. "
+                f"The outline was cut after {after}, so points may be missing. "
                 "Ask for fewer points, allow more tokens, or ask with strategy='direct'."
             )
         elif self.wanted and count < self.wanted:
@@ -159,11 +166,13 @@ class _Skeleton:
         elif outline.exception is not None:
             cause = str(outline.exception).rstrip(".")
         else:
-            cause = f"the outline had {len(self.points)} points"
-        for running in self.written.values():  # one at most: its title is with the reader already
-            running.cancel("its outline had no other point")
-            if running.text.strip():
-                self.runner.merge.add("\n\n")
+            cause = f"the outline had {'one point' if self.points else 'no points'}"
+        if self.written and self.held is None:  # its second line had begun: the reader has the beginning of a list
+            self.runner.warn(f"Continued straight on instead of by points: {cause}.")
+            await self._go_on_from(self.points[0])
+            return
+        for running in self.written.values():
+            running.drop("its outline had no other point")
         self.runner.warn(f"Answered straight on instead of by points: {cause}.")
         if straight is None or (straight.branch is not None and straight.exception is not None):
             await Direct().run(self.request, self.route, self.runner)
@@ -172,15 +181,46 @@ class _Skeleton:
         self.runner.merge.add_branch(straight)
         await self.runner.merge.finish()
 
+    async def _go_on_from(self, point: Point) -> None:
+        """Write the rest of an answer of which the reader has this one point."""
+        first, spec = self.written[point.index], straight_spec(self.request, self.runner)
+
+        def rest(received: str = "") -> Prompt:
+            opening = f"{self.parser.opening}\n\n" if self.parser.opening else ""
+            before = f"{opening}{self.form.label(point)}{first.text}"
+            return rest_of(self.request, self.runner, f"{before}\n{received}" if received else before)
+
+        running = self.runner.start(replace(spec, prompt=rest, another_way=rest, after=(first,)))
+        self.runner.merge.add_branch(running, lead=lambda: "\n")
+        await self.runner.merge.finish()
+
     async def _expand(self, point: Point) -> None:
         """Give a point its place in the answer and start it; its title does not wait for its call to be made ready."""
-        if not self.written and self.parser.opening:
+        first_of_all = not self.parser.another_begun
+        if not first_of_all:
+            await self._show_held()
+            await self._show_title(point)
+        self.written[point.index] = self.runner.start(self._point_spec(point))
+        if first_of_all:
+            self.held = point
+        else:
+            self._show_text(point)
+
+    async def _show_held(self) -> None:
+        """Show the first point, which was held back until another one had begun."""
+        if self.held is not None:
+            point, self.held = self.held, None
+            await self._show_title(point)
+            self._show_text(point)
+
+    async def _show_title(self, point: Point) -> None:
+        if point.index == 1 and self.parser.opening:
             await self.runner.merge.add_at_once(self.parser.opening + "\n\n")
-        label = self.form.label(point)
         if not self.omits:
-            await self.runner.merge.add_at_once(label)
-        running = self.runner.start(self._point_spec(point))
-        self.written[point.index] = running
+            await self.runner.merge.add_at_once(self.form.label(point))
+
+    def _show_text(self, point: Point) -> None:
+        running, label = self.written[point.index], self.form.label(point)
         self.runner.merge.add_branch(
             running,
             lead=(lambda: label) if self.omits else None,
@@ -218,7 +258,7 @@ class _Skeleton:
 
     def _point_spec(self, point: Point) -> BranchSpec:
         known = tuple(self.points)
-        words = point.words or words_for(self.request, len(known) if self.waits else self.wanted)
+        words = point.words or words_for(self.request, self.parse, len(known) if self.waits else self.wanted)
         parents = [self.written[index] for index in point.needs if index in self.written]
 
         def prompt() -> Prompt:

@@ -6,6 +6,7 @@ from scripted import opening
 from typer.testing import CliRunner
 
 from stretto.cli.app import app
+from stretto.cli.optional_values import spelled_out
 
 ENVIRONMENT = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "HF_TOKEN", "NO_COLOR")
 
@@ -17,6 +18,7 @@ def clean_environment(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "settings.toml").touch()
     monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
+    monkeypatch.setenv("STRETTO_LOGS", str(tmp_path / "kept" / "answers.db"))
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def stretto():
     def run(*arguments, script="A plain answer.", piped=None, **options):
         script = script if not isinstance(script, str) else {"": script}
         return CliRunner().invoke(
-            app, list(arguments), input=piped, obj=opening(script, **options), prog_name="stretto"
+            app, spelled_out(arguments), input=piped, obj=opening(script, **options), prog_name="stretto"
         )
 
     return run

@@ -110,6 +110,10 @@ def test_a_model_cannot_control_the_terminal_through_markdown():
     assert not re.search(r"\x1b(?!\[[0-9;]*m)|[\x07\x9b\u202e]", sent)
 
 
+def test_a_line_that_only_begins_like_a_list_does_not_end_the_block_before_it():
+    assert shown(">1\n-1", 3) == shown(">1\n-1", 1) == shown(">1\n-1", 9)
+
+
 @given(st.text(st.sampled_from("ab *_`#[]()<>|-1.\n\\&;:!~"), max_size=200), st.integers(1, 9))
 def test_any_text_is_drawn_the_same_however_it_comes(text, step):
     assert shown(text, step) == shown(text, 1)

@@ -40,7 +40,7 @@ async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys)
 def test_links_between_pages_lead_somewhere():
     links = [
         (page, target)
-        for page in [GUIDES.parent / "README.md", *GUIDES.glob("*.md")]
+        for page in [GUIDES.parent / "README.md", *GUIDES.rglob("*.md")]
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
         if not target.startswith(("http:", "https:"))
     ]

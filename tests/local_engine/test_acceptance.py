@@ -97,7 +97,7 @@ def test_a_chain_is_the_path_that_most_likely_survives():
 
 
 def test_a_long_prompt_is_read_in_parts_with_the_factors_of_its_whole_length(loaded, start):
-    engine = start(loaded("phi3 longrope"), prefill_rows=16)
+    engine = start(loaded("phi3 longrope"), prefill_tokens=16)
     assert [tokens(handle) for handle in submit_together(engine, [Generation(text, LENGTH) for text in MIXED])] == [
         generated("phi3 longrope", text) for text in MIXED
     ]

@@ -40,7 +40,7 @@ def in_double(tokenizer):
 def test_greedy_answers_do_not_depend_on_the_method(architecture, precision, loaded, in_double, start):
     model = loaded(architecture) if precision == "fp32" else in_double[architecture]
     answers = {}
-    engine = start(model, drafters=with_drafters(answers), draft_rows=24)
+    engine = start(model, drafters=with_drafters(answers), draft_nodes=24)
     prompts = [*PROMPTS, (9, 8), PROMPTS[0] * 2, (4,) * 40]
     for prompt in prompts:
         answers[prompt] = tokens(engine.submit(Generation(prompt, LENGTH)))
@@ -191,7 +191,7 @@ def test_requests_that_come_later_join_the_running_batch(loaded, start):
 
 
 def test_a_long_prompt_does_not_hold_up_those_that_run(loaded, start):
-    engine = start(loaded("llama"), prefill_rows=16)
+    engine = start(loaded("llama"), prefill_tokens=16)
     progress, ended = [], threading.Event()
 
     def listen(event):
@@ -232,7 +232,7 @@ def test_samples_follow_the_distribution_of_the_model(method, letters, tokenizer
     torch.manual_seed(2)
     other = LlamaForCausalLM(LlamaConfig(**(SIZES | {"vocab_size": letters, "initializer_range": 0.12}))).double()
     draft = prepare("local:other letters", other, tokenizer)
-    engine = start(loaded, drafters=drafters, max_batch=64, draft_rows=64 * 6, draft=draft)
+    engine = start(loaded, drafters=drafters, max_batch=64, draft_nodes=64 * 6, draft=draft)
     requests = [
         Generation(prompt, length, temperature=temperature, seed=seed, decoding=method) for seed in range(draws)
     ]

@@ -147,7 +147,7 @@ def run(model, requests, drafters, constraints=None, gpu=None):
         prefill = Prefill(model.forward, sequences, model.device)
         while not prefill.done:
             prefill.advance()
-        batch, copies = Batch(model.forward, model.device, draft_rows=64), []
+        batch, copies = Batch(model.forward, model.device, draft_nodes=64), []
         running, committed = list(range(len(sequences))), batch.join(prefill, drafters)
         while running:
             ended = [bool(sequences[number].accept(new)[1]) for number, new in zip(running, committed, strict=True)]

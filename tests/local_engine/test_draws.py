@@ -6,7 +6,7 @@ from stretto.local_engine.choosing.noise import token_numbers
 from stretto.local_engine.choosing.sampling import Sampler, choose, scores
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.draws import draw
-from stretto.local_engine.kernels.trial import can_choose
+from stretto.local_engine.kernels.switch import runs_compiled
 
 
 def numbers(vocabulary):
@@ -24,7 +24,7 @@ def test_what_is_drawn_is_what_torch_draws(vocabulary, temperature):
     logits = 4 * torch.randn(60, vocabulary, generator=torch.Generator().manual_seed(vocabulary))
     ours = samplers(*({"temperature": temperature} for _ in range(60)))
     paths = [range(place % 4) for place in range(60)]
-    assert can_choose()
+    assert runs_compiled()
     assert choose(logits, ours, paths) == scores(logits, ours, paths).argmax(-1).tolist()
 
 
@@ -57,7 +57,7 @@ def test_rows_may_stand_apart_but_not_their_numbers():
     keys = [(1, 2), (3, 4), (5, 6), (7, 8)]
     apart = draw(wide[:, 1, :90], [1.0] * 4, keys, numbers(90))
     assert apart == draw(wide[:, 1, :90].contiguous(), [1.0] * 4, keys, numbers(90))
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="not contiguous"):
         draw(wide[0].T, [1.0], keys[:1], np.arange(2, dtype=np.int32))
 
 
@@ -76,6 +76,6 @@ def test_of_infinite_logits_one_is_drawn():
 def test_rows_keys_and_tokens_have_to_fit():
     logits = torch.zeros(2, 20)
     for keys, tokens in (([(1, 1)], 20), ([(1, 1)] * 2, 19)):
-        with pytest.raises(ValueError, match="none of logits"):
+        with pytest.raises(ValueError, match="do not fit logits"):
             draw(logits, [1.0] * len(keys), keys, numbers(tokens))
     assert draw(logits[:0], [], [], numbers(20)) == []

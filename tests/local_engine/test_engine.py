@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
+from forwards import Watched
 from tiny_models import WINDOW, build
 from transformers import LlamaForCausalLM
 
@@ -62,7 +63,7 @@ def test_a_long_prompt_is_read_in_several_forwards(loaded, start):
     engine = start(loaded("mistral"))
     requests = [Generation(PROMPTS[0] * 6, 10), Generation(PROMPTS[0] * 5 + (9,), 10), Generation((8, 9), 10)]
     whole = [tokens(engine.submit(request)) for request in requests]
-    engine = start(loaded("mistral"), prefill_rows=16)
+    engine = start(loaded("mistral"), prefill_tokens=16)
     assert [tokens(engine.submit(request)) for request in requests] == whole
     assert [tokens(handle) for handle in submit_together(engine, requests)] == whole
     assert [tokens(handle) for handle in submit_together(engine, requests[:2])] == whole[:2]
@@ -312,7 +313,7 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
             timed.set()
         return model.forward(rows, cache, keep)
 
-    engine = start(replace(model, forward=forward), measure=True)
+    engine = start(replace(model, forward=Watched(model.forward, forward)), measure=True)
     assert timed.wait(60)
     engine.wait_measured()
     tokens(engine.submit(Generation(PROMPTS[0], 2)))
@@ -336,7 +337,7 @@ def test_a_request_does_not_wait_until_all_steps_are_timed(decoding, loaded, sta
             asked.set()
         return model.forward(rows, cache, keep)
 
-    engine = start(replace(model, forward=forward), measure=True)
+    engine = start(replace(model, forward=Watched(model.forward, forward)), measure=True)
     ready.set()
     assert asked.wait(60)
     tokens(handles[0])
@@ -354,7 +355,7 @@ def test_the_first_request_with_auto_has_steps_timed_behind_it(loaded, start):
         seen.append(rows.tokens.shape[1])
         return model.forward(rows, cache, keep)
 
-    engine = start(replace(model, forward=forward))
+    engine = start(replace(model, forward=Watched(model.forward, forward)))
     tokens(engine.submit(Generation(PROMPTS[0], 2)))
     engine.wait_measured()
     assert seen == [len(PROMPTS[0]), 1]

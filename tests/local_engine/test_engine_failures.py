@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from asking import PROMPTS, outcome, submit_together, tokens
+from forwards import Watched
 from wild_drafters import RandomTrees
 
 from stretto.errors import BackendError, InvalidRequestError, SettingsError
@@ -70,7 +71,7 @@ def test_memory_that_is_not_there_is_one_clear_error_each_and_the_engine_serves_
             torch.empty(2**50)  # the allocator's own failure: on a CPU no OutOfMemoryError
         return model.forward(rows, cache, keep)
 
-    engine = start(replace(model, forward=forward))
+    engine = start(replace(model, forward=Watched(model.forward, forward)))
     expected = tokens(engine.submit(Generation(PROMPTS[0], 12)))
     for forwards in (1, 4):  # while the prompts are read, and later
         greedy[0] = forwards
@@ -88,7 +89,7 @@ def test_a_draft_model_that_runs_out_of_memory_leaves_its_request_undrafted(load
     def forward(rows, cache, keep):
         return torch.empty(2**50)
 
-    engine = start(model, draft=replace(model, forward=forward))
+    engine = start(model, draft=replace(model, forward=Watched(model.forward, forward)))
     expected = tokens(engine.submit(Generation(PROMPTS[0], 12)))
     handle = engine.submit(Generation(PROMPTS[0], 12, decoding="draft_model"))
     _, finished = outcome(handle)

@@ -12,9 +12,10 @@ from recipes.lexical.texts import Texts, continuations, keep, kept
 from recipes.lexical.train import Plan, Trainer, main
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
-from stretto.local_engine.drafting.lexical_options import ADAPTER_FILE, LexicalOptions
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE
 from stretto.local_engine.model.load import load_model, prepare
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
@@ -128,7 +129,7 @@ def test_the_command_writes_an_adapter_that_the_engine_takes(tokenizer, tmp_path
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"training on cpu in {str(load_model(find_source(name), packed=False).dtype)[6:]}, threads: 1"
     assert any("wrote" in line for line in lines)
-    assert (folder / ADAPTER_FILE).stat().st_size < 2_000_000
+    assert (folder / LEXICAL_FILE).stat().st_size < 2_000_000
     engine = Engine(load_model(find_source(name), dtype="float32"), threads=1)
     try:
         assert ask(engine, PROMPTS[0], "lexical")[0] == ask(engine, PROMPTS[0], "autoregressive")[0]

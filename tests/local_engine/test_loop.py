@@ -1,5 +1,6 @@
 import pytest
 import torch
+from forwards import Watched
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.generation import Generation
@@ -44,13 +45,13 @@ class Run:
 @pytest.mark.parametrize("staying", [[0], [1], [0, 2], [1, 2]])
 def test_sequences_that_leave_at_any_moment_change_nothing_for_the_others(leaves_after, staying, loaded):
     model = loaded("llama")
-    run = Run(model.forward, model, PROMPTS, rows=48)
+    run = Run(model.forward, model, PROMPTS, tokens=48)
     run.advance(leaves_after)
     run.keep(staying)
     got = run.advance(18 - leaves_after)
     for row, generated in zip(staying, got, strict=True):
         assert generated
-        assert Run(model.forward, model, [PROMPTS[row]], rows=48).advance(30)[0][: len(generated)] == generated
+        assert Run(model.forward, model, [PROMPTS[row]], tokens=48).advance(30)[0][: len(generated)] == generated
 
 
 def counted(model, prompts, **options):
@@ -61,7 +62,7 @@ def counted(model, prompts, **options):
         read.append(rows)
         return model.forward(rows, cache, keep)
 
-    run = Run(counting, model, prompts, **options)
+    run = Run(Watched(model.forward, counting), model, prompts, **options)
     while not run.prefill.done:
         run.advance(1)
     return read
@@ -70,19 +71,19 @@ def counted(model, prompts, **options):
 def test_prompts_of_different_lengths_are_read_together_without_padding(loaded):
     read = counted(loaded("llama"), PROMPTS)
     assert [len(rows.real) for rows in read] == [sum(map(len, PROMPTS))]
-    assert [part.extent for part in read[0].segments] == [*map(len, PROMPTS)]
+    assert [part.kv_len for part in read[0].segments] == [*map(len, PROMPTS)]
 
 
 def test_a_forward_reads_no_more_than_it_may(loaded):
-    read = counted(loaded("llama"), PROMPTS, rows=50)
+    read = counted(loaded("llama"), PROMPTS, tokens=50)
     assert [rows.tokens.numel() if rows.real is None else len(rows.real) for rows in read] == [50, 50, 50, 50, 12]
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3"])
-@pytest.mark.parametrize("rows", [7, 64, 512])
-def test_prompts_read_together_are_read_as_each_alone(rows, architecture, loaded):
+@pytest.mark.parametrize("tokens", [7, 64, 512])
+def test_prompts_read_together_are_read_as_each_alone(tokens, architecture, loaded):
     model = loaded(architecture)
-    together = Run(model.forward, model, PROMPTS, rows=rows)
+    together = Run(model.forward, model, PROMPTS, tokens=tokens)
     while not together.prefill.done:
         together.advance(1)
     for row, prompt in enumerate(PROMPTS):

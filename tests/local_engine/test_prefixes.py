@@ -65,7 +65,7 @@ def test_each_of_several_chats_that_come_together_goes_on_from_its_own(loaded, s
     beginnings = [tuple(range(20 + 50 * chat, 50 + 50 * chat)) for chat in range(4)]
     later = [(*beginning, 7, 8, *range(chat)) for chat, beginning in enumerate(beginnings)]
     later.append((300, 301, 302))  # and one that nothing is known of
-    fresh, engine = start(loaded("mistral")), start(loaded("mistral"), prefill_rows=16, **KEEP)
+    fresh, engine = start(loaded("mistral")), start(loaded("mistral"), prefill_tokens=16, **KEEP)
     expected = [tokens(fresh.submit(Generation(prompt, 12))) for prompt in later]
     for beginning in beginnings:
         tokens(engine.submit(Generation(beginning, 3)))

@@ -170,3 +170,29 @@ def test_clean_titles_survive_every_form(wanted):
         json.dumps([{"title": title} for title in wanted]),
     ]
     assert all(titles(form) == wanted for form in forms)
+
+
+@pytest.mark.parametrize(
+    ("outline", "begun_by"),
+    [
+        ("1. Tyres\n2. Chain", "1. Tyres\n2."),
+        ("1) Tyres\n2) Chain", "1) Tyres\n2)"),
+        ("1. Tyres\n1. Chain", "1. Tyres\n1."),
+        ("- Tyres\n- Chain", "- Tyres\n- "),
+        ("**1. Tyres**\n**2. Chain**", "**1. Tyres**\n**2."),
+        ("一、轮胎\n二、链条", "一、轮胎\n二、"),
+        ("① Tyres\n② Chain", "① Tyres\n② "),
+        ("1. Tyres\n   - pressure\n2. Chain", "1. Tyres\n   - pressure\n2."),
+        ('["Tyres", "Chain"]', '["Tyres", "Chain"'),
+        ("1. Tyres\n\nThat is all: 2. is not there.", None),
+        ("1. Tyres\n- pressure\n- tread", None),
+        ("Tyres\nChain", None),
+    ],
+)
+def test_a_second_point_has_begun_as_soon_as_its_marker_is_there(outline, begun_by):
+    parser, read = OutlineParser(), ""
+    while len(read) < len(outline) and not parser.another_begun:
+        parser.feed(outline[len(read)])
+        read += outline[len(read)]
+    assert read == (begun_by or outline)
+    assert parser.another_begun == (begun_by is not None)

@@ -55,8 +55,8 @@ async def test_a_point_starts_while_the_outline_is_still_being_written():
     backend = Waiting(script(Reply(chunks=["1. Tyres\n", "2. Chain\n", "3. Brakes"])))
     async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton") as stream:
         async for event in stream:
-            if event.type == "text_delta" and "Pump" in event.text:
-                rest_of_outline.set()  # the first point is on the screen; only now the outline goes on
+            if event.type == "branch_delta" and "Pump" in event.text:
+                rest_of_outline.set()  # the first point is being written; only now the outline goes on
     assert stream.answer.text.endswith("3. **Brakes**: Test them.")
 
 
@@ -117,10 +117,89 @@ async def test_no_outline_one_point_or_a_refusal_goes_on_straight_with_a_warning
     assert answer.warnings[0].startswith("Answered straight on instead of by points")
 
 
-async def test_an_outline_that_turns_out_to_have_one_point_goes_on_straight_under_its_title():
-    answer, _ = await ask(ScriptedBackend(script("1. Only this", first={point(1): Reply("Late.", delay_s=0.05)})))
-    assert answer.text == "1. **Only this**: A straight answer."
-    assert len(answer.warnings) == 1
+@pytest.mark.parametrize("form", ["", " Write an essay.", " Answer in bullet points.", " Write sections."])
+@pytest.mark.parametrize("on_missing", ["note", "omit"])
+async def test_the_straight_answer_of_an_outline_with_one_point_stands_under_no_title(form, on_missing):
+    outline = Reply(chunks=["Opening: Care pays.\n1. Only this\n", "That is all."], chunk_delay_s=0.01)
+    backend = ScriptedBackend(script(outline))
+    answer, _ = await ask(backend, QUESTION + form, on_missing=on_missing)
+    assert (answer.text, answer.finish_reason) == ("A straight answer.", "stop")
+    assert answer.warnings == ("Answered straight on instead of by points: the outline had one point.",)
+    assert answer.usage.discarded_tokens == 3  # the point that was written and not needed
+
+
+async def test_the_first_title_is_shown_as_soon_as_a_second_point_has_begun():
+    rest_of_outline = anyio.Event()
+
+    class Waiting(ScriptedBackend):
+        async def _chunks(self, prompt, options, reply):
+            async for chunk in super()._chunks(prompt, options, reply):
+                yield chunk
+                if chunk.text == "2.":
+                    await rest_of_outline.wait()
+
+    shown = []
+    backend = Waiting(script(Reply(chunks=["1. Tyres\n", "2.", " Chain\n3. Brakes"])))
+    async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton") as stream:
+        with anyio.fail_after(10):
+            async for text in stream.text():
+                shown.append(text)
+                if "".join(shown).endswith("Pump them."):
+                    rest_of_outline.set()
+    assert stream.answer.text == "1. **Tyres**: Pump them.\n2. **Chain**: Oil it.\n3. **Brakes**: Test them."
+
+
+async def test_a_list_that_has_begun_when_its_outline_breaks_off_is_continued_as_it_is():
+    broken = StreamBrokenError("reset")
+    outline = [
+        Reply(chunks=["1. Tyres\n", "2. Cha", "never"], fault=broken, fault_after=2, chunk_delay_s=0.01),
+        Reply(fault=broken),
+    ]
+    backend = ScriptedBackend({
+        OUTLINE: outline,
+        "<received>\n1. Tyres": Reply(fault=broken),
+        point(1): "Pump them.",
+        r"<received>\n1. \*\*Tyres\*\*: Pump them.\n</received>": "2. **Chain**: Oil it.",
+    })  # fmt: skip
+    answer, _ = await ask(backend)
+    assert answer.text == "1. **Tyres**: Pump them.\n2. **Chain**: Oil it."
+    assert answer.warnings == ("Continued straight on instead of by points: reset.",)
+    assert answer.finish_reason == "stop"
+
+
+async def test_the_only_point_there_was_time_for_is_shown_with_its_title():
+    stuck = Reply(chunks=["1. Tyres\n", "never"], chunk_delay_s=3600)
+    await ask(ScriptedBackend(script()))  # the first route of a process may take longer than the deadline
+    answer, _ = await ask(ScriptedBackend(script(stuck)), deadline_s=0.3)
+    assert (answer.text, answer.finish_reason) == ("1. **Tyres**: Pump them.", "deadline")
+    assert "broke off after one point" in answer.warnings[0]
+
+
+@pytest.mark.parametrize("second", ["Oil it.", Reply("No, sorry.", finish_reason="refusal")])
+async def test_of_a_refused_point_that_nobody_has_seen_only_the_second_try_stays(second):
+    refused = Reply("I can't help with that.", finish_reason="refusal")
+    first = {point(1): Reply("Pump them.", delay_s=0.05), point(2): refused, "part on .Chain": second}
+    answer, _ = await ask(ScriptedBackend(script(first=first)))
+    chain = next(branch for branch in answer.branches if branch.title == "Chain")
+    assert "can't help" not in answer.text + chain.text
+    assert chain.usage.discarded_tokens == 6
+    assert chain.text == (second if isinstance(second, str) else second.text)
+
+
+async def test_a_refused_point_that_was_read_already_is_told_from_its_second_try():
+    refused = Reply(chunks=["I can't ", "help with that."], chunk_delay_s=0.01, finish_reason="refusal")
+    backend = ScriptedBackend(script(first={point(1): refused, "part on .Tyres": "Pump them."}))
+    answer, _ = await ask(backend)
+    assert answer.text.startswith("1. **Tyres**: I can't help with that.\n\n   Pump them.\n2. **Chain**")
+    assert answer.warnings[0].startswith("Point 1, 'Tyres', begins with a refusal that had been shown already")
+    assert "can't help" not in backend.calls[-1][0].messages[-1].content
+
+
+async def test_a_refused_point_is_not_asked_to_go_on():
+    refused = Reply("I can't help with that.", finish_reason="refusal")
+    backend = ScriptedBackend(script(first={point(2): refused, "part on .Chain": "Oil it."}))
+    await ask(backend)
+    assert not any("I can't help" in prompt.messages[-1].content for prompt, _ in backend.calls)
 
 
 async def test_a_failed_point_keeps_its_title_and_the_others_live():

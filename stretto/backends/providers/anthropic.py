@@ -8,7 +8,7 @@ from typing import Any
 
 from stretto.answer import Usage
 from stretto.backends.base import Prompt
-from stretto.backends.known_models import bounded_output, worth_caching
+from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.providers.anthropic_form import (
     OPENAI_ONLY,
     extra_of,
@@ -59,7 +59,7 @@ class AnthropicBackend(RemoteBackend):
         return anthropic.AsyncAnthropic(api_key=key, base_url=url, max_retries=0, http_client=async_client(anthropic))
 
     def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
-        schema = prompt.response_schema if self.capabilities.json_schema else None
+        schema = prompt.response_schema if may_take_schema(self.provider, self.model) else None
         given = {
             "system": system_of(prompt),
             "temperature": options.temperature,

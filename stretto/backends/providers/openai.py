@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,7 @@ import anyio
 
 from stretto.answer import TokenLogprob, Usage
 from stretto.backends.base import Prompt
-from stretto.backends.known_models import bounded_output, worth_caching
+from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.openai_tokens import openai_counter
 from stretto.backends.providers.event_values import (
     EventError,
@@ -25,8 +27,9 @@ from stretto.backends.providers.event_values import (
     value_of,
     word_of,
 )
-from stretto.backends.providers.http_clients import async_client
+from stretto.backends.providers.http_clients import async_client, make_ready
 from stretto.backends.providers.remote import Finish, Piece, RemoteBackend, Thought
+from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
 from stretto.tool_calls import ToolCallDelta
@@ -54,6 +57,28 @@ class OpenAIBackend(RemoteBackend):
         if self.compatible:
             return None
         return await anyio.to_thread.run_sync(openai_counter, self.model)
+
+    @asynccontextmanager
+    async def responding(self, body: Mapping[str, Any]) -> AsyncGenerator[Any]:
+        """Send a body to the server's Responses as it is, once; gives the SDK's response, to be read in the context.
+
+        Raises `BackendError`.
+        """
+        if self.sdk not in sys.modules:
+            await anyio.to_thread.run_sync(make_ready, self.sdk)
+        client = await self._client()
+        failure: BackendError | None = None
+        known = {name: body[name] for name in ("model", "input", "stream") if name in body}
+        rest = {name: value for name, value in body.items() if name not in known}
+        try:
+            async with client.responses.with_streaming_response.create(**known, extra_body=rest) as response:
+                yield response
+        except StrettoError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
+            failure = self._failure(error, started=False)
+        if failure is not None:
+            raise failure
 
     def _connect(self, key: str, url: str) -> Any:
         import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
@@ -95,7 +120,7 @@ class OpenAIBackend(RemoteBackend):
 
     def _format(self, prompt: Prompt) -> dict[str, Any] | None:
         schema = prompt.response_schema
-        if schema is None or not self.capabilities.json_schema:
+        if schema is None or not may_take_schema(self.provider, self.model):
             return None
         # Strict mode refuses schemas that leave properties open.
         strict = schema.get("additionalProperties") is False

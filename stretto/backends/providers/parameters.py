@@ -2,12 +2,14 @@
 
 A parameter that the model refuses is left out and the call repeated, once for each. What was
 learned stays with the backend, so it is paid for once. What the caller's meaning hangs on (the
-messages, the schema of the answer) is never left out: then the refusal is the answer.
+messages, the schema of the answer) is never left out: then the refusal is the answer. A schema that
+the messages tell as well may go.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from stretto.answer import Usage
@@ -34,6 +36,8 @@ _OPTIONAL = frozenset(
         "prompt_cache_key",
     }
 )
+_FORMATS = ("response_format", "format")
+_ABOUT_FORMAT = re.compile(r"response[ _]?format|json[ _]schema|output_config|structured output", re.IGNORECASE)
 _TWINS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
 
@@ -43,9 +47,11 @@ class ParameterMemory:
     Args:
         model: its name.
         never: parameters that its API does not have at all.
+        schema_is_told: a schema stands in the messages too.
     """
 
-    def __init__(self, model: str, never: frozenset[str] = frozenset()) -> None:
+    def __init__(self, model: str, never: frozenset[str] = frozenset(), *, schema_is_told: bool = False) -> None:
+        self._schema_is_told = schema_is_told
         self._refused = set(refused_by(model) | never)
         self._renamed: dict[str, str] = {}
 
@@ -81,12 +87,20 @@ class ParameterMemory:
         if name not in sent:
             name = (error.parameter or "").split(".")[0]
         if name not in sent:
+            name = self._format_refused(error, sent)
+        if name not in sent:
             return False
         if name in _TWINS and name not in self._renamed.values():
             self._renamed[name] = _TWINS[name]
-        elif name in _OPTIONAL:
+        elif name in _OPTIONAL or (name in _FORMATS and self._schema_is_told):
             self._refused.add(name)
         else:
             return False
         _log.info("%s does not take %s; it is left out from now on", error.backend, name)
         return True
+
+    def _format_refused(self, error: RequestRejectedError, sent: dict[str, Any]) -> str:
+        """The name under which a schema was sent, if the refusal is about it and the call can do without."""
+        if not self._schema_is_told or not _ABOUT_FORMAT.search(f"{error.parameter} {error.said}"):
+            return ""
+        return next((name for name in _FORMATS if name in sent), "")

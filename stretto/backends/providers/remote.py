@@ -177,7 +177,7 @@ class RemoteBackend(ABC):
         self._key = SecretStr(key or "")
         self._url = base_url or os.environ.get(self.url_variable) or self.default_url
         self._capabilities = capabilities_of(self.provider, model)
-        self._memory = ParameterMemory(model, self.lacks)
+        self._memory = ParameterMemory(model, self.lacks, schema_is_told=not self._capabilities.json_schema)
         # Connections belong to the event loop that opened them; the generator closes them with it.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]]
         self._clients = WeakKeyDictionary()
@@ -200,6 +200,11 @@ class RemoteBackend(ABC):
     def address(self) -> tuple[str, str]:
         """Provider and whole address, which may hold a password: for comparing, not for showing."""
         return self.provider, self._url.rstrip("/")
+
+    @property
+    def at_provider(self) -> bool:
+        """Whether calls go to the provider itself, whose list prices then hold."""
+        return host_of(self._url) == host_of(self.default_url)
 
     @property
     def capabilities(self) -> Capabilities:

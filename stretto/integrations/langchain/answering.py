@@ -49,10 +49,10 @@ def events(
     """The same for a thread that waits; the answer is written in the loop of the client."""
     written = _written(client, prompt, options, parent)
     try:
-        while (event := client._call(partial(_following, written))) is not None:
+        while (event := client._loop.call(partial(_following, written))) is not None:
             yield event
     finally:
-        client._call(written.aclose)
+        client._loop.call(written.aclose)
 
 
 async def _written(

@@ -15,7 +15,8 @@ from pydantic import AliasChoices, BaseModel, Field, PrivateAttr, SecretStr
 
 from stretto.backends.registry import default_model
 from stretto.background import BackgroundLoop
-from stretto.client import AsyncStretto, ClientOptions, Stretto
+from stretto.client import AsyncStretto, Stretto
+from stretto.client_options import ClientOptions
 from stretto.integrations.langchain.common_loop import InCommonLoop
 from stretto.settings import Settings
 

@@ -1,4 +1,4 @@
-"""A forward: from torch's tensors to the compiled one and back."""
+"""The compiled forward behind torch's tensors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stretto.local_engine.kernels.crew import share
-from stretto.local_engine.kernels.forward import Asked, Held, Pads, Room, Weights, run
-from stretto.local_engine.kernels.jit import first_call
+from stretto.local_engine.kernels.forward import Inputs, KeyValues, Pads, Scratch, Weights, run
 from stretto.local_engine.kernels.panels import Panels
-from stretto.local_engine.kernels.vectors import PANEL, STOPPED
+from stretto.local_engine.kernels.sizes import PANEL, STOPPED
+from stretto.local_engine.kernels.thread_team import share
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.pads import PadAdapter
 
@@ -29,7 +28,7 @@ _NO_PADS = Pads(np.empty((0, 0), np.float32), np.empty((0, 3), np.int64), np.emp
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer is made of; see `stretto.local_engine.model.llama`."""
+    """The weights of one layer; see `stretto.local_engine.model.llama`."""
 
     norm: Tensor
     query_key_value: Panels
@@ -44,7 +43,7 @@ class Layer:
 
 
 class CompiledModel:
-    """Runs a model on a CPU whose weights stand in panels of one type, in float32 but for what these round.
+    """Runs a model on a CPU whose weights are panels of one type; everything else is float32.
 
     Args:
         layers: of the model.
@@ -69,7 +68,10 @@ class CompiledModel:
         amplitude: float,
         epsilon: float,
     ) -> None:
-        self._kept, self._vocabulary = layers, vocabulary  # what is compiled knows but their addresses
+        self._kept, self._vocabulary = (
+            layers,
+            vocabulary,
+        )  # compiled code only knows their addresses, so they are kept alive here
         self._stored, width = heads[1], 2 * len(frequencies)
         turned, everything = sum(heads), sum(heads) + self._stored
         norms = [each for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
@@ -85,7 +87,7 @@ class CompiledModel:
             amplitude=np.float32(amplitude),
             epsilon=np.float32(epsilon),
             windows=np.array([layer.window or _NO_WINDOW for layer in layers], np.int64),
-            stored=self._stored,
+            num_kv_heads=self._stored,
             products=np.array([[weight.address for weight in each] for each in products], np.int64),
             vocabulary=vocabulary.address,
         )
@@ -104,7 +106,7 @@ class CompiledModel:
         self._pads, self._pad_like, self._units = _NO_PADS, self._like, 0
 
     def takes(self, rows: Rows, keep: Tensor, pads: PadAdapter | None) -> bool:
-        """Whether one row of a prompt is wanted, or all of a step, and the adapter can be read, if they need one."""
+        """Whether it can run these rows: all of a step or one of a prompt are wanted, and it can read their adapter."""
         wide = rows.tokens.shape[1]
         if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
             return False
@@ -129,25 +131,26 @@ class CompiledModel:
         positions = _whole(rows.positions)
         slots = positions if rows.slots is None else _whole(rows.slots)
         ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
-        asked = Asked(tokens, batches, lines, positions, slots, ancestry, rows.extent, wanted)
-        keys, values = cache.addresses(rows.extent, len(self._kept), (self._stored, self._room[1][1]))
-        held, count = Held(keys, values, cache.capacity), len(tokens)
+        inputs = Inputs(tokens, batches, lines, positions, slots, ancestry, rows.kv_len, wanted)
+        keys, values = cache.addresses(rows.kv_len, len(self._kept), (self._stored, self._room[1][1]))
+        key_values, count = KeyValues(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
-        room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
+        scratch = Scratch._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
         logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL, dtype=torch.float32)
-        given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
-        kinds = (self._weights.embedding.dtype, self._like.dtype, pad_like.dtype)
-        with first_call(("forward", *kinds)) as is_first:
-            amount = 0 if is_first else count * self._size
-            share(amount, lambda part, parts: run(*given, scores, part, parts), lambda: room.met.fill(STOPPED))
+        given, scores = (self._like, self._weights, pad_like, pads, inputs, key_values, scratch), logits.numpy()
+        share(
+            count * self._size,
+            lambda part, parts: run(*given, scores, part, parts),
+            lambda: scratch.counter.fill(STOPPED),
+        )
         found = logits[:, : self._vocabulary.outer]
-        if len(wanted) < batch * kept:  # sequences that are read to their end have none
+        if len(wanted) < batch * kept:  # sequences that were read completely have none
             places = (batches * kept + lines - int(keep[0]))[wanted]
             found = found.new_zeros(batch * kept, found.shape[-1]).index_copy_(0, torch.from_numpy(places), found)
         return found.view(batch, kept, -1)
 
     def _knows(self, adapter: PadAdapter) -> bool:
-        """Read an adapter, once; it must stand in panels of one type, and its units fill them."""
+        """Read an adapter once. Its panels must be of one type, and its units must fill them."""
         if self._adapter is adapter:
             return True
         nothing, table = [0, 0, 0], []
@@ -170,22 +173,22 @@ class CompiledModel:
 
 
 def _numbers(tensor: Tensor) -> NDArray[Any]:
-    """As it is; bfloat16, which numpy has not, as 16 digits."""
+    """View as NumPy; bfloat16, which NumPy lacks, is reinterpreted as uint16."""
     return _whole(tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor)
 
 
 def _whole(tensor: Tensor) -> NDArray[Any]:
-    """Without gaps: for each other layout, code would be compiled anew."""
+    """Make it contiguous, because numba compiles again for every other layout."""
     return np.ascontiguousarray(tensor.numpy())
 
 
 def _table(parts: Sequence[Tensor | None], shape: Sequence[int], empty: Sequence[int]) -> NDArray[np.float32]:
-    """Put the layers' parts into one table # [layers, *shape], or where they have none # [layers, *empty]."""
+    """Stack the parts of the layers # [layers, *shape], or where they have none # [layers, *empty]."""
     present = [part.reshape(tuple(shape)) for part in parts if part is not None]
     if not present:
         return np.empty((len(parts), *empty), np.float32)
     if len(present) < len(parts):
-        raise ValueError("some layers have a bias or norm that others have not")
+        raise ValueError("some layers have a bias or norm that others lack")
     table: NDArray[np.float32] = torch.stack(present).numpy()
     return table
 
@@ -197,6 +200,6 @@ def _all(count: int) -> NDArray[np.int64]:
 
 @lru_cache(128)
 def _places(batch: int, wide: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Say which sequence and which of its rows each row is, one sequence behind the other."""
+    """The sequence of each row, and its number in it, if the rows of all sequences are concatenated."""
     places = np.arange(batch * wide)
     return places // wide, places % wide

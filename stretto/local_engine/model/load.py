@@ -1,10 +1,10 @@
-"""From a model's name to a model that the engine can run, with its tokenizer."""
+"""Loads a model that the engine can run, with its tokenizer."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from stretto.errors import SettingsError
-from stretto.local_engine.kernels.trial import can_choose
+from stretto.local_engine.kernels.compiler import are_ready, compile_now
 from stretto.local_engine.model import recommended
 from stretto.local_engine.model.acceptance import choose_forward, tolerance
 from stretto.local_engine.model.dtype import chosen_dtype
@@ -21,6 +21,7 @@ from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.recording import recorded, refuse_elsewhere
 from stretto.local_engine.model.source import Source
+from stretto.local_engine.model.unpacked import Unpacked
 from stretto.local_engine.model.weights import read_model
 from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.local_engine.text.vocabulary import token_bytes
@@ -39,10 +40,12 @@ class LoadedModel:
 
     Attributes:
         name: as the user wrote it, with ``local:``.
-        forward: runs it.
+        forward: runs the model.
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens.
         token_bytes: the bytes of a token; ``None`` where they cannot be read.
+        compiled: whether an engine runs compiled code; ``None``: as soon as there is some.
+        unpacked: what changes the forward over to it, where it was not there yet.
         device: where the weights are.
         dtype: of its weights.
         context_window: tokens that prompt and answer may fill together.
@@ -51,8 +54,8 @@ class LoadedModel:
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
         sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
         penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
-        threads: of torch that its size is worth; ``None`` on a GPU.
-        folder: it was loaded from; ``None`` for a hub name.
+        threads: of torch that pay for a model of its size; ``None`` on a GPU.
+        folder: from which it was loaded; ``None`` for a hub name.
     """
 
     name: str
@@ -70,28 +73,29 @@ class LoadedModel:
     threads: int | None = None
     folder: Path | None = None
     token_bytes: Callable[[int], bytes] | None = None
+    compiled: bool | None = True
+    unpacked: Unpacked | None = None
     _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def chat(self) -> ChatTemplate:
-        """Makes its prompts of messages."""
+        """Turns messages into its prompts."""
         return ChatTemplate(self.name, self.tokenizer)
 
     @property
     def runs_alone(self) -> bool:
         """Whether requests take turns within each step and drafts are cut to chains: see `docs/models.md`."""
-        return bool(getattr(self.forward, "alone", False))
+        return self.forward.alone
 
     @property
     def is_exact(self) -> bool:
-        """Whether no rounding depends on the other rows of a forward so far that an answer could differ by it."""
-        exact = isinstance(self.forward, LlamaForward) and self.forward.is_exact
-        return exact or self.dtype in (torch.float32, torch.float64)
+        """Whether rounding cannot change an answer, whatever other rows a forward has."""
+        return self.forward.is_exact or self.dtype in (torch.float32, torch.float64)
 
     def word(self, token: int) -> str:
-        """The text of one token, special ones too, with the space it may begin with."""
+        """The text of one token, special ones too, with its leading space."""
         if (known := self._words.get(token)) is None:
-            # Many tokenizers drop a space at the beginning of what they decode; so it is decoded behind itself.
+            # Many tokenizers drop a leading space, so the token is decoded behind itself.
             decode = self.tokenizer.decode
             once, twice = (decode([token] * times, clean_up_tokenization_spaces=False) for times in (1, 2))
             known = self._words[token] = twice[len(once) :]
@@ -105,7 +109,9 @@ def load_model(
     device: str | None = None,
     trust_remote_code: bool = False,
     packed: bool = True,
+    compiled: bool | None = True,
     cuda_graphs: bool | None = None,
+    change: Callable[[Mapping[str, torch.Tensor]], None] | None = None,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -116,22 +122,33 @@ def load_model(
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
         packed: lay the weights out as the processor reads them, where it can; not for training.
+        compiled: run compiled code, and wait for the compiler, the first time on a machine; ``False``: none;
+            ``None``: on a processor torch's operations until it is there, on a GPU none.
         cuda_graphs: record steps while loading, and repeat them as a whole; see `recorded_steps.py`. By default on a
             CUDA device.
+        change: is given the weights by name, to change them in place before they are laid out.
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
     place = _device(device)
     number = chosen_dtype(dtype, place)
     model, tokenizer = read_model(source, number, trust_remote_code=trust_remote_code)
-    ready = prepare(source.name, model.to(place), tokenizer, packed=packed, cuda_graphs=cuda_graphs)
+    if change is not None:
+        change(dict(model.named_parameters()))
+    ready = prepare(source.name, model.to(place), tokenizer, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs)
     return replace(ready, folder=source.folder)
 
 
 def prepare(
-    name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_graphs: bool | None = None
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    *,
+    packed: bool = True,
+    compiled: bool | None = True,
+    cuda_graphs: bool | None = None,
 ) -> LoadedModel:
-    """Make a transformers model and tokenizer ready for the engine.
+    """Make a transformers model and tokenizer ready for the engine; see `load_model`.
 
     Raises `BackendError` if it cannot run it, `SettingsError` for CUDA graphs on another device.
     """
@@ -139,13 +156,18 @@ def prepare(
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     penalties = recommended.penalties(name, model, config.vocab_size)
-    forward = choose_forward(name, model, packed=packed)
-    if packed and model.device.type == "cpu":
-        can_choose()  # compiled here rather than in the first request
-    kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
-    cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
-    longest = min(_context_window(config), getattr(forward, "longest", None) or _LONGEST_WINDOW)
+    if compiled is None and model.device.type != "cpu":
+        compiled = False
+    forward = choose_forward(
+        name, model, packed=packed and compiled is not False, ready=compile_now if compiled else are_ready
+    )
     limit = tolerance(model.dtype)
+    unpacked = _unpacked(model, forward, limit) if packed and compiled is None else None
+    kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
+    if unpacked is not None:
+        kept = torch.float32  # it will be
+    cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
+    longest = min(_context_window(config), forward.longest or _LONGEST_WINDOW)
     forward, cache_tokens = recorded(
         forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
     )
@@ -164,7 +186,16 @@ def prepare(
         penalties=penalties,
         threads=_threads(model),
         token_bytes=token_bytes(tokenizer),
+        compiled=compiled,
+        unpacked=unpacked,
     )
+
+
+def _unpacked(model: Any, forward: Forward, limit: float) -> Unpacked | None:
+    """What changes a forward over to compiled code later, if there will be some for it."""
+    if not isinstance(forward, LlamaForward) or forward.is_packed or not (parts := forward.parts()):
+        return None
+    return Unpacked(model, forward, parts, limit)
 
 
 def _device(name: str | None) -> torch.device:
@@ -178,8 +209,8 @@ def _device(name: str | None) -> torch.device:
 
 
 def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
-    """Find the shortest way from ids to text: transformers' own wrapper costs more than a step of a small model."""
-    # The first call may switch truncation off inside the tokenizer, which another thread must not be reading then.
+    """Find the fastest way from ids to text: transformers' wrapper takes longer than a step of a small model."""
+    # The first call may switch truncation off inside the tokenizer, so it is made before other threads read it.
     tokenizer("")
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None or not hasattr(inner, "decode"):
@@ -195,9 +226,9 @@ def _context_window(config: Any) -> int:
 
 
 def _threads(model: Any) -> int | None:
-    """Say how many threads share a step; for a small model, meeting takes longer than reading its weights.
+    """How many threads share a step; for a small model, synchronising them takes longer than reading its weights.
 
-    What is compiled takes more by itself, see `stretto.local_engine.kernels.crew`.
+    Compiled code decides for itself, see `stretto.local_engine.kernels.thread_team`.
     """
     if model.device.type != "cpu":
         return None
@@ -207,13 +238,13 @@ def _threads(model: Any) -> int | None:
 
 def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
     heads = config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // heads
-    stored = getattr(config, "num_key_value_heads", None) or heads
-    return int(2 * config.num_hidden_layers * stored * width * dtype.itemsize)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    num_kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    return int(2 * config.num_hidden_layers * num_kv_heads * head_dim * dtype.itemsize)
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Memory the cache may take; half of what is free, because growing it holds the old and the new for a moment."""
+    """Memory for the cache: half of what is free, because growing it needs the old and the new one for a moment."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] // 2
     try:

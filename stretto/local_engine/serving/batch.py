@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence as Indices
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
@@ -21,43 +21,63 @@ from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.generation import Generation, TokenLogprob
 from stretto.local_engine.model.cache import KeyValueCache, Rows, Source
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.prefixes import PrefixCache, best_source
 from stretto.local_engine.serving.prefill import Prefill
-from stretto.local_engine.serving.sequence import Sequence
+from stretto.local_engine.serving.sequence import Sequence as RequestState
+from stretto.local_engine.serving.step import Step
 
 __all__ = ["Batch"]
 
-_NOTHING = DraftTree()
-_READ_AT_ONCE = 512
+_NO_DRAFT = DraftTree()
+_PREFILL_TOKENS = 512
+
+_Ids = NDArray[np.int64]
+_Probabilities = NDArray[np.float32]
+_NO_TOP: tuple[_Ids, _Probabilities] = np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)
 
 
 @dataclass(slots=True)
 class _Member:
-    """One sequence of the batch: who drafts for it, how it chooses, what it has said."""
+    """One request of the batch: who drafts for it, how it chooses, and its tokens so far.
 
-    sequence: Sequence
+    Attributes:
+        draft: as it is evaluated in this step.
+        nodes: for each node that the drafter proposed, its node in ``draft``, or -1.
+        warnings: since the last step.
+    """
+
+    request: Generation
+    constraint: Constraint | None
     drafter: Drafter
     sampler: Sampler
     context: Context
-    draft: DraftTree  # as it is evaluated in this step
-    places: Indices[int]  # for each node that the drafter proposed, its node there, or -1
+    draft: DraftTree = field(default_factory=lambda: _NO_DRAFT)
+    nodes: Sequence[int] = ()
+    warnings: list[str] = field(default_factory=list)
+
+    def give_up_drafting(self, error: Exception) -> None:
+        """Go on without drafts, because the drafter failed."""
+        name = self.drafter.name
+        self.drafter = Autoregressive()
+        self.warnings.append(f"{name} failed and drafts no more ({type(error).__name__}: {error})")
 
 
 class Batch:
     """Some requests decoded together, one forward per call of `advance`.
 
-    Each step, each sequence's drafter proposes a tree; one forward scores all trees; what verification accepts is
-    committed, together with one token of the model's own. Autoregressive decoding is the empty draft. Requests
-    join and leave between two steps.
+    In each step the drafter of each request proposes a tree, and one forward scores all trees. What verification
+    accepts is committed, together with one token of the model's own. Autoregressive decoding is the empty draft.
+    Requests join and leave between two steps.
 
     Args:
         forward: runs the model.
         device: where the model is.
-        draft_rows: nodes of all drafts together that one forward evaluates at most.
-        cost: of a step; it is told how many sequences share the next, and what that took.
+        draft_nodes: nodes of all drafts together that one forward evaluates at most.
+        cost: of a step; it is told how many requests share the next, and what that took.
     """
 
     def __init__(
@@ -65,188 +85,217 @@ class Batch:
         forward: Forward,
         device: torch.device,
         *,
-        draft_rows: int = 64,
+        draft_nodes: int = 64,
         cost: StepCost | None = None,
     ) -> None:
         self._cost = cost
         self._forward = forward
-        self._packed = bool(getattr(forward, "packs", False))
-        self._chains = bool(getattr(forward, "alone", False))
-        self._switch: int | None = getattr(forward, "switch", None)
         self._device = device
-        self._draft_rows = draft_rows
+        self._draft_nodes = draft_nodes
         self._members: list[_Member] = []
         self._cache = KeyValueCache(0)
-        self._kept = torch.empty(0, dtype=torch.long)  # all rows of a forward, 0 to the last # [rows]
+        self._all_rows = torch.empty(0, dtype=torch.long)  # 0 to the last row of a forward # [rows]
 
     def __len__(self) -> int:
         return len(self._members)
 
     @property
     def slots(self) -> int:
-        """Of keys and values, allocated over all sequences."""
+        """Slots of keys and values that are allocated, over all requests."""
         return self._cache.slots
 
-    def join(self, prefill: Prefill, drafters: Indices[Drafter]) -> list[list[int]]:
-        """Take over requests whose prompts are read; the first token of each."""
+    def join(self, prefill: Prefill, drafters: Sequence[Drafter]) -> list[Step]:
+        """Take over requests whose prompts are read. Returns the step with the first token of each."""
         logits = prefill.logits[:, None]  # [batch, 1, vocabulary]
         joining = [
-            self._member(sequence, drafter, logits.shape[-1])
-            for sequence, drafter in zip(prefill.sequences, drafters, strict=True)
+            self._member(state, drafter, logits.shape[-1])
+            for state, drafter in zip(prefill.sequences, drafters, strict=True)
         ]
         self._cache.join(prefill.cache)
         self._members += joining
-        return self._commit(joining, logits, step=False)
+        return self._commit(joining, logits, drafted=False)
 
     def known(self, prompt: NDArray[np.int64]) -> Source | None:
-        """Where most of the tokens that a prompt begins with are known."""
-        return best_source(prompt, self._cache, [member.context.tokens for member in self._members], self._switch)
+        """Find the request whose cache holds most of the tokens that a prompt begins with."""
+        return best_source(
+            prompt, self._cache, [member.context.tokens for member in self._members], self._forward.switch
+        )
 
     def remember(self, row: int, prefixes: PrefixCache) -> None:
-        """Keep what is known of one sequence for later prompts. Its last token was never read."""
+        """Keep the keys and values of one request for later prompts. Its last token was never read."""
         prefixes.keep(self._members[row].context.tokens[:-1], self._cache, row)
 
-    def advance(self) -> list[list[int]]:
-        """Run one step; the tokens it commits to each sequence, at least one."""
+    def advance(self) -> list[Step]:
+        """Run one step; it commits at least one token to each request."""
         members, cost, began = self._members, self._cost, time.perf_counter()
         if cost is not None:
             cost.begin(len(members))
         for number, member in enumerate(members):
-            if len(member.context.tokens) - 1 == self._switch:
-                self._read_anew(number, member.context.tokens[:-1])
+            if len(member.context.tokens) - 1 == self._forward.switch:
+                self._read_again(number, member.context.tokens[:-1])
         self._draft(members)
         rows = flatten(
             [member.context.tokens for member in members], [member.draft for member in members], self._device
         )
         count = rows.tokens.shape[1]
-        if count > self._kept.shape[0]:
-            self._kept = torch.arange(count, device=self._device)
-        logits = self._forward(rows, self._cache, self._kept[:count])
-        committed = self._commit(members, logits, step=True)
+        if count > self._all_rows.shape[0]:
+            self._all_rows = torch.arange(count, device=self._device)
+        logits = self._forward(rows, self._cache, self._all_rows[:count])
+        steps = self._commit(members, logits, drafted=True)
         if cost is not None:
-            read = [1 + len(member.draft) if self._packed else count for member in members]
-            cost.observe(sum(read), (time.perf_counter() - began) * 1e3)
-        return committed
+            evaluated = [1 + len(member.draft) if self._forward.packs else count for member in members]
+            cost.observe(sum(evaluated), (time.perf_counter() - began) * 1e3)
+        return steps
 
-    def keep(self, rows: Indices[int]) -> None:
-        """Keep only these sequences, in this order; the others leave the batch and free their cache."""
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keep only these requests, in this order; the others leave the batch and free their cache."""
         if len(rows) == len(self._members):
             return
         self._members = [self._members[row] for row in rows]
         self._cache.keep(rows)
 
-    def _member(self, sequence: Sequence, drafter: Drafter, vocabulary: int) -> _Member:
-        request = sequence.request
-        sampler = Sampler(request, self._device, sequence.constraint)
+    def _member(self, state: RequestState, drafter: Drafter, vocabulary: int) -> _Member:
+        request = state.request
+        sampler = Sampler(request, self._device, state.constraint)
         context = Context(
             list(request.prompt),
             len(request.prompt),
             vocabulary,
             sampler.plain,
             request.end_ids,
-            sequence.constraint is not None,
             sampler.rank,
         )
-        return _Member(sequence, drafter, sampler, context, draft=_NOTHING, places=())
+        return _Member(request, state.constraint, drafter, sampler, context)
 
-    def _draft(self, members: Indices[_Member]) -> None:
-        share = self._draft_rows // len(members)
-        proposed = [_proposed(member, share, chains=self._chains) for member in members]
+    def _draft(self, members: Sequence[_Member]) -> None:
+        """Set the draft of each request."""
+        share, switch = self._draft_nodes // len(members), self._forward.switch
+        proposed = [_proposed(member, share, chains=self._forward.alone) for member in members]
         drafts = [draft for draft, _ in proposed]
         counts = [0] * len(members)
         if any(drafts):
-            counts = divide(drafts, self._draft_rows, packed=self._packed)
-        for member, (draft, legal), count in zip(members, proposed, counts, strict=True):
-            request = member.sequence.request
+            counts = divide(drafts, self._draft_nodes, packed=self._forward.packs)
+        for member, (draft, allowed), count in zip(members, proposed, counts, strict=True):
             # The deepest node that can be accepted leaves room for the token after it.
             known = len(member.context.tokens)
-            depth = request.max_new_tokens - (known - len(request.prompt)) - 1
-            if self._switch is not None and known <= self._switch:
-                depth = min(depth, self._switch - known)  # no draft reaches over the switch
-            member.draft, places = draft.prune(count, depth)
-            member.places = places if legal is None else [places[node] if node >= 0 else -1 for node in legal]
+            depth = member.request.max_new_tokens - (known - len(member.request.prompt)) - 1
+            if switch is not None and known <= switch:
+                depth = min(depth, switch - known)  # no draft reaches over the switch
+            member.draft, nodes = draft.prune(count, depth)
+            member.nodes = nodes if allowed is None else [nodes[node] if node >= 0 else -1 for node in allowed]
 
-    def _read_anew(self, number: int, tokens: Indices[int]) -> None:
-        """Read a sequence's tokens again with the rotary factors of longer texts; see `rotary.py`."""
+    def _read_again(self, number: int, tokens: Sequence[int]) -> None:
+        """Read a request's tokens again with the rotary factors of longer texts; see `rotary.py`."""
         cache, length = KeyValueCache(1), len(tokens)
-        for start in range(0, length, _READ_AT_ONCE):
-            stop = min(start + _READ_AT_ONCE, length)
+        for start in range(0, length, _PREFILL_TOKENS):
+            stop = min(start + _PREFILL_TOKENS, length)
             ids = torch.tensor([tokens[start:stop]], device=self._device)
             positions = torch.arange(start, stop, device=self._device)[None]
             rows = Rows(ids, positions, stop, lengths=(length + 1,))
             self._forward(rows, cache, torch.tensor([stop - start - 1], device=self._device))
         self._cache.put(number, cache, length)
 
-    def _commit(self, members: Indices[_Member], logits: Tensor, *, step: bool) -> list[list[int]]:
-        """Verify the drafts by the logits # [batch, rows, vocabulary], and keep what is accepted."""
+    def _commit(self, members: Sequence[_Member], logits: Tensor, *, drafted: bool) -> list[Step]:
+        """Verify the drafts by the logits # [batch, rows, vocabulary], and commit what is accepted.
+
+        ``drafted``: this is a step, not the forward that read the prompts.
+        """
         verdicts = verify(
             logits,
             [member.draft for member in members],
             [member.sampler for member in members],
-            [member.sequence.request.end_ids for member in members],
+            [member.request.end_ids for member in members],
         )
         self._cache.move(
             [
-                (number, start + 1 + node, start + 1 + place)
+                (number, start + 1 + node, start + 1 + depth)
                 for number, (member, verdict) in enumerate(zip(members, verdicts, strict=True))
                 for start in (len(member.context.tokens) - 1,)
-                for place, node in enumerate(verdict.nodes)
-                if node != place
+                for depth, node in enumerate(verdict.nodes)
+                if node != depth
             ]
         )
-        tops = _tops(
+        top = _top(
             logits, [member.drafter.wants_top for member in members], [1 + len(member.draft) for member in members]
         )
-        for number, (member, verdict, (tokens, probabilities)) in enumerate(zip(members, verdicts, tops, strict=True)):
-            wanted = member.sequence.request.logprobs
-            if wanted is not None:
-                said = logits[number, [0, *(node + 1 for node in verdict.nodes)]]  # [tokens, vocabulary]
-                member.sequence.scores = score(said, verdict.tokens, wanted)
-            member.context.tokens += verdict.tokens
-            member.sampler.commit(verdict.tokens)
-            member.sequence.failure = member.sampler.failure
-            if step:
-                member.sequence.account.step(member.draft, verdict.nodes, member.drafter.name, verdict.changed)
-            try:
-                member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
-            except Exception as error:  # noqa: BLE001 - as in drafting
-                _give_up_drafting(member, error)
-        return [verdict.tokens for verdict in verdicts]
+        return [
+            _committed(member, verdict, logits[number], *own, drafted=drafted)
+            for number, (member, verdict, own) in enumerate(zip(members, verdicts, top, strict=True))
+        ]
 
 
-def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Numbers) -> Outcome:
-    """Tell the drafter in terms of the nodes it proposed, not of those that were left after pruning."""
-    places = member.places
-    if not places:
+def _committed(
+    member: _Member, verdict: Verdict, logits: Tensor, tokens: _Ids, probabilities: _Probabilities, *, drafted: bool
+) -> Step:
+    """Commit a verdict to one request, and let its drafter learn from it.
+
+    Args:
+        member: the request.
+        verdict: what is accepted.
+        logits: of its rows # [rows, vocabulary]
+        tokens: see `Outcome.top_tokens`.
+        probabilities: see `Outcome.top_probabilities`.
+        drafted: see `Batch._commit`.
+    """
+    member.context.tokens += verdict.tokens
+    member.sampler.commit(verdict.tokens)
+    wanted, scores = member.request.logprobs, list[TokenLogprob]()
+    if wanted is not None:
+        scores = score(logits[[0, *(node + 1 for node in verdict.nodes)]], verdict.tokens, wanted)
+    draft, drafter = member.draft if drafted else None, member.drafter.name
+    try:
+        member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
+    except Exception as error:  # noqa: BLE001 - as in `_proposed`
+        member.give_up_drafting(error)
+    warnings, member.warnings = tuple(member.warnings), []
+    return Step(
+        verdict.tokens,
+        scores,
+        member.sampler.failure,
+        draft,
+        verdict.nodes,
+        drafter,
+        verdict.changed,
+        warnings,
+    )
+
+
+def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Probabilities) -> Outcome:
+    """Say it in terms of the nodes that the drafter proposed, not of those that were left after pruning."""
+    nodes = member.nodes
+    if not nodes:
         return Outcome((), tokens, probabilities, verdict.tokens, ())
-    if len(places) == len(member.draft):
+    if len(nodes) == len(member.draft):
         accepted = verdict.nodes
     else:
-        own = {place: node for node, place in enumerate(places) if place >= 0}
-        accepted = [own[node] for node in verdict.nodes]
-    rows = [place + 1 if place >= 0 else -1 for place in places]
+        proposed = {evaluated: node for node, evaluated in enumerate(nodes) if evaluated >= 0}
+        accepted = [proposed[node] for node in verdict.nodes]
+    rows = [node + 1 if node >= 0 else -1 for node in nodes]
     return Outcome(rows, tokens, probabilities, verdict.tokens, accepted)
 
 
-def _proposed(member: _Member, rows: int, *, chains: bool) -> tuple[DraftTree, Indices[int] | None]:
-    """Ask for a draft that can be evaluated; where each node of the proposal is in it, if some were left out.
+def _proposed(member: _Member, nodes: int, *, chains: bool) -> tuple[DraftTree, Sequence[int] | None]:
+    """Ask for a draft that can be evaluated.
 
     ``chains``: only its most likely path can.
+
+    Returns:
+        the draft, and where some nodes of the proposal were left out, which node each of them is now, or -1.
     """
-    constraint = member.sequence.constraint
+    constraint = member.constraint
     try:
-        tree = member.drafter.propose(member.context, rows)
+        tree = member.drafter.propose(member.context, nodes)
         _check(tree, member.context.vocabulary)
-        places: Indices[int] | None = None
+        kept: Sequence[int] | None = None
         if chains:
-            tree, places = tree.chain()
+            tree, kept = tree.chain()
         if constraint is None or not len(tree):
-            return tree, places
+            return tree, kept
         tree, legal = _legal(tree, constraint)
-        return tree, legal if places is None else [legal[node] if node >= 0 else -1 for node in places]
-    except Exception as error:  # noqa: BLE001 - the answer needs no draft, and the other requests not this one's
-        _give_up_drafting(member, error)
-        return _NOTHING, None
+        return tree, legal if kept is None else [legal[node] if node >= 0 else -1 for node in kept]
+    except Exception as error:  # noqa: BLE001 - the answer needs no draft, and the other requests do not need this one
+        member.give_up_drafting(error)
+        return _NO_DRAFT, None
 
 
 def _check(tree: DraftTree, vocabulary: int) -> None:
@@ -255,8 +304,8 @@ def _check(tree: DraftTree, vocabulary: int) -> None:
         raise ValueError(f"a drafted token is not below {vocabulary}")
 
 
-def _legal(tree: DraftTree, constraint: Constraint) -> tuple[DraftTree, Indices[int]]:
-    """Leave out what the answer's constraint forbids; where each node is then, as from `DraftTree.prune`."""
+def _legal(tree: DraftTree, constraint: Constraint) -> tuple[DraftTree, Sequence[int]]:
+    """Leave out what the answer's constraint forbids; the new number of each node, as from `DraftTree.prune`."""
     try:
         legal = constraint.legal(tree)
     except Exception:
@@ -265,27 +314,18 @@ def _legal(tree: DraftTree, constraint: Constraint) -> tuple[DraftTree, Indices[
     return tree.only(node for node, allowed in enumerate(legal) if allowed)
 
 
-def _give_up_drafting(member: _Member, error: Exception) -> None:
-    """Let a sequence whose drafter failed go on without drafts."""
-    name = member.drafter.name
-    member.drafter = Autoregressive()
-    member.sequence.account.warn(f"{name} failed and drafts no more ({type(error).__name__}: {error})")
-
-
-_Ids = NDArray[np.int64]
-_Numbers = NDArray[np.float32]
-_NO_TOPS: tuple[_Ids, _Numbers] = np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)
-
-
-def _tops(logits: Tensor, wants: Indices[int], counts: Indices[int]) -> list[tuple[_Ids, _Numbers]]:
-    """Find the most probable tokens of each sequence's first rows and their probabilities, as many as drafters want."""
+def _top(logits: Tensor, wants: Sequence[int], counts: Sequence[int]) -> list[tuple[_Ids, _Probabilities]]:
+    """Find the most probable tokens of each request's first rows and their probabilities, as many as drafters want."""
     most = min(max(wants), logits.shape[-1])
     if most == 0:
-        return [_NO_TOPS] * len(wants)
+        return [_NO_TOP] * len(wants)
     counts = [count if want else 0 for want, count in zip(wants, counts, strict=True)]
-    tokens, shares = best_tokens(logits, counts, most)
+    tokens, probabilities = best_tokens(logits, counts, most)
     ends = accumulate(counts)
     return [
-        (np.ascontiguousarray(tokens[end - count : end, :want]), np.ascontiguousarray(shares[end - count : end, :want]))
+        (
+            np.ascontiguousarray(tokens[end - count : end, :want]),
+            np.ascontiguousarray(probabilities[end - count : end, :want]),
+        )
         for want, count, end in zip(wants, counts, ends, strict=True)
     ]

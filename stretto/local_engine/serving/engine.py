@@ -1,4 +1,4 @@
-"""The engine: checks requests and hands them to the thread that runs them."""
+"""The engine: checks requests and passes them to the thread that runs them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRej
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
-from stretto.local_engine.drafting.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.lexical.experience import UnitExperience
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.rehearsal import rehearse
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
-from stretto.local_engine.serving.handle import Handle, Listener
+from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.sequence import Sequence
 from stretto.local_engine.serving.thread import Serving
@@ -31,28 +31,26 @@ class Engine:
     """Runs one model in one thread.
 
     Requests join the running batch between two forwards and leave it when they end. A failure ends the requests
-    concerned, each with one error, and the engine goes on. An engine that nobody refers to any more, and that has no
-    requests, ends and frees its model.
+    concerned, each with one error, and the engine goes on. Without references and requests, an engine ends and frees
+    its model.
 
     Args:
         model: what to run; see `stretto.local_engine.model.load.load_model`.
         max_batch: requests in one batch at most.
-        prefill_rows: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
+        prefill_tokens: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
             between two forwards.
-        draft_rows: drafted tokens of all requests together evaluated in one forward at most.
-        prefix_cache_bytes: of keys and values of finished requests, kept for later prompts that begin with the same
-            tokens, such as the next turn of a chat; also no more than a quarter of `LoadedModel.cache_tokens`. The
-            prompts of all callers are compared, and `cached_tokens` tells how much was alike: 0, for none, where
-            callers must not learn of each other.
-        remember_answers: tokens of earlier answers in which `suffix` and `auto` look for what comes next; 0 for
-            none, the default: what one request says then leaves no trace in how fast another is answered.
-        threads: of torch and at most of one step, inside the engine's thread; by default what the model's size and the
-            number of rows are worth.
+        draft_nodes: drafted tokens of all requests together evaluated in one forward at most.
+        prefix_cache_bytes: memory for keys and values of finished requests, for later prompts that begin with the same
+            tokens, such as the next turn of a chat; at most a quarter of `LoadedModel.cache_tokens`. The prompts of all
+            callers are compared, and `cached_tokens` reveals how much they share: give 0 where callers must not learn
+            of each other.
+        remember_answers: tokens of earlier answers in which `suffix` and `auto` look for what comes next. The default,
+            0, means that the speed of one request reveals nothing of another.
+        threads: for one step at most; by default chosen by the size of the model and the number of rows.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
         lexical: options of the decoding methods `lexical` and `lexical_lossy`.
-        measure: time steps by their number of rows, which ``auto`` and ``lexical`` go by, from the start on; without
-            it, from the first such request on. Only while no request is there: until it is done, they take rows to be
-            dear.
+        measure: time steps by their number of rows while no request is there, from the start on; without it, from the
+            first request with ``auto`` or ``lexical`` on. Until that is done, these assume that rows are expensive.
         drafters: the decoding methods by name.
     """
 
@@ -61,8 +59,8 @@ class Engine:
         model: LoadedModel,
         *,
         max_batch: int = 16,
-        prefill_rows: int = 512,
-        draft_rows: int = 64,
+        prefill_tokens: int = 512,
+        draft_nodes: int = 64,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
         threads: int | None = None,
@@ -81,19 +79,17 @@ class Engine:
             draft=draft,
             memory=memory,
             experience=(Experience(), Experience()),
+            unit_experience=(UnitExperience(), UnitExperience()),
             lexical=lexical or LexicalOptions(),
         )
-        rehearse()  # compiled here rather than in the first request
         self._grammars = Grammars(model.tokenizer)
-        self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
+        self._equipped: set[str] = set()  # decoding methods that have what they need
         schedule = partial(
             Scheduler,
             model,
-            prefill_rows=prefill_rows,
-            draft_rows=draft_rows,
-            prefixes=PrefixCache(
-                prefix_cache_bytes, model.cache_tokens // 4, switch=getattr(model.forward, "switch", None)
-            ),
+            prefill_tokens=prefill_tokens,
+            draft_nodes=draft_nodes,
+            prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4, switch=model.forward.switch),
             memory=memory,
             cost=self._cost,
         )
@@ -107,64 +103,76 @@ class Engine:
             threads=threads,
             measure=measure,
         )
-        weakref.finalize(self, self._serving.end).atexit = False  # at the exit, it is waited for as well
+        weakref.finalize(self, self._serving.end).atexit = False  # `_close_all` waits for it at the exit
 
     @property
     def step_ms(self) -> dict[int, float]:
-        """Milliseconds of a step by its rows, for one request alone; empty before they are measured."""
+        """Milliseconds of a step by its number of rows, for a single request; empty until measured."""
         cost = self._cost
         return {rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64)} if cost.measured else {}
 
     def wait_measured(self) -> None:
-        """Wait until the timing of steps, if it has begun, is done: for who compares methods."""
+        """Block until the timing of steps has finished, if it has begun; for benchmarks."""
         self._serving.wait_measured()
 
     def announced(self) -> AbstractContextManager[None]:
-        """Say that a request is on its way, so that a batch about to start waits for it a moment."""
+        """Announce a request, so that a batch that is about to start waits for it a moment."""
         return self._serving.announced()
 
     def submit(
-        self, request: Generation, listener: Listener | None = None, *, constraint: Constraint | None = None
+        self,
+        request: Generation,
+        listener: Listener | None = None,
+        *,
+        constraint: Constraint | None = None,
+        on_stage: StageListener | None = None,
     ) -> Handle:
         """Queue a request. Safe from any thread; never waits for the model.
 
-        ``listener`` is called from the engine's thread with each piece and, last, with the `Finished`; it must
-        return at once. ``constraint`` is what `constraint` has made of the request's ``response_format``; without it,
-        it is made here. That, and what `equip` does, may take seconds: a thread that must not wait has both done by
-        another one before. Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`,
-        `SettingsError` where the decoding method needs what the engine has not, or `BackendError` when the engine is
-        closed.
+        Compiling a ``response_format`` and making a decoding method ready may take seconds. A thread that must not
+        wait has another one call `constraint` and `equip` first.
+
+        Args:
+            request: what to generate.
+            listener: called from the engine's thread with each piece and, last, with the `Finished`; it must return
+                at once.
+            constraint: what `constraint` has made of the request's ``response_format``; made here if it is left out.
+            on_stage: called at each `Stage` of the request, from any thread; it must return at once.
+
+        Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, `SettingsError` where something
+        that the decoding method needs is missing, or `BackendError` when the engine is closed.
         """
         self._check(request)
         if constraint is None:
             constraint = self.constraint(request.response_format, request.end_ids)
-        handle = Handle(Sequence(request, self.model.decode, constraint, self.model.token_bytes), self.cancel, listener)
+        state = Sequence(request, self.model.decode, constraint, self.model.token_bytes)
+        handle = Handle(state, self.cancel, listener, on_stage)
         self._serving.add(handle)
         return handle
 
     def run_alongside(self, work: Generator[None, None, None]) -> None:
-        """Run something else in the engine's thread: up to its next ``yield`` between two steps of the requests.
+        """Run a generator in the engine's thread: up to its next ``yield`` between two steps of the requests.
 
-        Safe from any thread. Works follow each other. One that is not done when the engine is closed is closed; it
-        deals with its own exceptions. Raises `BackendError` when the engine is closed.
+        Safe from any thread. One generator runs after the other. It is closed with the engine, and handles its own
+        exceptions. Raises `BackendError` when the engine is closed.
         """
         self._serving.add_alongside(work)
 
     def constraint(self, response_format: ResponseFormat | None, end_ids: frozenset[int]) -> Constraint | None:
-        """Compile what one answer is to be held to, if anything.
+        """Compile the format of one answer, if it has one.
 
-        Safe from any thread. Raises `InvalidRequestError` for what is no JSON schema or regular expression.
+        Safe from any thread. Raises `InvalidRequestError` for an invalid JSON schema or regular expression.
         """
         return None if response_format is None else self._grammars.constraint(response_format, end_ids)
 
     def equipped(self, decoding: str) -> bool:
-        """Whether a decoding method is known to have what it needs, so that `submit` need not look."""
+        """Whether `equip` has been called for a decoding method."""
         return decoding in self._equipped
 
     def equip(self, decoding: str) -> None:
-        """Make ready what a decoding method needs beside the model: for ``lexical``, the weights are read and hashed.
+        """Prepare what a decoding method needs beside the model: for ``lexical``, the weights are read and hashed.
 
-        Safe from any thread; `submit` does it too, and a second time it is quick. Raises `InvalidRequestError` for a
+        Safe from any thread. `submit` does it too; it is quick the second time. Raises `InvalidRequestError` for a
         method that does not exist, `SettingsError` where something is missing for it.
         """
         if decoding not in self._drafters:
@@ -181,7 +189,7 @@ class Engine:
 
     @property
     def occupancy(self) -> Occupancy:
-        """What is held now; from another thread than the engine's a glance, exact while nothing runs."""
+        """What the engine holds now; approximate while requests run."""
         return self._serving.occupancy
 
     def close(self) -> None:
@@ -189,7 +197,7 @@ class Engine:
         self._serving.close()
 
     def check_tokens(self, request: Generation) -> None:
-        """Refuse a prompt without tokens, tokens that the model does not have, and methods that cannot be used.
+        """Refuse an empty prompt, tokens that the model does not have, and methods that cannot be used.
 
         Raises `InvalidRequestError` and `SettingsError`.
         """
@@ -203,7 +211,7 @@ class Engine:
             ("suppress_tokens", request.suppress_tokens),
             ("begin_suppress_tokens", request.begin_suppress_tokens),
         ):
-            if ids and not 0 <= min(ids) <= max(ids) < self.model.vocabulary:  # in a forward, it would end all requests
+            if ids and not 0 <= min(ids) <= max(ids) < self.model.vocabulary:  # it would fail the whole batch
                 strange = next(token for token in ids if not 0 <= token < self.model.vocabulary)
                 raise InvalidRequestError(
                     f"{what} has the token id {strange}, and those of {name} are 0 to {self.model.vocabulary - 1}. "

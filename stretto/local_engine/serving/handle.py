@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import queue
+import time
 from collections.abc import Callable, Iterator
 
-from stretto.local_engine.generation import Finished, Piece
+from stretto.local_engine.generation import Finished, Piece, Stage
+from stretto.local_engine.log import log_event
 from stretto.local_engine.serving.sequence import Sequence
 
-__all__ = ["Handle", "Listener"]
+__all__ = ["Handle", "Listener", "StageListener"]
 
 Listener = Callable[[Piece | Finished], None]
+
+StageListener = Callable[[Stage, float], None]
+"""Takes a stage, and the seconds of `time.perf_counter` at which a request came to it."""
+
+_log = logging.getLogger(__package__)
+_numbers = itertools.count(1)
 
 
 class Handle:
     """One submitted request.
 
     Iterate for its pieces and, last, its `Finished`; unless `Engine.submit` was given a listener.
+
+    Attributes:
+        sequence: its state.
+        number: of the request in this process, for logs.
+        stages: when it came to which stage, in seconds of `time.perf_counter`.
+        passed_over: how often later requests were admitted before it.
+        cancelled: whether it is to end as soon as it can.
+        finished: whether it has ended.
     """
 
-    def __init__(self, sequence: Sequence, cancel: Callable[[Handle], None], listener: Listener | None) -> None:
+    def __init__(
+        self,
+        sequence: Sequence,
+        cancel: Callable[[Handle], None],
+        listener: Listener | None,
+        on_stage: StageListener | None = None,
+    ) -> None:
         self.sequence = sequence
+        self.number = next(_numbers)
+        self.stages: dict[Stage, float] = {}
+        self.passed_over = 0
         self.cancelled = False
         self.finished = False
         self._cancel = cancel
         self._queue: queue.SimpleQueue[Piece | Finished] = queue.SimpleQueue()
         self._tell: Listener = listener or self._queue.put
+        self._on_stage = on_stage
 
     def __iter__(self) -> Iterator[Piece | Finished]:
         while True:
@@ -42,10 +70,46 @@ class Handle:
         """
         self._cancel(self)
 
+    def reach(self, stage: Stage) -> None:
+        """Note that the request has come to a stage; from the engine only."""
+        at_s = self.stages[stage] = time.perf_counter()
+        if self._on_stage is not None:
+            try:
+                self._on_stage(stage, at_s)
+            except Exception:  # noqa: BLE001 - as in `tell`
+                self.cancelled = True
+
     def tell(self, event: Piece | Finished) -> None:
         """Hand an event to the listener; from the engine only."""
-        self.finished = isinstance(event, Finished)
+        if isinstance(event, Finished):
+            self.finished = True
+            self._log_end(event)
         try:
             self._tell(event)
         except Exception:  # noqa: BLE001 - a listener whose event loop is gone must not harm the other requests
             self.cancelled = True
+
+    def _log_end(self, end: Finished) -> None:
+        """Log how long the request spent where; no text of it."""
+        at = self.stages.get
+        submitted, admitted, read, first = at("submitted"), at("admitted"), at("prompt_read"), at("first_token")
+        log_event(
+            _log,
+            logging.INFO,
+            "request ended",
+            request=self.number,
+            reason=end.reason,
+            error=type(end.error).__name__ if end.error is not None else None,
+            queue_s=_between(submitted, admitted),
+            prefill_s=_between(admitted, read),
+            first_token_s=_between(submitted, first),
+            total_s=_between(submitted, time.perf_counter()),
+            prompt_tokens=end.prompt_tokens,
+            cached_tokens=end.cached_tokens,
+            completion_tokens=end.completion_tokens,
+            decoding=self.sequence.request.decoding,
+        )
+
+
+def _between(early: float | None, late: float | None) -> float | None:
+    return None if early is None or late is None else round(late - early, 4)

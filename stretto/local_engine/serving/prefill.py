@@ -1,8 +1,8 @@
-"""Reading prompts: before the first step, their keys and values are computed many rows at a time."""
+"""Reading prompts: before the first step, their keys and values are computed many tokens at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Indices
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from stretto.local_engine.model.cache import KeyValueCache, Rows, Source
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.segments import parts
-from stretto.local_engine.serving.sequence import Sequence
+from stretto.local_engine.serving.sequence import Sequence as RequestState
 
 __all__ = ["Prefill"]
 
@@ -20,13 +20,13 @@ _MASK_ELEMENTS = 2**22
 class Prefill:
     """Reads the prompts of some requests together, one forward per call of `advance`.
 
-    What is known of them is copied; then what is left of each is read, those in front first.
+    What is known of them is copied. Then the rest of each is read, those in front first.
 
     Args:
         forward: runs the model.
         sequences: the requests, at least one.
         device: where the model is.
-        rows: prompt tokens, of all requests together, to read in one forward at most.
+        tokens: of all prompts together to read in one forward at most.
         known: for each request, where the keys and values of its prompt's first tokens are, not of the whole; they
             are copied at once.
     """
@@ -34,22 +34,20 @@ class Prefill:
     def __init__(
         self,
         forward: Forward,
-        sequences: Indices[Sequence],
+        sequences: Sequence[RequestState],
         device: torch.device,
         *,
-        rows: int = 512,
-        known: Indices[Source | None] = (),
+        tokens: int = 512,
+        known: Sequence[Source | None] = (),
     ) -> None:
         self.sequences = list(sequences)
         self._forward = forward
         self._device = device
-        self._rows = rows
+        self._tokens = tokens
         sources = [*known] or [None] * len(self.sequences)
-        longest = max(len(sequence.request.prompt) for sequence in self.sequences)
+        longest = max(len(state.request.prompt) for state in self.sequences)
         self.cache = KeyValueCache.copied(sources, longest) if any(sources) else KeyValueCache(len(sources))
         self._read = [source.length if source else 0 for source in sources]  # tokens of each prompt
-        for sequence, length in zip(self.sequences, self._read, strict=True):
-            sequence.cached = length
         self._last: list[Tensor | None] = [None] * len(sources)  # logits of the last prompt token # [vocabulary]
 
     @property
@@ -62,7 +60,7 @@ class Prefill:
         """Logits of each prompt's last token, once all are read # [batch, vocabulary]."""
         return torch.stack([logits for logits in self._last if logits is not None])
 
-    def keep(self, rows: Indices[int]) -> None:
+    def keep(self, rows: Sequence[int]) -> None:
         """Keep only these requests, in this order; at least one."""
         if len(rows) == len(self.sequences):
             return
@@ -73,7 +71,7 @@ class Prefill:
 
     def advance(self) -> None:
         """Run one forward."""
-        prompts = [sequence.request.prompt for sequence in self.sequences]
+        prompts = [state.request.prompt for state in self.sequences]
         counts = self._share([len(prompt) - read for prompt, read in zip(prompts, self._read, strict=True)])
         stops = [read + count for read, count in zip(self._read, counts, strict=True)]
         logits = self._forward(*self._lay_out(prompts, counts, stops))  # [batch, 1, vocabulary]
@@ -82,23 +80,23 @@ class Prefill:
                 self._last[row] = logits[row, 0]
         self._read = stops
 
-    def _share(self, left: Indices[int]) -> list[int]:
-        """Divide the rows of one forward, such that the mask and the wait of a cancelled request stay small."""
-        longest = max(len(sequence.request.prompt) for sequence in self.sequences)
-        most = max(16, min(self._rows, _MASK_ELEMENTS // (len(left) * longest)))
-        counts, free = [], self._rows
+    def _share(self, left: Sequence[int]) -> list[int]:
+        """Divide the tokens of one forward, so that the mask and the wait of a cancelled request stay small."""
+        longest = max(len(state.request.prompt) for state in self.sequences)
+        most = max(16, min(self._tokens, _MASK_ELEMENTS // (len(left) * longest)))
+        counts, free = [], self._tokens
         for own in left:
             counts.append(min(own, free, most))
             free -= counts[-1]
         return counts
 
     def _lay_out(
-        self, prompts: Indices[tuple[int, ...]], counts: Indices[int], stops: Indices[int]
+        self, prompts: Sequence[tuple[int, ...]], counts: Sequence[int], stops: Sequence[int]
     ) -> tuple[Rows, KeyValueCache, Tensor]:
-        """Put the next tokens of each prompt into rows that end together: the last one's logits are wanted of all.
+        """Put the next tokens of each prompt into rows that end together: the logits of the last row are wanted of all.
 
-        Forwards that do not leave padding out write it to the slot behind the prompt's end, which the first token
-        generated writes again before any mask lets it through.
+        A forward that does not leave padding out writes it to the slot behind the prompt's end. The first token
+        generated is written there before any mask shows that slot.
         """
         most, device = max(counts), self._device
         ids, positions, lines = [], [], []
@@ -110,13 +108,12 @@ class Prefill:
             real += range(row * most + padding, (row + 1) * most)
             lines.append(slice(padding, most))
         padded = len(real) < most * len(counts)
-        switches = getattr(self._forward, "switch", None) is not None
         rows = Rows(
             torch.tensor(ids, device=device),
             torch.tensor(positions, device=device),
             1 + max(map(max, positions)),
             real=torch.tensor(real, device=device) if padded else None,
             segments=parts(lines, stops) if len(counts) > 1 or device.type == "cpu" else None,
-            lengths=tuple(map(len, prompts)) if switches else None,
+            lengths=tuple(map(len, prompts)) if self._forward.switch is not None else None,
         )
         return rows, self.cache, torch.tensor([most - 1], device=device)

@@ -1,8 +1,9 @@
 """Which requests run in the next forward: continuous batching.
 
-Between two forwards, finished requests leave and waiting ones are admitted. Those admitted are read a few at a time
-(`waves.py`), while the others go on by one step after each forward; once read, they join the batch. What their prompts
-have in common with a running request's, or with that of an earlier one, is copied, not read.
+Between two forwards, finished requests leave and waiting ones are admitted. The prompts of those admitted are read
+together (`admission.py`), a part of them in each turn, while the others go on by one step after each part. Once read,
+they join the batch. What a prompt has in common with a running request's, or with that of an earlier one, is copied,
+not read.
 
 Yu et al., "Orca", OSDI 2022.
 """
@@ -27,8 +28,11 @@ from stretto.local_engine.serving.admission import next_wave
 from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.step import Step
 
 __all__ = ["Occupancy", "Scheduler"]
+
+_PATIENCE = 4  # times that later requests may be admitted before an earlier one
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,8 @@ class Scheduler:
     Args:
         model: what to run.
         drafter: makes the drafter of one request by the name of its method.
-        prefill_rows: prompt tokens of all requests together to read in one forward at most.
-        draft_rows: drafted tokens of all requests together to evaluate in one forward at most.
+        prefill_tokens: prompt tokens of all requests together to read in one forward at most.
+        draft_nodes: drafted tokens of all requests together to evaluate in one forward at most.
         prefixes: where the keys and values of finished requests are kept.
         memory: of answers, for the drafters of later ones.
         cost: of a step.
@@ -68,8 +72,8 @@ class Scheduler:
         model: LoadedModel,
         drafter: Callable[[str], Drafter],
         *,
-        prefill_rows: int,
-        draft_rows: int,
+        prefill_tokens: int,
+        draft_nodes: int,
         prefixes: PrefixCache,
         memory: AnswerMemory | None = None,
         cost: StepCost | None = None,
@@ -79,34 +83,69 @@ class Scheduler:
         self._drafter = drafter
         self._prefixes = prefixes
         self._memory = memory
-        self._prefill_rows = prefill_rows
-        self._draft_rows = draft_rows
-        self._admitted: list[Handle] = []  # and not being read yet
+        self._prefill_tokens = prefill_tokens
+        self._draft_nodes = draft_nodes
         self._prefill: Prefill | None = None
         self._reading: list[Handle] = []
         self._batch = self._new_batch()
         self._running: list[Handle] = []
-        self._ended: list[tuple[Handle, Finished]] = []  # those who have not been told yet
+        self._ended: list[tuple[Handle, Finished]] = []  # not told yet
 
     @property
     def handles(self) -> list[Handle]:
         """All requests that were admitted and have not finished."""
-        return [handle for handle in self._running + self._reading + self._admitted if not handle.finished]
+        return [handle for handle in self._running + self._reading if not handle.finished]
 
     @property
     def admits(self) -> bool:
-        """Whether requests can be admitted now: those admitted before are read."""
-        return not self._reading and not self._admitted
+        """Whether requests can be admitted now: no prompt is being read."""
+        return not self._reading
 
     def occupancy(self, waiting: int) -> Occupancy:
-        """What is held now, ``waiting`` requests elsewhere."""
+        """What is held now, with ``waiting`` requests in the queue."""
         reading = self._prefill.cache.slots if self._prefill is not None else 0
         kept = self._prefixes
         return Occupancy(waiting, len(self.handles), self._batch.slots + reading, len(kept), kept.bytes)
 
-    def admit(self, handles: Sequence[Handle]) -> None:
-        """Let these requests in; they are read in the turns that follow."""
-        self._admitted += handles
+    def choose(self, waiting: Sequence[Handle]) -> list[tuple[Handle, Source | None]]:
+        """Choose which of these requests are read next, at least one, and find what is known of their prompts.
+
+        ``waiting``: for which there are slots and memory, the oldest first. If choosing fails, they end.
+        """
+        try:
+            prompts = [handle.sequence.request.prompt for handle in waiting]
+            known = [self._known(prompt) for prompt in prompts]
+            wave = next_wave(
+                prompts,
+                [source.length if source else 0 for source in known],
+                self._prefill_tokens,
+                packed=self._model.forward.packs,
+                overdue=[handle.passed_over >= _PATIENCE for handle in waiting],
+            )
+        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the engine goes on
+            self._fail(waiting, error)
+            return []
+        last = max(wave)
+        for number, handle in enumerate(waiting):
+            handle.passed_over += number < last and number not in wave
+        return [(waiting[number], known[number]) for number in wave]
+
+    def admit(self, wave: Sequence[tuple[Handle, Source | None]]) -> None:
+        """Admit what `choose` has chosen, at least one request. Their prompts are read in the turns that follow."""
+        self._reading = [handle for handle, _ in wave]
+        for handle, source in wave:
+            handle.reach("admitted")
+            handle.sequence.cached = source.length if source else 0
+        try:
+            self._prefill = Prefill(
+                self._model.forward,
+                [handle.sequence for handle in self._reading],
+                self._model.device,
+                tokens=self._prefill_tokens,
+                known=[source for _, source in wave],
+            )
+        except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
+            self._fail(self._reading, error)
 
     def turn(self) -> None:
         """Read a part of the prompts that are being read, and run one step of the others.
@@ -124,18 +163,16 @@ class Scheduler:
             handle.tell(finished)
 
     def clear(self) -> None:
-        """Drop the requests, which are told elsewhere, and what is kept of earlier ones."""
+        """Drop the requests, whose end is told elsewhere, and what is kept of earlier ones."""
         self._drop()
         self._prefixes.clear()
 
     def _drop(self) -> None:
         self._batch, self._prefill = self._new_batch(), None
-        self._running, self._reading, self._admitted = [], [], []
+        self._running, self._reading = [], []
 
     def _work(self) -> None:
         self._leave()
-        if self._admitted and not self._reading:
-            self._begin()
         if self._prefill is not None and self._reading:
             try:
                 self._read(self._prefill)
@@ -145,56 +182,44 @@ class Scheduler:
         if self._running and not all(handle.finished for handle in self._running):
             self._leave()
             try:
-                committed = self._batch.advance()
+                steps = self._batch.advance()
             except Exception as error:  # noqa: BLE001 - as above
                 self._fail(self._running, error)
                 self._batch = self._new_batch()
             else:
-                self._hand_out(self._running, committed)
+                self._hand_out(self._running, steps)
         self._leave()
 
-    def _begin(self) -> None:
-        """Choose those whose prompts are read next, and copy what is known of them."""
-        admitted, packed = self._admitted, bool(getattr(self._model.forward, "packs", False))
-        prompts = [handle.sequence.request.prompt for handle in admitted]
-        known = [self._known(prompt) for prompt in prompts]
-        lengths = [source.length if source else 0 for source in known]
-        wave = next_wave(prompts, lengths, self._prefill_rows, packed=packed)
-        self._reading = [admitted[row] for row in wave]
-        self._admitted = [handle for row, handle in enumerate(admitted) if row not in wave]
-        sequences, sources = [handle.sequence for handle in self._reading], [known[row] for row in wave]
-        try:
-            self._prefill = Prefill(
-                self._model.forward, sequences, self._model.device, rows=self._prefill_rows, known=sources
-            )
-        except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
-            self._fail(self._reading, error)
-
     def _read(self, prefill: Prefill) -> None:
+        """Read a part of the prompts. Once all are read, their requests join the batch."""
         if not prefill.done:  # it may be, because those whose prompts were longer have left
             prefill.advance()
         if not prefill.done:
             return
+        for handle in self._reading:
+            handle.reach("prompt_read")
         drafters = [self._drafter_of(handle) for handle in self._reading]
         joining, self._reading, self._prefill = self._reading, [], None
         self._running += joining
         try:
-            committed = self._batch.join(prefill, drafters)
+            steps = self._batch.join(prefill, drafters)
         except Exception as error:  # noqa: BLE001 - the batch may have taken them in half
             self._fail(self._running, error)
             self._batch = self._new_batch()
         else:
-            self._hand_out(joining, committed)
+            for handle in joining:
+                handle.reach("first_token")
+            self._hand_out(joining, steps)
 
     def _drafter_of(self, handle: Handle) -> Drafter:
-        """Make a request's drafter; if that fails, the answer needs none, and the others have theirs."""
+        """Make a request's drafter. If that fails, the answer goes on without one."""
         name = handle.sequence.request.decoding
         try:
             return self._drafter(name)
         except Exception as error:  # noqa: BLE001 - as above
             if out_of_memory(error):
                 self._prefixes.clear()
-            handle.sequence.account.warn(f"{name} could not begin and drafts nothing ({type(error).__name__}: {error})")
+            handle.sequence.warn(f"{name} could not begin and drafts nothing ({type(error).__name__}: {error})")
             return Autoregressive()
 
     def _known(self, prompt: tuple[int, ...]) -> Source | None:
@@ -213,11 +238,11 @@ class Scheduler:
             self._memory.remember(handle.sequence.generated)
 
     def _new_batch(self) -> Batch:
-        return Batch(self._model.forward, self._model.device, draft_rows=self._draft_rows, cost=self._cost)
+        return Batch(self._model.forward, self._model.device, draft_nodes=self._draft_nodes, cost=self._cost)
 
     def _leave(self) -> None:
         """Let finished and cancelled requests go."""
-        if not any(handle.finished or handle.cancelled for handle in self._running + self._reading + self._admitted):
+        if not any(handle.finished or handle.cancelled for handle in self._running + self._reading):
             return
         for handle in self.handles:
             if handle.cancelled:
@@ -238,13 +263,12 @@ class Scheduler:
         elif self._prefill is not None:
             self._prefill.keep(staying)
         self._reading = [self._reading[row] for row in staying]
-        self._admitted = [handle for handle in self._admitted if not handle.finished]
 
-    def _hand_out(self, handles: Sequence[Handle], committed: Sequence[list[int]]) -> None:
-        for handle, tokens in zip(handles, committed, strict=True):
+    def _hand_out(self, handles: Sequence[Handle], steps: Sequence[Step]) -> None:
+        for handle, step in zip(handles, steps, strict=True):
             try:
-                piece, finished = handle.sequence.accept(tokens)
-            except Exception as error:  # noqa: BLE001 - text that cannot be made of one request's tokens ends that request only
+                piece, finished = handle.sequence.accept(step)
+            except Exception as error:  # noqa: BLE001 - one request's tokens that cannot become text end that request only
                 self._fail([handle], error)
                 continue
             if piece:

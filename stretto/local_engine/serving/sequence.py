@@ -1,4 +1,4 @@
-"""One request on its way through the engine: what it has generated, and whether it is at its end."""
+"""The state of one request outside the model: what it has generated, and whether it is at its end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
 from stretto.local_engine.choosing.constraint import Constraint
-from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
+from stretto.local_engine.serving.step import Step
 from stretto.local_engine.text.detokenize import TextStream
 from stretto.stop_texts import StopTexts
 
-__all__ = ["Account", "Sequence"]
+__all__ = ["Sequence"]
 
 
-class Account:
+class _Account:
     """Counts what the steps of one request did."""
 
     def __init__(self, decoding: str) -> None:
@@ -25,18 +25,19 @@ class Account:
         self._accepted: Counter[str] = Counter()
         self._warnings: list[str] = []
 
-    def step(self, draft: DraftTree, nodes: Tokens[int], source: str, changed: int = 0) -> None:
-        """Count a forward: its rows, and what it committed, the accepted ``nodes`` and one token more.
-
-        ``source`` names the nodes that name none; ``changed`` of the accepted would not have been chosen.
-        """
+    def add(self, step: Step) -> None:
+        """Count a step. The forward that read the prompt is none."""
+        self._warnings += step.warnings
+        draft = step.draft
+        if draft is None:
+            return
         self._steps += 1
         self._rows += 1 + len(draft)
-        self._tokens += 1 + len(nodes)
-        self._changed += changed
+        self._tokens += 1 + len(step.accepted)
+        self._changed += step.changed
         if len(draft):
-            self._drafted.update(name or source for name in draft.sources)
-            self._accepted.update(draft.sources[node] or source for node in nodes)
+            self._drafted.update(source or step.drafter for source in draft.sources)
+            self._accepted.update(draft.sources[node] or step.drafter for node in step.accepted)
 
     def warn(self, message: str) -> None:
         """Note something that went wrong without harm to the answer."""
@@ -50,12 +51,17 @@ class Account:
 
 
 class Sequence:
-    """The state of one request outside the model: tokens, text, end.
+    """The tokens and the text of one request, and its end.
+
+    Args:
+        request: what was asked for.
+        decode: token ids to text.
+        constraint: keeps the answer to its format, if it has one.
+        token_bytes: the bytes of a token; see `TextStream`.
 
     Attributes:
-        constraint: what the answer is held to, if anything.
-        failure: what went wrong with this request alone while its tokens were chosen; `accept` raises it.
-        scores: log-probabilities of tokens that are about to be accepted, if they were asked for.
+        generated: tokens so far, an end token included.
+        cached: tokens of the prompt whose keys and values were copied.
     """
 
     def __init__(
@@ -67,36 +73,39 @@ class Sequence:
     ) -> None:
         self.request = request
         self.constraint = constraint
-        self.failure: Exception | None = None
-        self.scores: Tokens[TokenLogprob] = ()
         self.generated: list[int] = []
         self.cached = 0
-        self.account = Account(request.decoding)
+        self._account = _Account(request.decoding)
         self._text = TextStream(decode, token_bytes)
         self._stops = StopTexts(request.stop)
         self._silent: list[int] = []  # tokens generated since the last piece
         self._silent_scores: list[TokenLogprob] = []
 
-    def accept(self, tokens: Tokens[int]) -> tuple[Piece | None, Finished | None]:
-        """Take the tokens the model has committed; those after an end are dropped.
+    def accept(self, step: Step) -> tuple[Piece | None, Finished | None]:
+        """Take the tokens that a step has committed; those after an end are dropped. Raises the step's failure.
 
         Returns:
             the text that is now certain, if any, and the end, if reached.
         """
-        if self.failure is not None:
-            raise self.failure
+        self._account.add(step)
+        if step.failure is not None:
+            raise step.failure
+        tokens = step.tokens
+        left = self.request.max_new_tokens - len(self.generated)
+        if len(tokens) < left and not self.request.stop and self.request.end_ids.isdisjoint(tokens):
+            self.generated += tokens  # decoding all of them at once takes less time
+            self._silent += tokens
+            self._silent_scores += step.scores
+            return self._piece(self._text.push(tokens)), None
+        return self._accept_one_by_one(step)
+
+    def _accept_one_by_one(self, step: Step) -> tuple[Piece | None, Finished | None]:
         text = ""
         reason: Reason | None = None
-        room = self.request.max_new_tokens - len(self.generated)
-        if len(tokens) < room and not self.request.stop and self.request.end_ids.isdisjoint(tokens):
-            self.generated += tokens  # one text made of all of them takes less time
-            self._silent += tokens
-            self._silent_scores += self.scores
-            return self._piece(self._text.push(tokens)), None
-        for place, token in enumerate(tokens):
+        for place, token in enumerate(step.tokens):
             self.generated.append(token)
             self._silent.append(token)
-            self._silent_scores += self.scores[place : place + 1]
+            self._silent_scores += step.scores[place : place + 1]
             if token in self.request.end_ids:
                 reason = "stop"
                 break
@@ -113,9 +122,13 @@ class Sequence:
         text += certain if found else certain + self._stops.flush()
         return self._piece(text, last=True), self.finish("stop" if found else reason)
 
+    def warn(self, message: str) -> None:
+        """Note something that went wrong without harm to the answer; see `Figures.warnings`."""
+        self._account.warn(message)
+
     def finish(self, reason: Reason) -> Finished:
-        """Account for this request at its end."""
-        figures = self.account.figures() if self.generated else None
+        """Say how this request ended, and what it took."""
+        figures = self._account.figures() if self.generated else None
         return Finished(
             reason, len(self.request.prompt), self.cached, completion_tokens=len(self.generated), figures=figures
         )

@@ -1,8 +1,9 @@
-"""The thread behind an engine: it gathers waiting requests, runs them as a batch and hands out their text."""
+"""The thread behind an engine: it keeps the queue of waiting requests, and runs the others as a batch."""
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -17,8 +18,10 @@ from stretto.errors import BackendError
 from stretto.local_engine.drafting.catalogue import WEIGHING, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.kernels.crew import allow, dismiss
+from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
+from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timing import measuring
@@ -26,21 +29,28 @@ from stretto.local_engine.serving.step_timing import measuring
 __all__ = ["Serving"]
 
 _QUIET_S = 0.0005  # what comes later is read soon, and copies what it shares
-_GATHER_S = 1.0
+_GATHER_S = 1.0  # that an announced request is waited for at most
+
+_log = logging.getLogger(__package__)
 
 _running: weakref.WeakSet[Serving] = weakref.WeakSet()
 
 
 class Serving:
-    """Runs one model in one thread, which refers to this and not to the `Engine` in front: one that is forgotten ends.
+    """Runs one model in one thread.
+
+    The thread refers to this and not to the `Engine` in front, so an engine that nobody refers to any more ends.
+    Requests wait in one queue until their prompts are read. They wait for a slot, for memory, for prompts that are
+    being read before, and for those submitted at the same time.
 
     Args:
         model: what to run.
         equipment: what the drafters of the requests are made with.
         drafters: the decoding methods by name.
-        scheduler: given what makes a drafter, makes the scheduler that runs the batch.
-        max_batch: requests in one batch at most.
-        threads: of torch in this thread; ``None``: as the model's size is worth.
+        scheduler: makes the scheduler that runs the batch, given what makes a drafter.
+        cost: of a step.
+        max_batch: the slots: requests in one batch at most.
+        threads: of torch in this thread; ``None``: as many as the model's size is worth.
         measure: time steps from the start on, while no request is there.
     """
 
@@ -65,11 +75,15 @@ class Serving:
         self._threads = threads or model.threads
         self._most_threads = threads or torch.get_num_threads()
         self._changed = threading.Condition()
-        self._waiting: deque[Handle] = deque()
+        self._waiting: deque[Handle] = deque()  # the queue
         self._alongside: deque[Generator[None, None, None]] = deque()
-        self._coming = 0
-        self._seen, self._gathered_until = 0, 0.0
+        self._coming = 0  # requests that are announced
+        self._arrived = self._seen = 0  # requests so far, and when the queue was looked at last
+        self._gather_until: float | None = None
+        self._logged: tuple[int, str] | None = None
         self._closed = False
+        models = [model] if equipment.draft is None else [model, equipment.draft]
+        self._code = CompiledCode(models, self._wake)
         self._scheduler = scheduler(self._drafter)
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
@@ -93,16 +107,19 @@ class Serving:
                 self._changed.notify_all()
 
     def add(self, handle: Handle) -> None:
-        """Queue a request. Raises `BackendError` when all is closed."""
+        """Queue a request. Raises `BackendError` when the engine is closed."""
         with self._changed:
             self._refuse_when_closed()
+            handle.reach("submitted")
             self._waiting.append(handle)
+            self._arrived += 1
             self._changed.notify_all()
 
     def add_alongside(self, work: Generator[None, None, None]) -> None:
         """See `Engine.run_alongside`."""
         with self._changed:
             self._refuse_when_closed()
+            self._code.stay()
             self._alongside.append(work)
             self._changed.notify_all()
 
@@ -127,7 +144,7 @@ class Serving:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """The same, and wait for the thread."""
+        """Do what `end` does, and wait for the thread."""
         self.end()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -139,20 +156,36 @@ class Serving:
     def _serve(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
-            allow(self._most_threads)
+            limit_threads(self._most_threads)
+        self._code.begin()
         scheduler = self._scheduler
         with torch.inference_mode():
             self._measure_while_idle(scheduler)
-            while self._admit(scheduler):
+            while (waiting := self._wait(scheduler)) is not None:
+                self._admit(scheduler, waiting)
                 scheduler.turn()
                 self._advance_alongside()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
+                if self._code.due and not scheduler.handles:
+                    self._change_code(scheduler)
                 self._measure_while_idle(scheduler)
+            self._cancel_all(scheduler)
             for work in self._alongside:
                 work.close()
-        dismiss()
+        end_threads()
         scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _change_code(self, scheduler: Scheduler) -> None:
+        """Change over to code that was compiled meanwhile. What was computed, and what steps cost, holds no longer."""
+        self._code.change()
+        scheduler.clear()
+        if self._cost.measured or self._measuring is not None:
+            self._measuring = measuring(self.model)
 
     def _advance_alongside(self) -> None:
         if not self._alongside:
@@ -184,61 +217,90 @@ class Serving:
                 self._measuring = None
                 self._changed.notify_all()
 
-    def _admit(self, scheduler: Scheduler) -> bool:
-        """Admit waiting requests; wait for some while none runs. False when the engine is closed and all have ended."""
-        with self._changed:
-            while not (self._closed or scheduler.handles or self._alongside or self._gathered(_QUIET_S)):
-                pass
-            if self._closed:
-                abandoned, self._waiting = self._waiting, deque()
-                taken: list[Handle] = []
-            else:
-                ready = scheduler.admits and self._gathered(0)
-                abandoned, taken = deque(), self._take(scheduler.handles) if ready else []
-        for handle in (*abandoned, *(scheduler.handles if self._closed else ())):
-            handle.tell(handle.sequence.finish("cancelled"))
-        if taken:
-            scheduler.admit(taken)
-        return not self._closed
+    def _wait(self, scheduler: Scheduler) -> list[Handle] | None:
+        """Wait while there is nothing to do.
 
-    def _gathered(self, wait_s: float) -> bool:
-        """Whether there are requests to admit, and no more seem to be coming; those with little to read go first.
-
-        ``wait_s`` is how long to wait for more; without requests, and unless it is 0, it waits for the first.
+        Returns:
+            waiting requests that can be admitted now, the oldest first; ``None`` when the engine is closed.
         """
-        if wait_s and not self._waiting:
-            self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed)
-        if not self._waiting or self._closed:
-            self._seen = 0
-            return False
-        if not self._seen:
-            self._gathered_until = time.monotonic() + _GATHER_S
-        if (
-            (self._seen == len(self._waiting) and not self._coming)
-            or len(self._waiting) >= self._max_batch
-            or time.monotonic() > self._gathered_until
-        ):
+        with self._changed:
+            idle = not (scheduler.handles or self._alongside)
+            if idle:
+                self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or self._code.due)
+            gathered = self._gathered(idle=idle)
+            while idle and not (gathered or self._alongside or self._closed or self._code.due):
+                self._changed.wait(_QUIET_S)
+                gathered = self._gathered(idle=idle)
+            if self._closed:
+                return None
+            cause = "others may follow" if not gathered else "" if scheduler.admits else "a prompt is being read"
+            fitting: list[Handle] = []
+            if not cause:
+                fitting, cause = self._fitting(scheduler.handles)
+            self._log_waiting(len(self._waiting) - len(fitting), len(scheduler.handles), cause)
+            return fitting
+
+    def _gathered(self, *, idle: bool) -> bool:
+        """Whether no more requests seem to be coming: what comes together is read together, the short ones first.
+
+        While a batch runs, those who have come wait one step for others; announced ones are waited for longer.
+        """
+        waited = self._gather_until is not None and not idle
+        quiet = not self._coming and (waited or self._seen == self._arrived)
+        self._seen = self._arrived
+        now = time.monotonic()
+        if quiet or len(self._waiting) >= self._max_batch or now > (self._gather_until or now):
+            self._gather_until = None
             return True
-        self._seen = len(self._waiting)
-        if wait_s:
-            self._changed.wait(wait_s)
+        self._gather_until = self._gather_until or now + _GATHER_S
         return False
 
-    def _take(self, running: list[Handle]) -> list[Handle]:
-        """Take the oldest requests that fit into one batch with those running and, together, into memory."""
-        taken: list[Handle] = []
-        longest = max((_extent(handle) for handle in running), default=0)
-        while self._waiting and len(running) + len(taken) < self._max_batch:
-            longest = max(longest, _extent(self._waiting[0]))
-            together = len(running) + len(taken) + 1
+    def _fitting(self, running: list[Handle]) -> tuple[list[Handle], str]:
+        """Find the oldest requests that fit into one batch with those running and, together, into memory.
+
+        Returns:
+            these, and what the others wait for.
+        """
+        fitting: list[Handle] = []
+        longest = max((_most_tokens(handle) for handle in running), default=0)
+        for handle in self._waiting:
+            together = len(running) + len(fitting) + 1
+            if together > self._max_batch:
+                return fitting, "no slot is free"
+            longest = max(longest, _most_tokens(handle))
             if together > 1 and longest * together > self.model.cache_tokens:
-                break
-            taken.append(self._waiting.popleft())
-        self._seen = 0
-        return taken
+                return fitting, "memory"
+            fitting.append(handle)
+        return fitting, ""
+
+    def _admit(self, scheduler: Scheduler, waiting: list[Handle]) -> None:
+        """Take some of these requests out of the queue, and let the scheduler read their prompts."""
+        if not waiting:
+            return
+        wave = scheduler.choose(waiting)
+        with self._changed:
+            taken = [(handle, source) for handle, source in wave if handle in self._waiting]  # not cancelled meanwhile
+            gone = {id(handle) for handle, _ in taken}
+            self._waiting = deque(handle for handle in self._waiting if not handle.finished and id(handle) not in gone)
+        if taken:
+            scheduler.admit(taken)
+
+    def _cancel_all(self, scheduler: Scheduler) -> None:
+        with self._changed:
+            waiting, self._waiting = self._waiting, deque()
+        for handle in (*waiting, *scheduler.handles):
+            handle.tell(handle.sequence.finish("cancelled"))
+
+    def _log_waiting(self, waiting: int, running: int, cause: str) -> None:
+        """Log why requests stay in the queue, whenever that changes."""
+        state = (waiting, cause) if waiting and cause else None
+        if state is not None and state != self._logged:
+            log_event(_log, logging.DEBUG, "requests wait", waiting=waiting, running=running, cause=cause)
+        self._logged = state
 
 
-def _extent(handle: Handle) -> int:
+def _most_tokens(handle: Handle) -> int:
+    """Tokens that a request may fill with its answer."""
     request = handle.sequence.request
     return len(request.prompt) + request.max_new_tokens
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from stretto.citation import Evidence, PassageRecord
 from stretto.strategies.document.library import Library
-from stretto.strategies.document.quoting import unfenced
+from stretto.strategies.fencing import unfenced
 
 __all__ = ["Finding", "Findings"]
 

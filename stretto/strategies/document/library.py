@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from stretto.citation import Citation
 from stretto.document import Document
 from stretto.documents import Chunk
-from stretto.strategies.document.quoting import Passage, fence_for, one_line
+from stretto.strategies.document.quoting import Passage
 from stretto.strategies.document.sizes import EDGE, OUTLINE
+from stretto.strategies.fencing import fence_for, one_line, titles_of
 
 __all__ = ["Library", "Place"]
 
@@ -47,7 +46,7 @@ class Library:
     @classmethod
     def of(cls, documents: tuple[Document, ...]) -> Library:
         """The documents, not cut yet."""
-        return cls(documents, _titles(documents), fence_for(*(document.text for document in documents)))
+        return cls(documents, titles_of(documents), fence_for(*(document.text for document in documents)))
 
     def cut(self, chunks: Iterable[Sequence[Chunk]]) -> Library:
         """The same documents with these chunks, given document by document."""
@@ -111,18 +110,3 @@ class Library:
             page=whole.page(start),
             heading=one_line(heading.text, 0) if heading else "",
         )
-
-
-def _titles(documents: Sequence[Document]) -> tuple[str, ...]:
-    """A title for each; those that are alike get their folder before them, or else a number behind."""
-    titles = [one_line(document.title, number) for number, document in enumerate(documents)]
-    alike = Counter(titles)
-    for number, document in enumerate(documents):
-        if alike[titles[number]] > 1 and document.source:
-            titles[number] = one_line(f"{Path(document.source).parent.name}/{titles[number]}", number)
-    seen: Counter[str] = Counter()
-    for number, title in enumerate(titles):
-        seen[title] += 1
-        if seen[title] > 1:
-            titles[number] = f"{title} ({seen[title]})"
-    return tuple(titles)

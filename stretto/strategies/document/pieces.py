@@ -13,9 +13,9 @@ from stretto.answer import Branch
 from stretto.backends.base import Prompt
 from stretto.strategies.branch import Running
 from stretto.strategies.document.library import Place
-from stretto.strategies.document.quoting import unfenced
 from stretto.strategies.document.records import json_object
 from stretto.strategies.document.run import Reading
+from stretto.strategies.fencing import unfenced
 
 __all__ = ["write_pieces"]
 

@@ -1,15 +1,13 @@
-"""Where a quotation stands in a passage, and fences around text that must not be read as instructions."""
+"""Where a quotation stands in a passage."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from hashlib import sha256
 
-__all__ = ["Passage", "fence_for", "one_line", "unfenced"]
+__all__ = ["Passage"]
 
 _SAME = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "–": "-", "—": "-"})
-_LONGEST_TITLE = 120
 
 
 class Passage:
@@ -71,28 +69,3 @@ def _places(quote: str, text: str) -> list[re.Match[str]]:
     exact = re.escape(quote)
     whole = list(re.finditer(rf"(?<!\w){exact}(?!\w)", text))
     return whole or (list(re.finditer(exact, text)) if len(quote) > 1 else [])
-
-
-def fence_for(*texts: str) -> str:
-    """A line to put around these texts that stands in none of them; the same for the same texts.
-
-    It is drawn from a hash of all of them, so that nobody can write a text that holds its own fence.
-    """
-    digest = sha256()
-    for text in texts:
-        digest.update(text.encode("utf-8", "replace"))
-    number = int.from_bytes(digest.digest()[:8])
-    while any((fence := f"=== {number:x} ===") in text for text in texts):
-        number += 1
-    return fence
-
-
-def unfenced(text: str, fence: str) -> str:
-    """What a model wrote, without the fence: something stays in its place, or two halves could become a new one."""
-    return text.replace(fence, "(line)")
-
-
-def one_line(title: str, number: int) -> str:
-    """A title as a prompt and a citation show it: one line, without brackets, never empty."""
-    line = " ".join(re.sub(r"[\[\]<>\"`=]", " ", title).split())
-    return line[:_LONGEST_TITLE].rstrip() or f"document {number + 1}"

@@ -1,7 +1,7 @@
-"""Reads how many independent samples a request asks for: "Write 10 slogans for a bakery".
+"""Finds how many independent samples a request asks for: "Write 10 slogans for a bakery".
 
-The kind of thing that is counted must be known to be one of which several are written without
-looking at each other; ordered, ranked, calculated and connected things are not.
+Only known kinds of things count, those of which several can be written independently. Ordered, ranked, calculated and
+connected things do not.
 """
 
 from __future__ import annotations
@@ -11,37 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from stretto.language.counting import number_value
+from stretto.language.folding import fold
+from stretto.language.words import words
+
 Size = Literal["short", "medium", "long"]
 
 MOST_SAMPLES = 100
-HEAD, TAIL = 2000, 1000  # characters of a long text that are read
+HEAD, TAIL = 2000, 1000  # characters read at the beginning and at the end of a long text
 LONGEST_LEAD = 10  # words before the number in its sentence
 _FLAGS = re.IGNORECASE
+_LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt", "ru")  # in which the kinds below are named
 _WORDS = {
-    word: number
-    for number, words in {
-        2: "two zwei deux dos due dois duas twee два",
-        3: "three drei trois tres tre três drie три",
-        4: "four vier quatre cuatro quattro quatro четыре",
-        5: "five fünf cinq cinco cinque vijf пять",
-        6: "six sechs seis sei zes шесть",
-        7: "seven sieben sept siete sette sete zeven семь",
-        8: "eight acht huit ocho otto oito восемь",
-        9: "nine neun neuf nueve nove negen девять",
-        10: "ten zehn dix diez dieci dez tien десять",
-        11: "eleven elf onze once undici",
-        12: "twelve dozen zwölf douze dutzend doce dodici doze twaalf",
-        13: "thirteen dreizehn treize trece tredici treze dertien",
-        14: "fourteen vierzehn quatorze catorce quattordici catorze veertien",
-        15: "fifteen fünfzehn quinze quince quindici vijftien",
-        16: "sixteen sechzehn seize dieciséis sedici dezasseis dezesseis zestien",
-        17: "seventeen siebzehn dix-sept diecisiete diciassette dezassete zeventien",
-        18: "eighteen achtzehn dix-huit dieciocho diciotto dezoito achttien",
-        19: "nineteen neunzehn dix-neuf diecinueve diciannove dezanove negentien",
-        20: "twenty zwanzig vingt veinte venti vinte twintig двадцать",
-        30: "thirty dreißig trente treinta trenta trinta dertig",
-    }.items()
-    for word in words.split()
+    word: values[language]
+    for word, values in words().numbers.items()
+    for language in _LANGUAGES
+    if language in values and " " not in word
 }
 _SHORT = (
     r"(?:slogans?|tag ?lines?|taglines?|mottos?|(?:nick|user|brand|company|product|shop|band|domain|first|team"
@@ -89,7 +74,6 @@ _UNSPACED = re.compile(
     r"(?:(?P<short>口号|口號|标语|標語|名字|标题|標題|キャッチコピー|スローガン|名前|タイトル)|(?P<medium>例句|问题|問題|句子|笑话|谜语|例子|例文|質問|문장|질문))"
     r"|(?:(?:スローガン|キャッチコピー|名前|タイトル)|(?:例文|質問|クイズ))を(?P<behind>\d{1,3})(?:個|つ|問|本|文)?"
 )
-_HAN = {character: number for number, character in enumerate("零一二三四五六七八九十")} | {"两": 2, "兩": 2}
 _ASKS = re.compile(
     r"\b(?:write|give|generate|creat(?:e|ing)|mak(?:e|ing)|need|want|come up with|suggest|propose|list|provide"
     r"|produce|invent|compos(?:e|ing)|draft|think (?:of|up)|show|brainstorm|craft"
@@ -154,15 +138,15 @@ _LONGER = re.compile(
 
 @dataclass(frozen=True)
 class Count:
-    """So many samples of about that size: a few words, a sentence or two, or more."""
+    """A number of samples and their size: a few words, a sentence or two, or more."""
 
     number: int
     size: Size
 
 
 def counted(text: str) -> Count | str | None:
-    """The samples asked for; a string says why counted things must stay together; ``None``: nothing is counted."""
-    if len(text) > HEAD + TAIL:  # what is asked stands at either end of a long text
+    """The samples asked for; a string: why they cannot be written separately; ``None``: the text counts nothing."""
+    if len(text) > HEAD + TAIL:  # the task is at either end of a long text
         text = f"{text[:HEAD]}\n{text[-TAIL:]}"
     found = [match for match in _COUNT.finditer(text) if not _length_of_text(text, match)]
     if not found:
@@ -181,7 +165,7 @@ def counted(text: str) -> Count | str | None:
 
 
 def _objections(found: Sequence[re.Match[str]], lead: str) -> Iterator[str]:
-    """What speaks against reading the first number as one of samples."""
+    """Reasons why the first number does not count samples."""
     first = found[0]
     if len({_kind(match) for match in found}) > 1 or len({_number(match["number"]) for match in found}) > 1:
         yield "several things are counted"
@@ -207,14 +191,8 @@ def _unspaced(text: str) -> Count | str | None:
         return None
     if re.search(r"[前首最][^，。]{0,4}$", text[: found.start()]):
         return "they have an order or are facts to look up"
-    digits = found["number"] or found["behind"]
-    number = int(digits) if digits.isdigit() else _han(digits)
+    number = number_value(found["number"] or found["behind"])
     return _checked(text, number, "short" if found["short"] else "medium")
-
-
-def _han(digits: str) -> int:
-    tens, ten, ones = digits.rpartition("十")
-    return (_HAN.get(tens, 1) * 10 if ten else 0) + _HAN.get(ones, 0)
 
 
 def _length_of_text(text: str, match: re.Match[str]) -> bool:
@@ -250,7 +228,7 @@ def _kind(match: re.Match[str]) -> str:
 def _number(word: str) -> int:
     if word.isdigit():
         return int(word)
-    word = word.casefold()
+    word = fold(word)
     if word.startswith("half a"):
         return 6
     last = word.split()[-1]

@@ -8,13 +8,13 @@ from simulated import became, generate, looping, markov, noise, plain, prose
 from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, Equipment, make_drafter
-from stretto.local_engine.drafting.jacobi import Jacobi
-from stretto.local_engine.drafting.ngrams import NGramPool
+from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
+from stretto.local_engine.drafting.lookahead.ngrams import NGramPool
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Context, Drafter
+from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
-from stretto.local_engine.drafting.token_recycling import TokenRecycling
 
 METHODS = sorted(set(DRAFTERS) - EQUIPPED)
 FREE = Equipment(StepCost({1: 10.0, 128: 10.1}))

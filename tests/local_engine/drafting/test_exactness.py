@@ -29,7 +29,7 @@ def run(model, requests, drafters):
         prefill = Prefill(model.forward, sequences, model.device)
         while not prefill.done:
             prefill.advance()
-        batch = Batch(model.forward, model.device, draft_rows=48 * len(sequences))
+        batch = Batch(model.forward, model.device, draft_nodes=48 * len(sequences))
         running, committed = list(range(len(sequences))), batch.join(prefill, drafters)
         while running:
             ended = [bool(sequences[number].accept(new)[1]) for number, new in zip(running, committed, strict=True)]

@@ -1,0 +1,1 @@
+"""The adapter with which the pocket model reads documents."""

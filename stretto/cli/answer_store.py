@@ -1,0 +1,171 @@
+"""Answers kept in an SQLite file, once somebody has switched that on: written by `ask` and `chat`, read by `logs`."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_data_path
+
+from stretto.errors import StrettoError
+
+if TYPE_CHECKING:
+    from stretto.answer import Answer
+
+WAIT_S = 5.0  # for another program that is writing
+_COLUMNS = "id, asked_at, model, strategy, question, text, seconds, usd"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS answers (
+    id INTEGER PRIMARY KEY, asked_at TEXT NOT NULL, model TEXT NOT NULL, strategy TEXT NOT NULL,
+    question TEXT NOT NULL, text TEXT NOT NULL, seconds REAL NOT NULL, usd REAL, answer TEXT NOT NULL
+);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(question, text, content='answers', content_rowid='id');
+CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON answers BEGIN
+    INSERT INTO words(rowid, question, text) VALUES (new.id, new.question, new.text);
+END;
+CREATE TRIGGER IF NOT EXISTS removed AFTER DELETE ON answers BEGIN
+    INSERT INTO words(words, rowid, question, text) VALUES ('delete', old.id, old.question, old.text);
+END;
+"""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One answer of the file.
+
+    Attributes:
+        id: its number, from 1.
+        asked_at: when it was asked for, ISO 8601 in UTC.
+        model: the model name, ``provider:model``.
+        strategy: how it was written.
+        question: the last turn of the user.
+        text: of the answer.
+        seconds: that it took.
+        usd: what it cost; ``None`` where that is unknown.
+    """
+
+    id: int
+    asked_at: str
+    model: str
+    strategy: str
+    question: str
+    text: str
+    seconds: float
+    usd: float | None
+
+
+def store_file() -> Path:
+    """Where answers are kept: ``$STRETTO_LOGS``, else the user's data folder."""
+    named = os.environ.get("STRETTO_LOGS")
+    return Path(named).expanduser() if named else user_data_path("stretto") / "answers.db"
+
+
+class AnswerStore:
+    """The file of kept answers. Only its owner may read it.
+
+    Its ``user_version`` says whether answers are being kept: 1 while they are, 0 otherwise.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.file = file or store_file()
+
+    @property
+    def on(self) -> bool:
+        """Whether answers are being kept."""
+        if not self.file.is_file():
+            return False
+        with self._open() as opened:
+            return bool(opened.execute("PRAGMA user_version").fetchone()[0])
+
+    def switch(self, *, on: bool) -> None:
+        """Keep answers from now on, or no longer. Those that are kept stay."""
+        if not on and not self.file.exists():
+            return
+        with _told(self.file):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.touch(mode=0o600)
+        with self._open() as opened:
+            opened.executescript(_SCHEMA)
+            opened.execute(f"PRAGMA user_version = {int(on)}")
+
+    def add(self, question: str, answer: Answer) -> None:
+        """Keep an answer, if that is switched on."""
+        if not self.on:
+            return
+        row = (
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            answer.route.backend,
+            answer.strategy or answer.route.strategy,
+            question,
+            answer.text,
+            answer.timeline.total_s,
+            None if answer.cost is None else answer.cost.usd,
+            answer.model_dump_json(),
+        )
+        with self._open() as opened:
+            columns = "asked_at, model, strategy, question, text, seconds, usd, answer"
+            opened.execute(f"INSERT INTO answers({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - fixed
+
+    def latest(self, most: int) -> Sequence[Kept]:
+        """The newest answers, the newest first."""
+        return self._select(f"SELECT {_COLUMNS} FROM answers ORDER BY id DESC LIMIT ?", most)  # noqa: S608 - fixed
+
+    def search(self, words: str, most: int) -> Sequence[Kept]:
+        """Answers in whose question or text all these words stand, the best first."""
+        query = " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
+        columns = ", ".join(f"answers.{name.strip()}" for name in _COLUMNS.split(","))
+        found = f"SELECT {columns} FROM words JOIN answers ON answers.id = words.rowid WHERE words MATCH ?"  # noqa: S608 - fixed
+        return self._select(f"{found} ORDER BY rank LIMIT ?", query, most) if query else ()
+
+    def get(self, number: int) -> Kept | None:
+        """One answer; ``None`` where there is none of this number."""
+        found = self._select(f"SELECT {_COLUMNS} FROM answers WHERE id = ?", number)  # noqa: S608 - fixed
+        return found[0] if found else None
+
+    def whole(self, number: int) -> str | None:
+        """An answer as JSON, with its branches and times."""
+        if not self.file.is_file():
+            return None
+        with self._open() as opened:
+            row = opened.execute("SELECT answer FROM answers WHERE id = ?", (number,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def delete(self, number: int | None = None) -> int:
+        """Remove one answer, or all. Returns how many were removed; nothing of them stays in the file."""
+        if not self.file.is_file():
+            return 0
+        with self._open() as opened:
+            opened.execute("PRAGMA secure_delete = ON")
+            where = "" if number is None else " WHERE id = ?"
+            removed = opened.execute(f"DELETE FROM answers{where}", () if number is None else (number,))  # noqa: S608 - fixed
+            opened.execute("INSERT INTO words(words) VALUES ('optimize')")
+            return removed.rowcount
+
+    def _select(self, query: str, *values: object) -> Sequence[Kept]:
+        if not self.file.is_file():
+            return ()
+        with self._open() as opened:
+            return [Kept(*row) for row in opened.execute(query, values)]
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with _told(self.file), closing(sqlite3.connect(self.file, timeout=WAIT_S)) as opened, opened:
+            yield opened
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """Say which file an error is about, and what to do."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise StrettoError(
+            f"The kept answers in {str(file)!r} cannot be used: {error}. Move the file away, or name another in "
+            "STRETTO_LOGS."
+        ) from None

@@ -1,0 +1,145 @@
+"""``stretto serve``: the models for every client of OpenAI's and Anthropic's APIs."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stretto.cli import options
+from stretto.cli.exits import Exit, reporting
+from stretto.cli.opening import key_in, local_options, opener_of
+from stretto.errors import MissingDependencyError, SettingsError
+
+if TYPE_CHECKING:
+    from stretto.client import AsyncStretto
+    from stretto.server.service import Service
+    from stretto.settings import Settings
+
+_MOST_CALLS = 500  # of one backend at a time; below the connections of its client
+
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="PROVIDER:MODEL",
+        help="openai:NAME, anthropic:NAME, local:FOLDER, ... The first answers as 'stretto'; each further one, too, "
+        "under 'stretto:PROVIDER:MODEL'. Without any, settings and keys decide.",
+        autocompletion=options.complete_model,
+    ),
+]
+Small = Annotated[str | None, typer.Option("--small", metavar="PROVIDER:MODEL", help="A quicker model, for 'fastest'.")]
+Local = Annotated[
+    str | None, typer.Option("--local", metavar="local:MODEL", help="A model in this process, for 'fastest'.")
+]
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 0.0.0.0: on all networks.")]
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: a free one.")]
+Keys = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys",
+        metavar="FILE",
+        help="TOML with the keys that are let in, each with a name and limits. STRETTO_SERVER_KEY holds a single one.",
+    ),
+]
+Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Answers written at a time.")]
+Queue = Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Requests that may wait for their turn.")]
+MaxBody = Annotated[
+    float, typer.Option("--max-body", metavar="MB", min=0.001, help="The largest body of a request, in megabytes.")
+]
+Drain = Annotated[
+    float,
+    typer.Option("--drain", metavar="SECONDS", min=0, help="How long answers may go on when the server is stopped."),
+]
+
+
+@reporting
+def serve(
+    context: typer.Context,
+    *,
+    model: Models = None,
+    small: Small = None,
+    local: Local = None,
+    base_url: options.BaseUrl = None,
+    key_variable: options.KeyVariable = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    keys: Keys = None,
+    concurrency: Concurrency = 128,
+    queue: Queue = 512,
+    max_body: MaxBody = 20,
+    drain: Drain = 20,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    no_compiled: options.NotCompiled = False,
+) -> None:
+    """Serve the models to clients of OpenAI's and Anthropic's APIs.
+
+    Runs until Ctrl-C or SIGTERM, and lets the answers under way end first; a second signal ends it at once.
+    """
+    try:
+        from stretto.server.options import ServerOptions  # noqa: PLC0415 - these three are of an extra
+        from stretto.server.running import risk  # noqa: PLC0415
+        from stretto.server.running import serve as run  # noqa: PLC0415
+    except ImportError as error:
+        if isinstance(error, MissingDependencyError) or (error.name or "").startswith("stretto"):
+            raise
+        raise MissingDependencyError(
+            f"stretto serve needs {error.name}, which is not installed. Run: pip install 'stretto[server]'"
+        ) from None
+
+    def announce(address: str, service: Service) -> None:
+        if warning := risk(service.options, service):
+            typer.echo(f"warning: {warning}", err=True)
+        for notice in (client.chosen_because, *service.keyring.notices):
+            if notice:
+                typer.echo(notice, err=True)
+        names = ", ".join(backend.name for backend in client.backends.values())
+        typer.echo(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.", err=True)
+        typer.echo("Ctrl-C ends it.", err=True)
+
+    served = ServerOptions(
+        host=host,
+        port=port,
+        keys=keys,
+        concurrency=concurrency,
+        queue=queue,
+        body_bytes=int(max_body * 1_000_000),
+        drain_s=drain,
+    )
+    given = local_options(dtype, device, threads, no_compiled)
+    settings = _settings(given, concurrency)
+    first, further = (model[0], model[1:]) if model else (None, [])
+    client: AsyncStretto = opener_of(context)(
+        first,
+        base_url=base_url,
+        api_key=key_in(key_variable),
+        small=small,
+        local=local,
+        roles={f"model-{number}": name for number, name in enumerate(further, 2)},
+        settings=settings,
+    )
+    _check_local(client, given)
+    if run(client, served, announce) == signal.SIGINT:
+        raise typer.Exit(Exit.INTERRUPTED)
+
+
+def _settings(local: dict[str, Any], concurrency: int) -> Settings:
+    """The settings, with as many calls at a time as so many answers may need, unless they say otherwise."""
+    from stretto.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
+
+    settings = Settings.load(**local)
+    if "concurrency" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"concurrency": min(_MOST_CALLS, max(settings.concurrency, 4 * concurrency))})
+
+
+def _check_local(client: AsyncStretto, given: dict[str, Any]) -> None:
+    names = [backend.name for backend in client.backends.values()]
+    if given and not any(name.startswith("local:") for name in names):
+        named = ", ".join("--no-compiled" if each == "compiled" else f"--{each}" for each in given)
+        raise SettingsError(f"{named}: only for models that run in this process, local:..., and there is none.")

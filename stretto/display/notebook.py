@@ -1,0 +1,109 @@
+"""What notebooks show of an answer and of a route, and the page that holds both."""
+
+from __future__ import annotations
+
+from functools import cache
+from html import escape
+from typing import TYPE_CHECKING
+
+from stretto.answer import Answer
+from stretto.display.page import page
+from stretto.display.timeline import draw
+from stretto.route import Route
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+
+def answer_html(answer: Answer) -> str:
+    """The text, a line of figures, the warnings, and the timeline."""
+    warnings = "".join(f"<li>{escape(warning)}</li>" for warning in answer.warnings)
+    return "\n".join(
+        (
+            f"<div>{markdown_html(answer.text)}</div>",
+            f'<p class="dim"><small>{escape(figures(answer))}</small></p>',
+            f"<ul>{warnings}</ul>" if warnings else "",
+            draw(answer.timeline, answer.branches),
+        )
+    )
+
+
+def route_html(route: Route) -> str:
+    """The decision and its cause, and what each way was expected to cost."""
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td class=number>{cost.seconds:.1f} s</td><td class=number>{cost.tokens:,}</td>"
+        f"<td class=number>{cost.calls:,}</td></tr>"
+        for name, cost in route.forecast.items()
+    )
+    heading = "<tr><th>strategy</th><th>expected time</th><th>tokens</th><th>calls</th></tr>"
+    on = f" on {escape(route.backend)}" if route.backend else ""
+    decoding = f"<p>{escape(route.decoding_cause)}</p>" if route.decoding_cause else ""
+    return f"<p><b>{escape(route.strategy)}</b>{on}: {escape(route.cause)}</p>{decoding}" + (
+        f"<table>{heading}{rows}</table>" if rows else ""
+    )
+
+
+def route_markdown(route: Route) -> str:
+    """The same as Markdown, in which the words of others are text."""
+    rows = [
+        f"| {_plain(name)} | {cost.seconds:.1f} s | {cost.tokens:,} | {cost.calls:,} |"
+        for name, cost in route.forecast.items()
+    ]
+    table = ["", "| strategy | expected time | tokens | calls |", "|---|---:|---:|---:|", *rows] if rows else []
+    on = f" on {_plain(route.backend)}" if route.backend else ""
+    return "\n".join([f"**{_plain(route.strategy)}**{on}: {_plain(route.cause)}", *table])
+
+
+def answer_page(answer: Answer, question: str = "") -> str:
+    """A page of its own: the question, the answer, why it was written in this way, and what ran when."""
+    asked = f'<h2>Question</h2><p style="white-space:pre-wrap">{escape(question)}</p>' if question else ""
+    return page(
+        f"Stretto: {answer.strategy or answer.route.strategy}",
+        asked,
+        "<h2>Answer</h2>",
+        answer_html(answer),
+        "<h2>Route</h2>",
+        route_html(answer.route),
+        "<h2>Branches</h2>",
+        _branches(answer),
+    )
+
+
+def figures(answer: Answer) -> str:
+    """One line: how it was written, seconds, tokens, calls and cost."""
+    first = answer.timeline.first_text_s
+    parts = [
+        f"{answer.strategy or answer.route.strategy} on {answer.route.backend or answer.route.role}",
+        f"{answer.timeline.total_s:.2f} s" + ("" if first is None else f", first text {first:.2f} s"),
+        f"{answer.usage.prompt_tokens:,} tokens in, {answer.usage.completion_tokens:,} out",
+        f"{answer.usage.calls:,} " + ("call" if answer.usage.calls == 1 else "calls"),
+        f"cost {answer.cost}" if answer.cost else "cost unknown",
+    ]
+    return " · ".join(parts)
+
+
+def markdown_html(text: str) -> str:
+    """Model text as HTML: no HTML of its own, no images, no addresses but those of the web."""
+    return str(_parser().render(text))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - keeps `import stretto` light
+
+    # An image would be loaded from wherever the model says, which tells somebody that it was looked at.
+    return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
+
+
+def _branches(answer: Answer) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(branch.id)}</td><td>{escape(branch.title)}</td><td>{branch.status}</td>"
+        f"<td class=number>{branch.usage.completion_tokens:,}</td><td>{escape(branch.error or '')}</td></tr>"
+        for branch in answer.branches
+    )
+    heading = "<tr><th>branch</th><th>title</th><th>status</th><th>tokens</th><th>error</th></tr>"
+    return f"<table>{heading}{rows}</table>"
+
+
+def _plain(text: str) -> str:
+    return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#" else sign for sign in " ".join(text.split()))

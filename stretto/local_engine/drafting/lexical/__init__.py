@@ -1,0 +1,1 @@
+"""Lexical unit decoding: [PAD] rows, trained for it, predict the tokens after the next one."""

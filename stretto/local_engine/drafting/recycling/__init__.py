@@ -1,0 +1,1 @@
+"""Token recycling: the most probable successors that the model gave a token are guessed when it occurs again."""

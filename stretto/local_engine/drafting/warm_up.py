@@ -1,0 +1,44 @@
+"""Runs the drafters that are compiled once, so that their code is compiled or loaded before a request needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stretto.local_engine.drafting.lexical.drafter import Lexical
+from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
+from stretto.local_engine.kernels.parts import Part
+
+__all__ = ["DRAFTING", "UNITS", "warm_up", "warm_up_units"]
+
+DRAFTING = Part("drafting", f"{__name__}:warm_up")
+"""What `auto` and `suffix` run."""
+
+UNITS = Part("units", f"{__name__}:warm_up_units")
+"""What lexical units run, which few requests use."""
+
+
+def warm_up() -> None:
+    """Draft with the suffix automaton."""
+    memory = AnswerMemory()
+    memory.remember([1, 2])
+    _draft([Suffix(memory)])
+
+
+def warm_up_units() -> None:
+    """Draft with lexical units."""
+    _draft([Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
+
+
+def _draft(drafters: Sequence[Drafter]) -> None:
+    for drafter in drafters:
+        context = Context([1, 2, 3, 1, 2], 3, 8)
+        for _ in range(8):  # some drafters begin with a rest
+            rows = len(drafter.propose(context, 4))
+            shape = (1 + rows, drafter.wants_top)
+            context.tokens.append(3)
+            tops = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+            drafter.learn(context, Outcome([-1] * rows, *tops, [3], []))

@@ -1,0 +1,131 @@
+"""What an answer costs in money: list prices by model, and a caller's own prices before them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stretto.answer import Cost, Usage
+from stretto.arguments import shown
+from stretto.errors import SettingsError
+
+__all__ = ["Price", "Prices", "Tier"]
+
+_DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2})$")
+_MILLION = 1_000_000
+
+
+class Tier(BaseModel):
+    """Prices in US dollars for a million tokens. Without ``cached`` or ``cache_write``, such tokens cost ``input``.
+
+    Attributes:
+        input: for prompt tokens.
+        output: for generated tokens, reasoning included.
+        cached: for prompt tokens read from the provider's cache.
+        cache_write: for prompt tokens written to it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached: float | None = Field(default=None, ge=0)
+    cache_write: float | None = Field(default=None, ge=0)
+
+    def of(self, usage: Usage) -> float:
+        """The price of these tokens in US dollars."""
+        cached = self.input if self.cached is None else self.cached
+        written = self.input if self.cache_write is None else self.cache_write
+        plain = max(0, usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens)
+        read = plain * self.input + usage.cached_tokens * cached + usage.cache_write_tokens * written
+        return (read + usage.completion_tokens * self.output) / _MILLION
+
+
+class LongTier(Tier):
+    """The prices of calls with long prompts.
+
+    Attributes:
+        above: prompt tokens of a call above which these prices hold.
+    """
+
+    above: int = Field(ge=1)
+
+
+class Price(Tier):
+    """What one model costs.
+
+    Attributes:
+        long: the prices of calls with long prompts, where they differ.
+    """
+
+    long: LongTier | None = None
+
+    def at(self, usage: Usage) -> Tier:
+        """The prices for calls of this size. Where several calls were added up, their mean size decides."""
+        each = usage.prompt_tokens / max(1, usage.calls)
+        return self.long if self.long is not None and each > self.long.above else self
+
+
+class _Listed(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    as_of: date
+    source: str
+    models: Mapping[str, Price]
+
+
+class Prices:
+    """The list prices of providers, and prices of the caller before them.
+
+    Args:
+        own: a TOML file with ``as_of``, ``source`` and ``models``, in the form of the package's ``prices.toml``. Its
+            prices hold at any address; list prices hold where calls go to the provider itself.
+
+    Raises `SettingsError`: the file cannot be read.
+    """
+
+    def __init__(self, own: Path | None = None) -> None:
+        self._own = None if own is None else _read(own)
+
+    def cost(self, model: str, usages: Iterable[Usage], *, listed: bool = True) -> Cost | None:
+        """What generations cost; ``None`` where the price of the model is unknown.
+
+        Args:
+            model: the model name, ``provider:model``. Local models cost nothing.
+            usages: of each generation.
+            listed: whether list prices hold: calls go to the provider itself.
+        """
+        if model.startswith("local:"):
+            return Cost(usd=0.0, source="it ran on this machine")
+        tables = (self._own, _list_prices() if listed else None)
+        for table in tables:
+            price = None if table is None else table.models.get(model) or table.models.get(_DATED.sub("", model))
+            if table is not None and price is not None:
+                usd = sum(price.at(usage).of(usage) for usage in usages)
+                return Cost(usd=usd, as_of=table.as_of, source=table.source)
+        return None
+
+
+@cache
+def _list_prices() -> _Listed:
+    text = files("stretto.prices").joinpath("prices.toml").read_text(encoding="utf-8")
+    return _Listed.model_validate(tomllib.loads(text))
+
+
+def _read(file: Path) -> _Listed:
+    try:
+        return _Listed.model_validate(tomllib.loads(file.expanduser().read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        problem = f"{where}={shown(first.get('input'))}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    except (OSError, ValueError) as error:
+        problem = str(error)
+    raise SettingsError(f"The prices in {str(file)!r} cannot be used: {problem}. docs/cost.md shows the form.")

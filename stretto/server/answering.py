@@ -1,0 +1,349 @@
+"""From a request's body to its answer, whole or streamed: what all APIs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from stretto.answer import Answer
+from stretto.errors import StrettoError
+from stretto.events import AnswerFinished, BranchStarted, Event, RouteChosen
+from stretto.queue import Queue
+from stretto.request import Prompting, RequestOptions
+from stretto.route import Route
+from stretto.server.bodies import ClientGoneError, read_object
+from stretto.server.exchange import Exchange, encoded, log
+from stretto.server.extension import route_header
+from stretto.server.models import Served
+from stretto.server.problems import Problem, of_error
+from stretto.server.service import Service
+from stretto.streams import AnswerStream
+
+Indexed = tuple[int, Event]
+
+
+class Arriving(Protocol):
+    """Events as they come, each with the index of the answer that it belongs to."""
+
+    def __aiter__(self) -> AsyncIterator[Indexed]:
+        """Itself."""
+        ...
+
+    async def __anext__(self) -> Indexed:
+        """The next one."""
+        ...
+
+    def ready(self) -> list[Indexed]:
+        """Those that are there already."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to a client.
+
+    Attributes:
+        served: who answers, and how.
+        prompt: the conversation.
+        options: keyword arguments of `AsyncStretto.stream`.
+    """
+
+    served: Served
+    prompt: Prompting
+    options: RequestOptions
+
+
+class Scribe(Protocol):
+    """Writes one response in the words of an API."""
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        """The response as JSON."""
+        ...
+
+    def frames(self, index: int, event: Event) -> bytes:
+        """What an event of the answer with this index adds to the stream; may be nothing."""
+        ...
+
+    def closing(self) -> bytes:
+        """What ends a stream when all answers are there."""
+        ...
+
+    def broken(self, problem: Problem) -> bytes:
+        """What ends a stream that cannot go on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a dialect has read in a body.
+
+    Attributes:
+        asks: what to answer; more than one where the API takes several prompts.
+        stream: whether to stream.
+        scribe: what writes the response.
+    """
+
+    asks: Sequence[Ask]
+    stream: bool
+    scribe: Scribe
+
+
+class Dialect(Protocol):
+    """An API: how its bodies are read, and how its errors look."""
+
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
+        """Read a body. Raises `Problem`."""
+        ...
+
+    def envelope(self, problem: Problem, exchange: Exchange) -> Any:
+        """An error as JSON."""
+        ...
+
+
+Elsewhere = Callable[[dict[str, Any], Service, Exchange, Problem], Awaitable[None]]
+Handler = Callable[[Service, Exchange], Awaitable[None]]
+
+
+class Endpoint:
+    """An ASGI application for one path: checks the key, handles the request, tells what went wrong.
+
+    Args:
+        service: what all requests share.
+        path: as it is counted.
+        handle: sends the response, or raises.
+        envelope: an error as JSON.
+        guarded: whether a key is needed, where the server has any.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        path: str,
+        handle: Handler,
+        envelope: Callable[[Problem, Exchange], Any],
+        *,
+        guarded: bool = True,
+    ) -> None:
+        self._service = service
+        self._path = path
+        self._handle = handle
+        self._envelope = envelope
+        self._guarded = guarded
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        exchange = Exchange(scope, receive, send, self._service.options)
+        try:
+            try:
+                if self._guarded:
+                    self._let_in(exchange)
+                await self._handle(self._service, exchange)
+            except ClientGoneError:
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told, and the server lives on
+                await self._tell(exchange, error)
+        except ClientGoneError:
+            return
+        finally:
+            self._service.metrics.responded(self._path, exchange.status or 499)  # nginx's word for a client that left
+
+    def _let_in(self, exchange: Exchange) -> None:
+        holder = self._service.keyring.find(exchange.headers)
+        if holder is None:
+            given = "authorization" in exchange.headers or "x-api-key" in exchange.headers
+            said = "The key is not one of this server's." if given else "This server needs a key."
+            raise Problem(
+                401,
+                f"{said} Send the header Authorization: Bearer KEY.",
+                code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
+        exchange.holder = holder
+
+    async def _tell(self, exchange: Exchange, error: Exception) -> None:
+        problem = of_error(error)
+        if not isinstance(error, (Problem, StrettoError)):
+            log.exception("%s at %s failed", exchange.id, self._path)
+        elif problem.status >= 500 and problem.status != 503:  # which is for whoever shares out the load
+            log.warning("%s at %s: %s", exchange.id, self._path, problem.message)
+        if not exchange.started:
+            await exchange.send_json(self._envelope(problem, exchange), problem.status, problem.headers)
+
+
+def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
+    """What handles the requests of an API that generates.
+
+    ``elsewhere`` is tried with a body that the dialect cannot read, and raises the problem if it cannot help.
+    """
+
+    async def handle(service: Service, exchange: Exchange) -> None:
+        service.gate.check_open()
+        body = await read_object(exchange.receive, exchange.headers, service.options)
+        try:
+            reading = dialect.read(body, service, exchange)
+        except Problem as problem:
+            if elsewhere is None:
+                raise
+            async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+                await elsewhere(body, service, exchange, problem)
+            return
+        name = reading.asks[0].served.name
+        answered = False
+        try:
+            async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end) as waited_s:
+                # What fails in here is told in here: a response of which the status is out ends with an event.
+                answers = await _respond(service, exchange, reading)
+                answered = True
+                for answer in answers:
+                    service.metrics.answered(name, answer, waited_s=waited_s)
+                    if exchange.holder.tokens is not None:
+                        exchange.holder.tokens.take(answer.usage.total_tokens)
+        except Problem as problem:
+            answered = True
+            if not exchange.started:
+                raise
+            await _break_off(exchange, reading.scribe, problem)
+        finally:
+            if not answered:
+                service.metrics.left(name)
+
+    return handle
+
+
+async def _respond(service: Service, exchange: Exchange, reading: Reading) -> Sequence[Answer]:
+    try:
+        if reading.stream:
+            return await _stream(service, exchange, reading)
+        return await _whole(exchange, reading)
+    except (Problem, ClientGoneError):
+        raise
+    except Exception as error:
+        if not isinstance(error, StrettoError):
+            log.exception("%s failed", exchange.id)
+        raise of_error(error) from error
+
+
+async def _whole(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
+    answers: dict[int, Answer] = {}
+    async with _events(reading.asks) as events:
+        async for index, event in events:
+            if isinstance(event, AnswerFinished):
+                answers[index] = event.answer
+    found = [answers[index] for index in range(len(reading.asks))]
+    await exchange.send_json(reading.scribe.whole(found), headers=route_header(found[0].route))
+    return found
+
+
+async def _stream(service: Service, exchange: Exchange, reading: Reading) -> Sequence[Answer]:
+    """Stream the answers. The status waits for the first text, so that what fails before it has a status of its own."""
+    options, scribe = service.options, reading.scribe
+    answers: dict[int, Answer] = {}
+    route: Route | None = None
+    async with _events(reading.asks) as events:
+        while True:
+            found: Indexed | None = None
+            ended = False
+            with anyio.move_on_after(options.heartbeat_s if exchange.started else options.first_byte_s):
+                found = await anext(events, None)
+                ended = found is None
+            if ended:
+                break
+            frames = b": still here\n\n" if found is None else b""
+            for index, event in () if found is None else (found, *events.ready()):  # what is there goes out together
+                frames += scribe.frames(index, event)
+                if isinstance(event, RouteChosen):
+                    route = route or event.route
+                elif isinstance(event, AnswerFinished):
+                    answers[index] = event.answer
+            if frames:
+                if not exchange.started:
+                    await exchange.start_events(route_header(route))
+                await exchange.write(frames)
+    await exchange.write(scribe.closing())
+    await exchange.finish()
+    return list(answers.values())
+
+
+async def _break_off(exchange: Exchange, scribe: Scribe, problem: Problem) -> None:
+    log.warning("%s broke off: %s", exchange.id, problem.message)
+    await exchange.write(scribe.broken(problem))
+    await exchange.finish()
+
+
+@asynccontextmanager
+async def _events(asks: Sequence[Ask]) -> AsyncGenerator[Arriving]:
+    """The events of all answers as they come, each with the index of its question."""
+    if len(asks) == 1:
+        ask = asks[0]
+        async with ask.served.client.stream(ask.prompt, **ask.options) as events:
+            yield _Numbered(events)
+        return
+    queue = Queue[Indexed](64)
+    failure: Exception | None = None
+    async with anyio.create_task_group() as answering:
+
+        async def answer(index: int, ask: Ask) -> None:
+            nonlocal failure
+            try:
+                async with ask.served.client.stream(ask.prompt, **ask.options) as events:
+                    async for event in events:
+                        await queue.put((index, event))
+            except StrettoError as error:
+                failure = failure or error
+                answering.cancel_scope.cancel()
+
+        async def run_all() -> None:
+            async with anyio.create_task_group() as each:
+                for index, ask in enumerate(asks):
+                    each.start_soon(answer, index, ask)
+            queue.end()
+
+        answering.start_soon(run_all)
+        yield queue
+        answering.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+class _Numbered:
+    # A class and not a generator: there is nothing to close when the reader leaves early.
+
+    def __init__(self, events: AnswerStream) -> None:
+        self._events = events
+
+    def __aiter__(self) -> _Numbered:
+        return self
+
+    async def __anext__(self) -> Indexed:
+        return 0, await anext(self._events)
+
+    def ready(self) -> list[Indexed]:
+        return [(0, event) for event in self._events.ready()]
+
+
+class Opening:
+    """Holds the begin of a stream back until there is more: so far, a request may fail with a status of its own."""
+
+    def __init__(self) -> None:
+        self._held: bytes | None = b""
+
+    def due(self, event: Event, frames: bytes) -> bytes:
+        """What to send now of the frames of this event, and of those before."""
+        if self._held is None:
+            return frames
+        self._held += frames
+        if not frames or isinstance(event, RouteChosen | BranchStarted):
+            return b""
+        due, self._held = self._held, None
+        return due
+
+
+def sse(data: Mapping[str, Any], event: str | None = None) -> bytes:
+    """One server-sent event."""
+    named = b"" if event is None else f"event: {event}\n".encode()
+    return b"".join((named, b"data: ", encoded(data), b"\n\n"))

@@ -1,0 +1,119 @@
+"""The ASGI application: which path is what, and who may call it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from stretto.client import AsyncStretto
+from stretto.server import information
+from stretto.server.answering import Dialect, Endpoint, Handler, generating
+from stretto.server.chat import Chat
+from stretto.server.completions import Completions
+from stretto.server.messages import Messages, count_tokens
+from stretto.server.options import ServerOptions
+from stretto.server.problems import Problem
+from stretto.server.responses import Responses
+from stretto.server.service import Service
+from stretto.server.web.pages import pages, read_document, write_page
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def create_app(
+    client: AsyncStretto, options: ServerOptions | None = None, *, environ: Mapping[str, str] = os.environ
+) -> Starlette:
+    """An ASGI application that serves a client; mount it in another one, or give it to an ASGI server.
+
+    The client belongs to the caller, who closes it after the server has ended. ``app.state.service`` is what all
+    requests share. Raises `SettingsError` where the keys cannot be read.
+    """
+    service = Service(client, options, environ)
+    app = Starlette(
+        routes=_routes(service),
+        middleware=[Middleware(SameSite, service=service)],
+        exception_handlers={HTTPException: _no_such_path},  # type: ignore[dict-item]  # starlette's type is wider
+    )
+    app.state.service = service
+    return app
+
+
+def _routes(service: Service) -> list[BaseRoute]:
+    chat, anthropic = Chat(), Messages()
+    completions, responses = Completions(), Responses()
+
+    def route(path: str, methods: list[str], handle: Handler, dialect: Dialect = chat, **how: Any) -> Route:
+        return Route(path, Endpoint(service, path, handle, dialect.envelope, **how), methods=methods)
+
+    return [
+        route("/v1/chat/completions", ["POST"], generating(chat)),
+        route("/v1/completions", ["POST"], generating(completions), completions),
+        route("/v1/responses", ["POST"], generating(responses, responses.elsewhere), responses),
+        route("/v1/messages", ["POST"], generating(anthropic), anthropic),
+        route("/v1/messages/count_tokens", ["POST"], count_tokens, anthropic),
+        route("/v1/models", ["GET"], information.models),
+        route("/v1/models/{name:path}", ["GET"], information.model),
+        route("/v1/route", ["POST"], information.routing(chat)),
+        route("/health", ["GET"], information.health, guarded=False),
+        route("/ready", ["GET"], information.ready, guarded=False),
+        route("/metrics", ["GET"], information.metrics),
+        route("/web/read", ["POST"], read_document),
+        route("/web/page", ["POST"], write_page),
+        *pages(),
+    ]
+
+
+async def _no_such_path(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 405:
+        message = f"{request.url.path} does not take {request.method}."
+    else:
+        message = f"There is no {request.url.path} here. GET /v1/models shows that the server is alive."
+    problem = Problem(error.status_code, message, code="unknown_url" if error.status_code == 404 else None)
+    return JSONResponse(problem.as_openai(), error.status_code, headers=error.headers)
+
+
+class SameSite:
+    """Refuses what the pages of other sites send from a browser on this machine.
+
+    Without a key, whatever reaches the server may ask. A browser sends requests of any page to loopback, and a page
+    may give its own name the address 127.0.0.1. So the host must be this one, and the origin, where there is one, too.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it with 403."""
+        if scope["type"] == "http" and (problem := self._problem(Headers(scope=scope))) is not None:
+            await JSONResponse(problem.as_openai(), problem.status)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _problem(self, headers: Headers) -> Problem | None:
+        host = headers.get("host", "")
+        keyless = not self._service.keyring.holders
+        if keyless and self._service.options.loopback and _name(host) not in (*_LOOPBACK, self._service.options.host):
+            return Problem(403, "This server answers to localhost only. Call it by that name.", code="wrong_host")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return Problem(403, "Pages of other sites may not call this server.", code="cross_origin")
+        return None
+
+
+def _name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

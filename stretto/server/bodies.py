@@ -1,0 +1,93 @@
+"""The body of a request: bounded in size, depth and time, and JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+from starlette.types import Receive
+
+from stretto.server.options import ServerOptions
+from stretto.server.problems import Problem
+
+_LONG = 1 << 18  # bytes; reading more JSON than this is left to a thread
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+
+
+class ClientGoneError(Exception):
+    """The client has closed the connection: there is nobody to answer."""
+
+
+async def read_object(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> dict[str, Any]:
+    """Read a JSON object. Raises `Problem` (400, 408, 413, 415) or `ClientGoneError`."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        # A page of any site can send text/plain to this machine; JSON needs a permission that is not given.
+        raise Problem(
+            415,
+            "The body must be sent as JSON. Add the header content-type: application/json.",
+            code="unsupported_media_type",
+        )
+    body = await read_body(receive, headers, options)
+    found = await anyio.to_thread.run_sync(_parsed, body) if len(body) > _LONG else _parsed(body)
+    if not isinstance(found, dict):
+        raise Problem(400, "The body must be a JSON object, in braces.", code="invalid_json")
+    return found
+
+
+async def read_body(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> bytes:
+    """Read the bytes of a body. Raises `Problem` (408, 413) or `ClientGoneError`."""
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > options.body_bytes:
+        raise _too_large(options)
+    pieces: list[bytes] = []
+    size = 0
+    with anyio.move_on_after(options.body_s):
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > options.body_bytes:
+                raise _too_large(options)
+            pieces.append(piece)
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+    raise Problem(
+        408,
+        f"The body did not arrive within {options.body_s:g} s.",
+        code="request_timeout",
+        headers={"connection": "close"},
+    )
+
+
+def _too_large(options: ServerOptions) -> Problem:
+    return Problem(
+        413,
+        f"The body is larger than {options.body_bytes:,} bytes, the most this server takes. Send less.",
+        code="request_too_large",
+        headers={"connection": "close"},
+    )
+
+
+def _parsed(body: bytes) -> Any:
+    import jiter  # noqa: PLC0415 - with the first request
+
+    body = body.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return jiter.from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        # Half a character may come from a client that cut its text; everything else is a mistake.
+        mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
+        said = str(error)
+        if mended != body:
+            try:
+                return jiter.from_json(mended, allow_inf_nan=False)
+            except ValueError as still:
+                said = str(still)
+        raise Problem(400, f"The body is not JSON: {said}.", code="invalid_json") from None

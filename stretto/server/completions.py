@@ -1,0 +1,144 @@
+"""``/v1/completions``: OpenAI's API before the chat. A prompt is asked as the one turn of a conversation."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, ValidationError
+
+from stretto.answer import Answer, TokenLogprob, Usage
+from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta
+from stretto.request import RequestOptions
+from stretto.server.answering import Ask, Reading, sse
+from stretto.server.chat import DONE, Sampling, finish_of, usage_of
+from stretto.server.exchange import Exchange
+from stretto.server.extension import Extension, told_of
+from stretto.server.problems import Problem, of_validation
+from stretto.server.service import Service
+
+MOST_ANSWERS = 128
+
+
+class CompletionsBody(Sampling):
+    """The body of a request."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    n: Annotated[int | None, Field(ge=1, le=MOST_ANSWERS)] = None
+    echo: StrictBool | None = None
+    suffix: str | None = None
+    logprobs: Annotated[int | None, Field(ge=0, le=5)] = None
+
+
+class Completions:
+    """The dialect of the older Completions."""
+
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
+        """Read a body. Raises `Problem`."""
+        extension = Extension.of(body)
+        try:
+            asked = CompletionsBody.model_validate(body)
+        except ValidationError as error:
+            raise of_validation(error) from None
+        served = service.models.find(asked.model)
+        prompts = _prompts(asked)
+        options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
+        options["logprobs"] = asked.logprobs
+        asks = [Ask(served, prompt, options) for prompt in prompts for _ in range(asked.n or 1)]
+        if len(asks) > MOST_ANSWERS:
+            message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send less prompts."
+            raise Problem(400, message, param="prompt", code="invalid_value")
+        echoes = [str(ask.prompt) if asked.echo else "" for ask in asks]
+        return Reading(
+            asks, bool(asked.stream), CompletionsScribe(served.name, echoes, include_usage=asked.include_usage)
+        )
+
+    def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
+        """An error as JSON."""
+        return problem.as_openai()
+
+
+def _prompts(asked: CompletionsBody) -> list[str]:
+    if asked.suffix:
+        message = "suffix cannot be used: what stands behind a gap is not read. Leave it out."
+        raise Problem(400, message, param="suffix", code="unsupported_parameter")
+    prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    if len(texts) < len(prompts) or not texts:
+        message = "prompt takes a text or a list of texts, not tokens, and at least one."
+        raise Problem(400, message, param="prompt", code="invalid_value")
+    return texts
+
+
+class CompletionsScribe:
+    """Writes answers as Completions do, one choice for each."""
+
+    def __init__(self, model: str, echoes: Sequence[str], *, include_usage: bool) -> None:
+        self._frame = {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._echoes = list(echoes)
+        self._include_usage = include_usage
+        self._usage = Usage()
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        """The response as JSON."""
+        choices = [
+            _choice(index, self._echoes[index] + answer.text, finish_of(answer.finish_reason), answer.logprobs)
+            for index, answer in enumerate(answers)
+        ]
+        usage = usage_of(sum((answer.usage for answer in answers), Usage()))
+        return self._frame | {"choices": choices, "usage": usage, "stretto": told_of(answers[0])}
+
+    def frames(self, index: int, event: Event) -> bytes:
+        """What an event adds to the stream."""
+        match event:
+            case RouteChosen() if self._echoes[index]:
+                return self._chunk(_choice(index, self._echoes[index]))
+            case TextDelta():
+                return self._chunk(_choice(index, event.text))
+            case AnswerFinished():
+                answer = event.answer
+                self._usage += answer.usage
+                told = {"stretto": told_of(answer)}
+                return self._chunk(_choice(index, "", finish_of(answer.finish_reason), answer.logprobs), told)
+        return b""
+
+    def closing(self) -> bytes:
+        """What ends the stream."""
+        if not self._include_usage:
+            return DONE
+        return sse(self._frame | {"choices": [], "usage": usage_of(self._usage)}) + DONE
+
+    def broken(self, problem: Problem) -> bytes:
+        """What ends a stream that cannot go on."""
+        return sse(problem.as_openai()) + DONE
+
+    def _chunk(self, choice: dict[str, Any], beside: dict[str, Any] | None = None) -> bytes:
+        return sse(self._frame | {"choices": [choice]} | (beside or {}))
+
+
+def _choice(
+    index: int, text: str, finish_reason: str | None = None, told: Sequence[TokenLogprob] = ()
+) -> dict[str, Any]:
+    return {"text": text, "index": index, "logprobs": _logprobs(told), "finish_reason": finish_reason}
+
+
+def _logprobs(told: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+    if not told:
+        return None
+    offsets, at = [], 0
+    for each in told:
+        offsets.append(at)
+        at += len(each.token)
+    return {
+        "tokens": [each.token for each in told],
+        "token_logprobs": [each.logprob for each in told],
+        "top_logprobs": [dict(each.top) for each in told],
+        "text_offset": offsets,
+    }

@@ -1,0 +1,136 @@
+"""One HTTP request and its response: who asks, what was sent, and how it ends when the client goes away."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pydantic_core
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from stretto.server.bodies import ClientGoneError
+from stretto.server.keys import Holder
+from stretto.server.options import ServerOptions
+from stretto.server.problems import Problem
+
+_GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+# Many clients cut a stream into lines at these as well, which JSON leaves as they are.
+_LINE_ENDS = {b"\xe2\x80\xa8": rb"\u2028", b"\xe2\x80\xa9": rb"\u2029", b"\xc2\x85": rb"\u0085"}
+
+log = logging.getLogger("stretto.server")
+
+
+def encoded(value: Any) -> bytes:
+    """JSON in one line of UTF-8."""
+    body = pydantic_core.to_json(value)
+    if not body.isascii():
+        for end, escape in _LINE_ENDS.items():
+            body = body.replace(end, escape)
+    return body
+
+
+class Exchange:
+    """A request and its response.
+
+    Attributes:
+        id: of the request: the one the client gave, or a new one.
+        scope: ASGI's.
+        headers: of the request.
+        receive: ASGI's.
+        holder: whose key was given.
+        started: the status has been sent.
+        status: what was sent; 0 before.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, options: ServerOptions) -> None:
+        self.scope = scope
+        self.headers = Headers(scope=scope)
+        given = self.headers.get("x-request-id", "")
+        self.id = given if _GIVEN_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+        self.receive = receive
+        self.holder = Holder("nobody")
+        self.status = 0
+        self._send = send
+        self._options = options
+        self._ended_by: Problem | None = None
+        self._answering = anyio.CancelScope()
+
+    @property
+    def started(self) -> bool:
+        """Whether the status has been sent: it cannot be changed any more."""
+        return self.status > 0
+
+    def end(self, problem: Problem) -> None:
+        """Stop what is being written, and say why."""
+        self._ended_by = problem
+        self._answering.cancel()
+
+    @asynccontextmanager
+    async def attended(self) -> AsyncGenerator[None]:
+        """Cancel what is inside when the client goes away; raise `Problem` where `end` has stopped it.
+
+        Enter it when the body has been read.
+        """
+        async with anyio.create_task_group() as watching:
+            failure: Exception | None = None
+            watching.start_soon(self._watch, watching.cancel_scope)
+            try:
+                with self._answering:
+                    yield
+            except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
+                failure = error
+            watching.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        if self._ended_by is not None:
+            raise self._ended_by
+
+    async def _watch(self, scope: anyio.CancelScope) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass  # what follows a body is of no interest
+        scope.cancel()
+
+    async def send_json(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        """Send the whole response."""
+        await self.send_bytes(encoded(value), "application/json", status, headers)
+
+    async def send_bytes(
+        self, body: bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """The same for a body of any kind."""
+        length = {"content-length": str(len(body))}
+        await self._start(status, kind, length | dict(headers or {}))
+        await self._deliver(body, more=False)
+
+    async def start_events(self, headers: Mapping[str, str]) -> None:
+        """Begin a stream of server-sent events."""
+        # The third is for nginx, which would collect the stream before it passes it on.
+        usual = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        await self._start(200, "text/event-stream; charset=utf-8", usual | dict(headers))
+
+    async def write(self, frames: bytes) -> None:
+        """Send events. Waits for a slow client, and raises `ClientGoneError` for one that reads nothing."""
+        await self._deliver(frames, more=True)
+
+    async def finish(self) -> None:
+        """End the stream."""
+        await self._deliver(b"", more=False)
+
+    async def _start(self, status: int, kind: str, headers: Mapping[str, str]) -> None:
+        self.status = status
+        # OpenAI's clients read the first name, Anthropic's the second.
+        named = {"content-type": kind, "x-request-id": self.id, "request-id": self.id, **headers}
+        raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in named.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def _deliver(self, body: bytes, *, more: bool) -> None:
+        with anyio.move_on_after(self._options.send_s) as patience:
+            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        if patience.cancelled_caught:
+            raise ClientGoneError

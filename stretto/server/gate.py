@@ -1,0 +1,113 @@
+"""How many answers are written at a time, who waits for it, who is sent away, and how all of it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
+from stretto.server.keys import Holder
+from stretto.server.options import ServerOptions
+from stretto.server.problems import Problem, retry_after, shutting_down
+
+
+class Gate:
+    """Lets requests in, one after the other, as long as there is room.
+
+    Attributes:
+        running: answers that are being written.
+        waiting: requests that wait for their turn.
+        draining: the server has been told to stop: nobody is let in any more.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.running = 0
+        self.waiting = 0
+        self.draining = False
+        self._options = options
+        self._room = anyio.Semaphore(options.concurrency, fast_acquire=True)
+        self._usual_s = 1.0  # an answer takes about so long
+        self._empty = anyio.Event()
+        self._endings: dict[object, Callable[[Problem], None]] = {}
+
+    def check_open(self) -> None:
+        """Raise `Problem` (503) while the server ends."""
+        if self.draining:
+            raise shutting_down()
+
+    def _check(self, holder: Holder) -> None:
+        """Raise `Problem` (429) where this holder may not ask now."""
+        if holder.concurrency is not None and holder.running >= holder.concurrency:
+            raise _too_many(
+                f"The key {holder.name} allows {holder.concurrency} answers at a time, and as many are under way. "
+                "Wait for one of them.",
+                self._usual_s / holder.concurrency,
+            )
+        if holder.tokens is not None and (wait_s := holder.tokens.wait_s(1.0)) > 0:
+            message = f"The key {holder.name} has used up its tokens of this minute. Wait {wait_s:.0f} s."
+            raise _too_many(message, wait_s)
+        if holder.requests is not None:
+            if (wait_s := holder.requests.wait_s()) > 0:
+                message = f"The key {holder.name} has used up its requests of this minute. Wait {wait_s:.0f} s."
+                raise _too_many(message, wait_s)
+            holder.requests.take(1.0)
+
+    @asynccontextmanager
+    async def admitted(self, holder: Holder, end: Callable[[Problem], None]) -> AsyncGenerator[float]:
+        """Wait for a turn, and hold it; gives the seconds waited.
+
+        ``end`` is called if the server stops before the answer is whole. Raises `Problem`: 503 while the server ends,
+        429 over a limit.
+        """
+        self.check_open()
+        self._check(holder)
+        if self.waiting >= self._options.queue and self._room.value == 0:
+            raise _too_many(
+                f"{self.running} answers are being written and {self.waiting} requests wait: no more is taken in.",
+                self._usual_s * (self.waiting + 1) / self._options.concurrency,
+            )
+        token = object()
+        began = time.perf_counter()
+        holder.running += 1
+        self._endings[token] = end
+        try:
+            await self._turn()
+            started = time.perf_counter()
+            self.running += 1
+            try:
+                yield started - began
+            finally:
+                self.running -= 1
+                self._room.release()
+                self._usual_s += 0.1 * (time.perf_counter() - started - self._usual_s)
+        finally:
+            holder.running -= 1
+            del self._endings[token]
+            if not self._endings:
+                self._empty.set()
+
+    async def _turn(self) -> None:
+        self.waiting += 1
+        try:
+            await self._room.acquire()
+        finally:
+            self.waiting -= 1
+
+    async def drain(self) -> None:
+        """Let nobody in any more; return when every answer under way has ended, the last of them by force."""
+        self.draining = True
+        if self._endings:
+            self._empty = anyio.Event()
+            with anyio.move_on_after(self._options.drain_s):
+                await self._empty.wait()
+            for end in tuple(self._endings.values()):
+                end(shutting_down())
+        if self._endings:
+            with anyio.move_on_after(5.0):  # a client that does not read its last bytes is left alone
+                await self._empty.wait()
+
+
+def _too_many(message: str, wait_s: float) -> Problem:
+    return Problem(429, message, "rate_limit_error", code="rate_limit_exceeded", headers=retry_after(wait_s))

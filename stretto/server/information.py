@@ -1,0 +1,59 @@
+"""What a server tells of itself: models, health, metrics, and where a request would go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stretto.errors import StrettoError
+from stretto.server.answering import Dialect
+from stretto.server.bodies import read_object
+from stretto.server.exchange import Exchange
+from stretto.server.problems import Problem, of_error, retry_after
+from stretto.server.service import Service
+
+
+async def models(service: Service, exchange: Exchange) -> None:
+    """All names, in a list that clients of OpenAI and of Anthropic can read."""
+    data = service.models.listed()
+    pages = {"has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
+    await exchange.send_json({"object": "list", "data": data} | pages)
+
+
+async def model(service: Service, exchange: Exchange) -> None:
+    """One name."""
+    await exchange.send_json(service.models.described(exchange.scope["path_params"]["name"]))
+
+
+async def health(service: Service, exchange: Exchange) -> None:
+    """The process lives."""
+    await exchange.send_json({"status": "draining" if service.gate.draining else "ok"})
+
+
+async def ready(service: Service, exchange: Exchange) -> None:
+    """Requests are answered without delay; 503 while models are loaded, and while the server ends."""
+    service.gate.check_open()
+    if not service.prepared:
+        raise Problem(503, "The models are being loaded.", "server_error", code="not_ready", headers=retry_after(1))
+    await exchange.send_json({"status": "ready", "running": service.gate.running, "waiting": service.gate.waiting})
+
+
+async def metrics(service: Service, exchange: Exchange) -> None:
+    """Counters for Prometheus."""
+    body, kind = service.metrics.shown(exchange.headers)
+    await exchange.send_bytes(body, kind)
+
+
+def routing(dialect: Dialect) -> Any:
+    """What answers with the route of a request, and generates nothing."""
+
+    async def route(service: Service, exchange: Exchange) -> None:
+        service.gate.check_open()
+        body = await read_object(exchange.receive, exchange.headers, service.options)
+        ask = dialect.read(body, service, exchange).asks[0]
+        try:
+            found = await ask.served.client.route(ask.prompt, **ask.options)
+        except StrettoError as error:
+            raise of_error(error) from error
+        await exchange.send_json(found.model_dump(mode="json"))
+
+    return route

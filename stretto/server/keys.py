@@ -1,0 +1,178 @@
+"""Who is let in: bearer keys, each with a name and limits of its own.
+
+A file of keys is TOML, with a table for each::
+
+    [anna]
+    key = "any long random text"      # or sha256 = "64 hexadecimal digits", and the key itself is in no file
+    concurrency = 4                   # answers at a time
+    requests_per_minute = 60
+    tokens_per_minute = 100_000       # read and written together
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import time
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stretto.errors import SettingsError
+
+KEY_VARIABLE = "STRETTO_SERVER_KEY"
+SHORTEST = 16
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: str | None = Field(default=None, min_length=SHORTEST)
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
+    concurrency: int | None = Field(default=None, ge=1)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+
+
+class Allowance:
+    """So much a minute, refilled all the time; a minute's worth can be taken at once.
+
+    What is known only afterwards (tokens) is taken afterwards, and may leave less than nothing.
+    """
+
+    def __init__(self, per_minute: float) -> None:
+        self._per_minute = per_minute
+        self._left = per_minute
+        self._at = time.monotonic()
+
+    def wait_s(self, amount: float = 1.0) -> float:
+        """Seconds until this amount is there; 0 if it is."""
+        now = time.monotonic()
+        self._left = min(self._per_minute, self._left + (now - self._at) * self._per_minute / 60)
+        self._at = now
+        return max(0.0, (min(amount, self._per_minute) - self._left) * 60 / self._per_minute)
+
+    def take(self, amount: float) -> None:
+        """Take this amount, there or not."""
+        self.wait_s()
+        self._left -= amount
+
+
+@dataclass
+class Holder:
+    """Whoever holds a key, with what the key allows.
+
+    Attributes:
+        name: of the key; without keys, "anyone".
+        concurrency: answers at a time; ``None``: as many as the server bears.
+        requests: requests a minute.
+        tokens: tokens a minute.
+        running: answers that are being written or wait for it.
+    """
+
+    name: str
+    concurrency: int | None = None
+    requests: Allowance | None = None
+    tokens: Allowance | None = None
+    running: int = 0
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """All keys that are let in; without any, everyone is.
+
+    Attributes:
+        holders: by the SHA-256 of the key. The keys themselves are not kept.
+        notices: sentences for whoever starts the server.
+    """
+
+    holders: Mapping[bytes, Holder] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    _anyone: Holder = field(default_factory=lambda: Holder("anyone"))
+
+    @classmethod
+    def load(cls, file: Path | None, environ: Mapping[str, str]) -> Keyring:
+        """Read the keys of a file and the one in ``$STRETTO_SERVER_KEY``. Raises `SettingsError`; no key is shown."""
+        holders: dict[bytes, Holder] = {}
+        notices: list[str] = []
+        if file is not None:
+            for name, entry in _read(file).items():
+                digest = bytes.fromhex(entry.sha256) if entry.sha256 else _digest(entry.key or "")
+                if digest in holders:
+                    raise SettingsError(f"{name} and {holders[digest].name} have the same key in {file}. Change one.")
+                holders[digest] = _holder(name, entry)
+            if _is_open(file):
+                notices.append(f"Other users of this machine can read {file}. Close it: chmod 600 {file}")
+        exported = environ.get(KEY_VARIABLE, "").strip()
+        if exported:
+            if len(exported) < SHORTEST:
+                raise SettingsError(
+                    f"The key in {KEY_VARIABLE} is shorter than {SHORTEST} characters. Take a longer one."
+                )
+            holders.setdefault(_digest(exported), Holder("environment"))
+        return cls(holders, tuple(notices))
+
+    def find(self, headers: Mapping[str, str]) -> Holder | None:
+        """Whose key these headers hold (``authorization: Bearer KEY`` or ``x-api-key``); ``None``: of nobody.
+
+        The time it takes does not depend on how much of a key is right, nor on whose it is.
+        """
+        if not self.holders:
+            return self._anyone
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        key = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        asked = _digest(key)
+        found: Holder | None = None
+        for digest, holder in self.holders.items():
+            if hmac.compare_digest(digest, asked):
+                found = holder
+        return found
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _holder(name: str, entry: _Entry) -> Holder:
+    requests, tokens = entry.requests_per_minute, entry.tokens_per_minute
+    return Holder(
+        name,
+        entry.concurrency,
+        None if requests is None else Allowance(requests),
+        None if tokens is None else Allowance(tokens),
+    )
+
+
+def _read(file: Path) -> dict[str, _Entry]:
+    try:
+        written = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"The file of keys {file} cannot be read: {error.strerror}.") from None
+    except ValueError:  # its message may quote a line with a key
+        raise SettingsError(f'The file of keys {file} is not TOML. Write [NAME], and key = "..." below it.') from None
+    entries: dict[str, _Entry] = {}
+    for name, table in written.items():
+        if not re.fullmatch(r"[\w.@-]{1,64}", name) or not isinstance(table, dict):
+            raise SettingsError(
+                f'The file of keys {file} holds more than tables. Write [NAME], and key = "..." below it.'
+            )
+        try:
+            entries[name] = entry = _Entry(**table)
+        except ValidationError as error:
+            first = error.errors()[0]
+            what = ".".join(map(str, first["loc"]))
+            raise SettingsError(f"{what} of [{name}] in {file} cannot be used: {first['msg']}.") from None
+        if (entry.key is None) == (entry.sha256 is None):
+            raise SettingsError(f"[{name}] in {file} needs a key: either key or sha256.")
+    if not entries:
+        raise SettingsError(f'The file of keys {file} holds none. Write [NAME], and key = "..." below it.')
+    return entries
+
+
+def _is_open(file: Path) -> bool:
+    return os.name == "posix" and bool(file.stat().st_mode & 0o077)

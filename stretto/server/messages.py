@@ -1,0 +1,266 @@
+"""``/v1/messages``: Anthropic's API."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+
+from stretto.answer import Answer, FinishReason, Usage
+from stretto.backends.base import Prompt
+from stretto.errors import StrettoError
+from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ToolCallPiece
+from stretto.request import Request, RequestOptions
+from stretto.server.answering import Ask, Opening, Reading, sse
+from stretto.server.bodies import read_object
+from stretto.server.exchange import Exchange
+from stretto.server.extension import Extension, named_event, told_of
+from stretto.server.models import Served
+from stretto.server.problems import Problem, of_error, of_validation
+from stretto.server.service import Service
+from stretto.tool_calls import ToolCall
+
+_STOP: dict[FinishReason, str] = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "refusal": "refusal",
+    "content_filter": "refusal",
+}
+_CUT = "max_tokens"  # the one word for an answer that is not whole
+
+
+class MessagesBody(BaseModel):
+    """The body of a request."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str = Field(min_length=1)
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    max_tokens: Annotated[int | None, Field(ge=1)] = None
+    system: str | list[dict[str, Any]] | None = None
+    stop_sequences: list[str] | None = None
+    stream: StrictBool | None = None
+    temperature: Annotated[float | None, Field(ge=0, le=1)] = None
+    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+
+    @property
+    def conversation(self) -> list[dict[str, Any]]:
+        """The messages, that of the system first."""
+        return [{"role": "system", "content": self.system}, *self.messages] if self.system else self.messages
+
+
+class Messages:
+    """The dialect of Anthropic's Messages."""
+
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
+        """Read a body. Raises `Problem`."""
+        extension = Extension.of(body)
+        asked = _read(body)
+        if asked.max_tokens is None:
+            raise Problem(400, "Field required", param="max_tokens", code="missing_required_parameter")
+        served = service.models.find(asked.model)
+        ask = Ask(served, asked.conversation, _options(asked, served, extension))
+        return Reading([ask], bool(asked.stream), MessagesScribe(served.name, events=extension.events))
+
+    def envelope(self, problem: Problem, exchange: Exchange) -> Any:
+        """An error as JSON."""
+        return problem.as_anthropic(exchange.id)
+
+
+async def count_tokens(service: Service, exchange: Exchange) -> None:
+    """How many tokens a request's prompt has, as far as its backend can tell."""
+    asked = _read(await read_object(exchange.receive, exchange.headers, service.options))
+    backend = service.models.find(asked.model).client.backends["main"]
+    try:
+        request = Request.of(asked.conversation, tools=asked.tools)
+        counted = await backend.count_tokens(Prompt(request.messages, tools=request.tools))
+    except StrettoError as error:
+        raise of_error(error) from error
+    await exchange.send_json({"input_tokens": counted})
+
+
+def _read(body: dict[str, Any]) -> MessagesBody:
+    try:
+        return MessagesBody.model_validate(body)
+    except ValidationError as error:
+        raise of_validation(error) from None
+
+
+def _options(asked: MessagesBody, served: Served, extension: Extension) -> RequestOptions:
+    options: RequestOptions = {
+        "strategy": served.strategy,
+        "max_tokens": asked.max_tokens,
+        "temperature": asked.temperature,
+        "top_p": asked.top_p,
+        "stop": asked.stop_sequences or None,
+        **extension.options,
+    }
+    if asked.tools:
+        options["tools"], options["tool_choice"] = asked.tools, asked.tool_choice
+    output = dict(asked.output_config or {})
+    form = output.pop("format", None)
+    if isinstance(form, dict) and form.get("type") == "json_schema" and isinstance(form.get("schema"), dict):
+        options["response_format"] = form["schema"]
+    elif form is not None:
+        message = 'output_config.format takes {"type": "json_schema", "schema": {...}}.'
+        raise Problem(400, message, param="output_config.format", code="invalid_value")
+    extra = {name: value for name, value in (asked.model_extra or {}).items() if value is not None}
+    extra.pop("stretto", None)
+    if output:
+        extra["output_config"] = output
+    if not served.client.backends["main"].name.startswith("anthropic:"):
+        # Others have no thinking budgets and cache controls; that a user's number is known to all.
+        who = (extra.get("metadata") or {}).get("user_id") if isinstance(extra.get("metadata"), dict) else None
+        extra = {"user": who} if isinstance(who, str) else {}
+    if extra:
+        options["extra"] = extra
+    return options
+
+
+class MessagesScribe:
+    """Writes one answer as Messages do.
+
+    A stream is: ``message_start``; for each block of content its start, deltas and stop; ``message_delta`` with the
+    stop reason and the usage; ``message_stop``. Blocks follow each other: what another tool call says while one is
+    open is kept until that one is complete.
+    """
+
+    def __init__(self, model: str, *, events: bool) -> None:
+        self._frame = {
+            "id": f"msg_{uuid.uuid4().hex}",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+        }
+        self._events = events
+        self._opening = Opening()
+        self._blocks = 0  # that have been started
+        self._open: str | int | None = None  # "text", or the index of the tool call that is being streamed
+        self._streamed: set[int] = set()  # tool calls that were, or are
+        self._later = ""  # text that came while a tool call was open
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        """The response as JSON."""
+        answer = answers[0]
+        content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text else []
+        content += [_tool_use(call, _arguments(call)) for call in answer.tool_calls]
+        return self._frame | {
+            "content": content,
+            "stop_reason": _STOP.get(answer.finish_reason, _CUT),
+            "stop_sequence": None,
+            "usage": _usage(answer.usage),
+            "stretto": told_of(answer),
+        }
+
+    def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
+        """What an event adds to the stream."""
+        frames = self._written(event)
+        if self._events and (named := named_event(event, {})):
+            name, data = named
+            frames += sse(data, name)
+        return self._opening.due(event, frames)
+
+    def closing(self) -> bytes:
+        """What ends the stream."""
+        return _event("message_stop")
+
+    def broken(self, problem: Problem) -> bytes:
+        """What ends a stream that cannot go on."""
+        return sse(problem.as_anthropic(""), "error")
+
+    def _written(self, event: Event) -> bytes:
+        match event:
+            case RouteChosen():
+                usage = {"input_tokens": 0, "output_tokens": 0}  # not known yet; the last event tells
+                message: dict[str, Any] = self._frame | {
+                    "content": [],
+                    "stop_reason": None,
+                    "stop_sequence": None,
+                    "usage": usage,
+                }
+                return _event("message_start", message=message)
+            case TextDelta():
+                if isinstance(self._open, int):
+                    self._later += event.text
+                    return b""
+                return self._text(event.text)
+            case ToolCallPiece() if event.choice == 0:
+                return self._call_piece(event)
+            case AnswerFinished():
+                return self._end(event.answer)
+        return b""
+
+    def _text(self, text: str) -> bytes:
+        begin = b"" if self._open == "text" else self._start("text", {"type": "text", "text": ""})
+        return begin + self._delta({"type": "text_delta", "text": text})
+
+    def _call_piece(self, piece: ToolCallPiece) -> bytes:
+        delta, begin = piece.delta, b""
+        if self._open != delta.index:
+            if isinstance(self._open, int) or delta.index in self._streamed:
+                return b""  # the whole of it comes at the end
+            self._streamed.add(delta.index)
+            call = ToolCall(id=delta.id or "", name=delta.name or "")
+            begin = self._close() + self._start(delta.index, _tool_use(call, {}))
+        return begin + (
+            self._delta({"type": "input_json_delta", "partial_json": delta.arguments}) if delta.arguments else b""
+        )
+
+    def _end(self, answer: Answer) -> bytes:
+        frames = self._close()
+        for index, call in enumerate(answer.tool_calls):
+            if index not in self._streamed:
+                frames += self._start(index, _tool_use(call, {}))
+                frames += self._delta({"type": "input_json_delta", "partial_json": call.arguments}) + self._close()
+        if self._later:
+            frames += self._text(self._later) + self._close()
+        delta = {"stop_reason": _STOP.get(answer.finish_reason, _CUT), "stop_sequence": None}
+        told = told_of(answer)
+        return frames + _event("message_delta", delta=delta, usage=_usage(answer.usage), stretto=told)
+
+    def _start(self, what: str | int, block: dict[str, Any]) -> bytes:
+        closed = self._close()
+        self._open = what
+        self._blocks += 1
+        return closed + _event("content_block_start", index=self._blocks - 1, content_block=block)
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return _event("content_block_delta", index=self._blocks - 1, delta=delta)
+
+    def _close(self) -> bytes:
+        if self._open is None:
+            return b""
+        self._open = None
+        return _event("content_block_stop", index=self._blocks - 1)
+
+
+def _event(kind: str, **data: Any) -> bytes:
+    return sse({"type": kind} | data, kind)
+
+
+def _tool_use(call: ToolCall, arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+
+
+def _arguments(call: ToolCall) -> Any:
+    try:
+        found = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"arguments": call.arguments}  # a model wrote this
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    fresh = usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens
+    return {
+        "input_tokens": max(0, fresh),
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.completion_tokens,
+    }

@@ -1,0 +1,123 @@
+"""What goes wrong, as an HTTP status and an error that clients of OpenAI and Anthropic understand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from stretto import errors
+from stretto.arguments import looks_like_key, shown
+
+_NO_RETRY = {"x-should-retry": "false"}  # the SDKs would send it again, up to twice
+
+
+@dataclass
+class Problem(Exception):  # noqa: N818 - not an error of the program: an answer with a status
+    """An answer with a status of 400 or above.
+
+    Attributes:
+        status: the HTTP status.
+        message: what is wrong, its value and the remedy, for a person.
+        type: the kind of error, in OpenAI's words.
+        param: the field of the body that is wrong.
+        code: the same for programs.
+        headers: added to the response.
+    """
+
+    status: int
+    message: str
+    type: str = "invalid_request_error"
+    param: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def as_openai(self) -> dict[str, Any]:
+        """OpenAI's envelope."""
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+    def as_anthropic(self, request_id: str) -> dict[str, Any]:
+        """Anthropic's envelope."""
+        kind = _ANTHROPIC_TYPES.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
+        message = f"{self.param}: {self.message}" if self.param else self.message
+        return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
+
+
+_TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error"}
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def retry_after(seconds: float) -> dict[str, str]:
+    """The header that says when to come back; whole seconds, at least one."""
+    return {"retry-after": str(max(1, math.ceil(min(seconds, 3600.0))))}
+
+
+def shutting_down() -> Problem:
+    """The server ends, and this request is not, or no longer, answered."""
+    return Problem(
+        503,
+        "The server is shutting down. Send the request again in a moment.",
+        "server_error",
+        code="shutting_down",
+        headers=retry_after(5) | {"connection": "close"},
+    )
+
+
+def of_validation(error: ValidationError) -> Problem:
+    """A field of the body that cannot be used, by its name."""
+    first = error.errors(include_url=False)[0]
+    parts = ["[hidden]" if looks_like_key(part) else part for part in map(str, first["loc"])]
+    # A member of a union is named by its type behind the field; a client knows only the field.
+    name = ".".join(part for part in parts if not part.endswith("]") or part == "[hidden]") or "body"
+    if first["type"] == "missing":
+        return Problem(400, f"The field {name} is missing.", param=name, code="missing_required_parameter")
+    said = first["msg"].removeprefix("Value error, ")
+    message = f"{name}={shown(first.get('input'))} cannot be used: {said[:1].lower()}{said[1:]}."
+    return Problem(400, message, param=name, code="invalid_value")
+
+
+_ANSWERS: tuple[tuple[type[Exception], int, str, str | None], ...] = (  # the first that fits: children before parents
+    (errors.ContextOverflowError, 400, "context_length_exceeded", "messages"),
+    (errors.RequestRejectedError, 400, "rejected_by_backend", None),
+    (errors.RateLimitedError, 429, "rate_limit_exceeded", None),
+    (errors.BreakerOpenError, 503, "backend_unavailable", None),
+    (errors.AuthenticationError, 502, "backend_authentication", None),  # not 401: the key of the client is a good one
+    (errors.ModelNotFoundError, 502, "backend_model_not_found", None),
+    (errors.StalledError, 504, "backend_timeout", None),
+    (errors.BackendError, 502, "backend_failed", None),
+    (errors.DeadlineExceededError, 504, "deadline_exceeded", "stretto.deadline_s"),
+    (errors.BudgetExceededError, 400, "budget_exceeded", "stretto.budget"),
+    (errors.IncompleteAnswerError, 502, "incomplete_answer", None),
+    (errors.UnknownStrategyError, 400, "invalid_value", "stretto.strategy"),
+    (errors.UnknownModelError, 404, "model_not_found", "model"),
+    (errors.InvalidRequestError, 400, "invalid_value", None),
+    (errors.StrettoError, 500, "server_error", None),
+)
+_IN_VAIN = frozenset({"backend_authentication", "backend_model_not_found", "deadline_exceeded", "incomplete_answer"})
+
+
+def of_error(error: Exception) -> Problem:
+    """The answer that an error of the library stands for. What is no such error tells nothing of itself."""
+    if isinstance(error, Problem):
+        return error
+    for kind, status, code, param in _ANSWERS:
+        if isinstance(error, kind):
+            headers = _NO_RETRY if code in _IN_VAIN else {}
+            if isinstance(error, errors.RateLimitedError | errors.BreakerOpenError):
+                headers = retry_after(error.retry_after_s or 1.0)
+            if isinstance(error, errors.RequestRejectedError) and error.parameter is not None:
+                param = error.parameter  # noqa: PLW2901 - the backend knows better
+            return Problem(status, str(error), _TYPES.get(status, "server_error"), param, code, headers)
+    message = "The server failed at this request. Its log says why, under the id of the request."
+    return Problem(500, message, "server_error", code="internal_error")

@@ -1,0 +1,121 @@
+"""A server from its first request to its last: the socket, the signals, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+from stretto.client import AsyncStretto
+from stretto.errors import SettingsError
+from stretto.server.app import create_app
+from stretto.server.options import ServerOptions
+from stretto.server.service import Service
+
+_KEPT_S = 75  # an idle connection; clients and proxies between give theirs up after 60 s at most
+_LAST_S = 5  # for what does not end when it is told to
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which lets the answers under way end before it closes its port.
+
+    Until then it answers new requests with 503, so that whoever shares out the load takes them elsewhere. A second
+    signal ends all at once.
+
+    Attributes:
+        stopped_by: the signal that ended it.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,  # the program's own logging decides
+                log_level=logging.WARNING,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                timeout_keep_alive=_KEPT_S,
+                timeout_graceful_shutdown=_LAST_S,
+                backlog=2048,
+            )
+        )
+        self.stopped_by: int | None = None
+        self._gate = service.gate
+        self._patience = anyio.CancelScope()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as a signal handler is called
+        """Note a signal; it is acted upon at the next tick."""
+        if self.stopped_by is None:
+            self.stopped_by = sig
+        elif self._loop is not None:
+            self.force_exit = True
+            self._loop.call_soon_threadsafe(self._patience.cancel)
+
+    async def on_tick(self, counter: int) -> bool:
+        """What uvicorn does ten times a second; gives whether it is time to close."""
+        self._loop = asyncio.get_running_loop()
+        if self.stopped_by is not None and not self.should_exit:
+            with self._patience:
+                await self._gate.drain()
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def listening(options: ServerOptions) -> socket.socket:
+    """A socket at the address of the options. Raises `SettingsError`."""
+    host = options.host.strip("[]")
+    try:
+        found = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except OSError as error:
+        where = f"{options.host}:{options.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise SettingsError(
+                f"{where} is in use by another program. Choose another port, or 0 for a free one."
+            ) from None
+        if error.errno == errno.EACCES:
+            raise SettingsError(f"{where} may not be used without more rights. Choose a port from 1024 on.") from None
+        raise SettingsError(f"{where} cannot be listened at: {error.strerror}.") from None
+
+
+def risk(options: ServerOptions, service: Service) -> str | None:
+    """What may happen where anyone can reach the server without a key; ``None`` where nobody can."""
+    if options.loopback or service.keyring.holders:
+        return None
+    return (
+        f"Whoever can reach {options.host}:{options.port} can use the models without a key, at the cost of yours. "
+        "Set STRETTO_SERVER_KEY or give a file of keys, or listen at 127.0.0.1."
+    )
+
+
+def serve(client: AsyncStretto, options: ServerOptions, announce: Callable[[str, Service], None]) -> int | None:
+    """Serve until a signal comes; gives the signal. The client is closed at the end.
+
+    ``announce`` is told the address when the port is open. Raises `SettingsError`.
+    """
+    return asyncio.run(_serve(client, options, announce))
+
+
+async def _serve(client: AsyncStretto, options: ServerOptions, announce: Callable[[str, Service], None]) -> int | None:
+    async with client:
+        app = create_app(client, options)
+        service: Service = app.state.service
+        with listening(options) as opened:
+            host, port = opened.getsockname()[:2]
+            server = Server(app, service)
+            async with anyio.create_task_group() as beside:
+                beside.start_soon(service.prepare)
+                announce(f"http://{f'[{host}]' if ':' in host else host}:{port}", service)
+                await server.serve(sockets=[opened])
+                beside.cancel_scope.cancel()
+    return server.stopped_by

@@ -1,0 +1,56 @@
+"""What all requests of one server share."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+
+from stretto.backends.base import Prompt
+from stretto.client import AsyncStretto
+from stretto.errors import StrettoError
+from stretto.request import Message
+from stretto.server.gate import Gate
+from stretto.server.keys import Keyring
+from stretto.server.metrics import Metrics
+from stretto.server.models import Models
+from stretto.server.options import ServerOptions
+
+log = logging.getLogger("stretto.server")
+
+
+class Service:
+    """The models, the keys, the gate and the counters of one server.
+
+    Attributes:
+        client: who answers; it belongs to the caller.
+        options: how the server serves.
+        models: what is served, by name.
+        keyring: who is let in.
+        gate: how many at a time.
+        metrics: what was counted.
+        prepared: what takes long once has been done.
+    """
+
+    def __init__(
+        self, client: AsyncStretto, options: ServerOptions | None = None, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self.client = client
+        self.options = options or ServerOptions()
+        self.models = Models(client)
+        self.keyring = Keyring.load(self.options.keys, environ)
+        self.gate = Gate(self.options)
+        self.metrics = Metrics(self.gate)
+        self.prepared = False
+
+    async def prepare(self) -> None:
+        """Do ahead of the first request what takes long once: imports, the router's model, local models."""
+        try:
+            await self.client.route("Is it ready?")
+            for backend in self.client.backends.values():
+                if backend.name.startswith("local:"):
+                    await backend.count_tokens(Prompt((Message(role="user", content="Hello."),)))
+        except StrettoError as error:
+            log.warning("not ready: %s", error)  # and each request will say so
+        else:
+            self.prepared = True

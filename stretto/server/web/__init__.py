@@ -1,0 +1,1 @@
+"""The web chat: one page, served from this package, that works without any other site."""

@@ -1,0 +1,81 @@
+"""The JSON in an answer that has more around it: a code fence, or a sentence before and behind."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+MOST_VALUES = 20  # of an answer that are looked at
+_WORD_IN_BRACKETS = re.compile(r"\[[^][{}\"\n]*\]|\{[^][{}\"\n]*\}")  # as in "[note]"; no beginning of a broken value
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def read_json(text: str) -> Any:
+    """The value of a text that is JSON and nothing else. Raises `ValueError` or `RecursionError`."""
+    return json.loads(text, parse_constant=_refuse)
+
+
+def json_in(text: str) -> list[str]:
+    """Texts of the JSON values that an answer holds: itself, those in fences, else those between its words.
+
+    A value that is broken off or broken is followed by no other: that might be a part of it.
+    """
+    text = text.strip()
+    if _is_json(text):
+        return [text]
+    if fenced := [block for block in _fenced(text) if _is_json(block)]:
+        return fenced[:MOST_VALUES]
+    return _between_words(text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        read_json(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _fenced(text: str) -> list[str]:
+    """What stands in code fences; a last one that is not closed goes to the end."""
+    blocks: list[str] = []
+    block: list[str] | None = None
+    for line in text.split("\n"):
+        if not line.strip().startswith("```"):
+            if block is not None:
+                block.append(line)
+        elif block is None:
+            block = []
+        else:
+            blocks.append("\n".join(block).strip())
+            block = None
+    return blocks if block is None else [*blocks, "\n".join(block).strip()]
+
+
+def _between_words(text: str) -> list[str]:
+    found: list[str] = []
+    at = _bracket(text, 0)
+    while at < len(text) and len(found) < MOST_VALUES:
+        try:
+            _, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            word = _WORD_IN_BRACKETS.match(text, at)
+            if word is None:
+                break
+            end = word.end()
+        else:
+            found.append(text[at:end])
+        at = _bracket(text, end)
+    return found
+
+
+def _bracket(text: str, start: int) -> int:
+    """Where the next bracket opens; the length of the text if none does."""
+    return min((at for mark in "[{" if (at := text.find(mark, start)) >= 0), default=len(text))

@@ -1,0 +1,212 @@
+"""Chat Completions over a real port, as OpenAI's own SDK reads them."""
+
+import json
+
+import openai
+import pytest
+from live_server import QUESTION, in_front_of
+from pydantic import BaseModel
+
+from stretto.testing.server import HttpReply, Rule
+from stretto.tool_calls import ToolCall
+
+pytestmark = pytest.mark.anyio
+TOOL = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
+CALL = HttpReply("Let me see.", tool_calls=[ToolCall(id="call_1", name="weather", arguments='{"city": "Turin"}')])
+POINTS = [Rule("1\\. Tyres", "Some words about it."), Rule("", "1. Tyres\n2. Chain\n")]
+
+
+class Bicycle(BaseModel):
+    gears: int
+    bell: bool
+
+
+async def test_an_answer_is_whole_with_its_usage_and_route(live):
+    async with live.openai() as client:
+        raw = await client.chat.completions.with_raw_response.create(model="stretto", messages=QUESTION)
+    answer = raw.parse()
+    assert answer.choices[0].message.content == "Hello there, you."
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 0
+    assert answer.model == "stretto"
+    assert answer.stretto["route"]["backend"] == "openai:scripted"
+    assert json.loads(raw.headers["x-stretto-route"])["strategy"] == answer.stretto["route"]["strategy"]
+    assert raw.headers["x-request-id"].startswith("req_")
+
+
+async def test_a_stream_has_the_chunks_in_openais_order(live):
+    async with live.http() as http:
+        body = {"model": "stretto-direct", "messages": QUESTION, "stream": True}
+        body["stream_options"] = {"include_usage": True}
+        response = await http.post("/v1/chat/completions", json=body)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line]
+    assert lines.pop() == "[DONE]"
+    first, *middle, end, usage = map(json.loads, lines)
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in middle) == "Hello there, you."
+    assert all(chunk["choices"][0]["finish_reason"] is None for chunk in [first, *middle])
+    assert (end["choices"][0]["delta"], end["choices"][0]["finish_reason"]) == ({}, "stop")
+    assert usage["choices"] == []
+    assert usage["usage"]["completion_tokens"] > 0
+    assert all(chunk["usage"] is None for chunk in [first, *middle, end])
+    assert {chunk["id"] for chunk in [first, *middle, end, usage]} == {first["id"]}
+
+
+async def test_the_points_of_an_answer_are_written_in_parallel():
+    async with in_front_of(POINTS) as live, live.openai() as client:
+        answer = await client.chat.completions.create(model="stretto-skeleton", messages=QUESTION)
+    assert answer.choices[0].message.content.count("Some words about it.") == 2
+    assert answer.stretto["strategy"] == "skeleton"
+    assert answer.stretto["usage"]["calls"] == 3
+
+
+async def test_the_events_of_branches_come_as_named_events_that_the_sdk_takes_for_empty_chunks():
+    asked = {"model": "stretto-skeleton", "messages": QUESTION, "stream": True, "stretto": {"events": True}}
+    async with in_front_of(POINTS) as live:
+        async with live.http() as http:
+            text = (await http.post("/v1/chat/completions", json=asked)).text
+        async with live.openai() as client:
+            chunks = await client.chat.completions.create(
+                model="stretto-skeleton", messages=QUESTION, stream=True, extra_body={"stretto": {"events": True}}
+            )
+            said = [choice.delta.content or "" async for chunk in chunks for choice in chunk.choices]
+    names = [line.removeprefix("event: ") for line in text.splitlines() if line.startswith("event: ")]
+    assert names[0] == "stretto.route_chosen"
+    assert names[-1] == "stretto.answer_finished"
+    assert {"stretto.outline_point_ready", "stretto.branch_delta", "stretto.branch_finished"} <= set(names)
+    assert "".join(said).count("Some words about it.") == 2
+
+
+async def test_the_sdks_stream_helper_gathers_the_answer(live):
+    async with (
+        live.openai() as client,
+        client.chat.completions.stream(
+            model="stretto", messages=QUESTION, stream_options={"include_usage": True}
+        ) as it,
+    ):
+        kinds = [event.type async for event in it]
+        final = await it.get_final_completion()
+    assert kinds.count("content.delta") >= 1
+    assert final.choices[0].message.content == "Hello there, you."
+    assert final.usage.prompt_tokens > 0
+
+
+async def test_tool_calls_pass_through_whole_and_streamed():
+    async with in_front_of(CALL) as live, live.openai() as client:
+        whole = await client.chat.completions.create(model="stretto", messages=QUESTION, tools=[TOOL])
+        async with client.chat.completions.stream(model="stretto", messages=QUESTION, tools=[TOOL]) as stream:
+            streamed = await stream.get_final_completion()
+        sent = live.upstream.requests[-1].body
+    for answer in (whole, streamed):
+        assert answer.choices[0].finish_reason == "tool_calls"
+        call = answer.choices[0].message.tool_calls[0]
+        assert (call.id, call.type, call.function.name) == ("call_1", "function", "weather")
+        assert json.loads(call.function.arguments) == {"city": "Turin"}
+    assert sent["tools"] == [TOOL]
+    assert "tools come with the request" in whole.stretto["route"]["cause"]
+
+
+async def test_the_results_of_tools_and_images_reach_the_model():
+    turns = [
+        *QUESTION,
+        {"role": "assistant", "content": None, "tool_calls": [CALL.tool_calls[0].as_openai()]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "Sun."},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]},
+    ]
+    async with in_front_of("Sunny.") as live, live.openai() as client:
+        answer = await client.chat.completions.create(model="stretto", messages=turns)
+        assert live.upstream.requests[-1].body["messages"] == turns
+    assert answer.choices[0].message.content == "Sunny."
+
+
+async def test_several_choices_are_streamed_side_by_side():
+    async with in_front_of(HttpReply("One.", choices=["Two."])) as live, live.openai() as client:
+        whole = await client.chat.completions.create(model="stretto", messages=QUESTION, n=2)
+        async with client.chat.completions.stream(model="stretto", messages=QUESTION, n=2) as stream:
+            streamed = await stream.get_final_completion()
+    for answer in (whole, streamed):
+        assert [choice.message.content for choice in answer.choices] == ["One.", "Two."]
+        assert [choice.finish_reason for choice in answer.choices] == ["stop", "stop"]
+
+
+async def test_an_answer_is_parsed_into_a_model():
+    async with in_front_of('{"gears": 21, "bell": true}') as live, live.openai() as client:
+        answer = await client.chat.completions.parse(model="stretto", messages=QUESTION, response_format=Bicycle)
+        form = live.upstream.requests[-1].body["response_format"]
+    assert answer.choices[0].message.parsed == Bicycle(gears=21, bell=True)
+    assert form["json_schema"]["schema"]["properties"].keys() == {"gears", "bell"}
+
+
+async def test_json_objects_are_asked_for_in_openais_own_words():
+    async with in_front_of('{"gears": 21}') as live, live.openai() as client:
+        answer = await client.chat.completions.create(
+            model="stretto", messages=QUESTION, response_format={"type": "json_object"}
+        )
+        assert live.upstream.requests[-1].body["response_format"] == {"type": "json_object"}
+    assert json.loads(answer.choices[0].message.content) == {"gears": 21}
+
+
+async def test_log_probabilities_come_with_the_end_of_the_stream(live):
+    async with live.openai() as client:
+        whole = await client.chat.completions.create(model="stretto", messages=QUESTION, logprobs=True, top_logprobs=2)
+        async with client.chat.completions.stream(
+            model="stretto", messages=QUESTION, logprobs=True, top_logprobs=2
+        ) as stream:
+            streamed = await stream.get_final_completion()
+    for answer in (whole, streamed):
+        told = answer.choices[0].logprobs.content
+        assert "".join(each.token for each in told) == "Hello there, you."
+        assert all(len(each.top_logprobs) == 2 for each in told)
+
+
+async def test_unknown_fields_go_to_the_model_and_usual_ones_stop_no_parallel_answer():
+    async with in_front_of(POINTS) as live, live.openai() as client:
+        await client.chat.completions.create(
+            model="stretto", messages=QUESTION, extra_body={"top_k": 4, "brand_new": [1]}
+        )
+        assert live.upstream.requests[-1].body["brand_new"] == [1]
+        answer = await client.chat.completions.create(
+            model="stretto", messages=QUESTION, frequency_penalty=0, presence_penalty=0, n=1, user="me"
+        )
+        assert "frequency_penalty" not in live.upstream.requests[-1].body
+    assert answer.stretto["strategy"] == "skeleton"
+
+
+async def test_a_backends_own_name_is_passed_on_as_it_is(live):
+    async with live.openai() as client:
+        for name in ("openai:scripted", "scripted"):
+            answer = await client.chat.completions.create(model=name, messages=QUESTION, frequency_penalty=0)
+            sent = live.upstream.requests[-1].body
+            assert (answer.model, answer.stretto["route"]["strategy"]) == (name, "direct")
+            assert (sent["model"], sent["frequency_penalty"]) == ("scripted", 0)
+
+
+async def test_what_stretto_alone_knows_is_told_in_a_field_of_its_own():
+    told = {"strategy": "direct", "documents": [{"title": "note.txt", "text": "The saddle is blue."}], "deadline_s": 9}
+    async with in_front_of("Blue.") as live, live.openai() as client:
+        answer = await client.chat.completions.create(model="stretto", messages=QUESTION, extra_body={"stretto": told})
+        assert "The saddle is blue." in live.upstream.requests[-1].prompt
+        assert "stretto" not in live.upstream.requests[-1].body
+    assert answer.stretto["route"]["strategy"] == "direct"
+
+
+async def test_a_route_is_told_without_an_answer(live):
+    async with live.http() as http:
+        route = (await http.post("/v1/route", json={"model": "stretto", "messages": QUESTION})).json()
+    assert route["strategy"] in ("skeleton", "direct")
+    assert route["cause"]
+    assert live.upstream.requests == []
+
+
+async def test_models_are_listed_and_found_one_by_one(live):
+    async with live.openai() as client:
+        names = [model.id async for model in await client.models.list()]
+        one = await client.models.retrieve("stretto-skeleton:openai:scripted")
+        with pytest.raises(openai.NotFoundError):
+            await client.models.retrieve("gpt-nothing")
+    assert {"stretto", "stretto-direct", "stretto-items", "stretto-document", "stretto:openai:scripted"} <= set(names)
+    assert one.id in names

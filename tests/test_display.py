@@ -1,0 +1,125 @@
+"""Answers, routes and timelines as notebooks and pages show them."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from stretto import Answer, Branch, Forecast, InvalidRequestError, Route, Span, Timeline, Usage
+from stretto.display.notebook import answer_page, markdown_html, route_markdown
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def branch(number, times, **fields):
+    needed_s, started_s, first_s, ended_s = times
+    span = Span(needed_s=needed_s, started_s=started_s, first_s=first_s, ended_s=ended_s)
+    return Branch(**{"id": f"point-{number}", "kind": "point", "title": f"Point {number}", "span": span} | fields)
+
+
+def answer(*branches, text="A **bold** answer.", **fields):
+    timeline = Timeline(total_s=4.0, first_text_s=0.5, critical_path_s=3.5)
+    route = Route(strategy="skeleton", backend="scripted:model", cause="Three points are asked for.")
+    return Answer(**{"text": text, "route": route, "branches": branches, "timeline": timeline} | fields)
+
+
+TEA = answer(
+    branch(1, (0.0, 0.5, 1.0, 3.0), usage=Usage(completion_tokens=1200)),
+    branch(2, (0.5, 0.5, 1.5, 4.0), status="failed", error="the server hung up"),
+)
+
+
+def bars(svg, phase):
+    """Begin and end of the bars of a phase, as shares of the axis."""
+    found = ElementTree.fromstring(svg).findall(f".//{SVG}rect[@class='{phase}']")[: len(TEA.branches)]  # noqa: S314 - our own
+    width = 920 - 230 - 150
+    edges = [(float(bar.get("x")) - 230, float(bar.get("width"))) for bar in found]
+    return [(round(x / width, 2), round((x + wide) / width, 2)) for x, wide in edges]
+
+
+def test_a_timeline_draws_when_each_branch_was_silent_and_when_it_wrote():
+    svg = TEA.timeline.plot().svg
+    assert bars(svg, "silent") == [(0.12, 0.25), (0.12, 0.38)]
+    assert bars(svg, "writing") == [(0.25, 0.75), (0.38, 1.0)]
+    assert "1 Point 1" in svg
+    assert "1,200 tokens" in svg
+    assert svg.count('class="failed"') == 1
+    assert "the server hung up" in svg
+
+
+def test_an_answer_read_from_json_still_draws_its_timeline():
+    again = Answer.model_validate_json(TEA.model_dump_json())
+    assert again == TEA
+    assert again.timeline.plot().svg == TEA.timeline.plot().svg
+
+
+def test_two_answers_do_not_share_a_timeline():
+    one, other = (Answer(text="", route=Route(strategy="direct"), branches=(branch(n, (0, 0, 0, 1)),)) for n in (1, 2))
+    assert "Point 1" in one.timeline.plot().svg
+    assert "Point 1" not in other.timeline.plot().svg
+
+
+def test_a_timeline_without_an_answer_draws_its_totals():
+    assert "total 2.00 s" in Timeline(total_s=2.0).plot().svg
+    assert "<svg" in Timeline()._repr_html_()
+
+
+def test_many_passages_get_a_row_where_they_begin_and_end_and_where_they_failed():
+    passages = [
+        branch(n, (0, 0, 1, 2), id=f"passage-{n}", kind="passage", status="failed" if n == 50 else "finished")
+        for n in range(1, 101)
+    ]
+    svg = answer(*passages).timeline.plot().svg
+    drawn = [int(number) for number in re.findall(r">(\d+) Point \d+</text>", svg)]
+    assert drawn == [*range(1, 21), 50, *range(81, 101)]
+    assert "59 more passages" in svg
+
+
+@pytest.mark.parametrize("show", [lambda it: it.timeline.plot().svg, Answer._repr_html_, answer_page])
+def test_what_a_model_wrote_is_text_wherever_it_is_shown(show):
+    hostile = answer(
+        branch(1, (0, 0, 1, 2), title=HOSTILE, error=HOSTILE, status="failed"),
+        text=f"{HOSTILE}\n\n![track](http://example.org/pixel.png)\n\n[x](javascript:alert(1))",
+        warnings=(HOSTILE,),
+        route=Route(strategy=HOSTILE, cause=HOSTILE, backend=HOSTILE),
+    )
+    shown = show(hostile)
+    assert "<script" not in shown
+    assert "<img" not in shown
+    assert 'href="javascript' not in shown
+
+
+def test_markdown_keeps_its_tables_and_shows_html_as_text():
+    shown = markdown_html("| a | b |\n|---|---|\n| 1 | <b>2</b> |")
+    assert "<table>" in shown
+    assert "&lt;b&gt;2&lt;/b&gt;" in shown
+
+
+def test_a_route_shows_its_cause_and_what_each_way_would_cost():
+    route = Route(
+        strategy="direct", cause="One | flow.", forecast={"direct": Forecast(seconds=2, tokens=1500, calls=1)}
+    )
+    assert "<td class=number>1,500</td>" in route._repr_html_()
+    assert route_markdown(route) == (
+        "**direct**: One \\| flow.\n\n"
+        "| strategy | expected time | tokens | calls |\n|---|---:|---:|---:|\n| direct | 2.0 s | 1,500 | 1 |"
+    )
+    assert route._repr_markdown_() == route_markdown(route)
+
+
+def test_a_plot_is_saved_as_a_picture_or_a_page(tmp_path):
+    plot = TEA.timeline.plot()
+    assert plot.save(tmp_path / "tea.svg").read_text() == plot.svg
+    page = plot.save(str(tmp_path / "tea.html")).read_text()
+    assert page.startswith("<!doctype html>")
+    assert plot.svg in page
+    with pytest.raises(InvalidRequestError, match=r"\.svg or \.html"):
+        plot.save(tmp_path / "tea.png")
+
+
+def test_a_page_loads_nothing_and_runs_no_script():
+    shown = answer_page(TEA, "How do I make tea?")
+    assert "default-src 'none'" in shown
+    assert not re.search(r"<script|<link|src=|@import|url\(", shown)
+    assert "How do I make tea?" in shown
