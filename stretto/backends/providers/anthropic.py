@@ -27,7 +27,8 @@ from stretto.backends.providers.event_values import (
     word_of,
 )
 from stretto.backends.providers.http_clients import async_client
-from stretto.backends.providers.remote import Finish, Piece, RemoteBackend, Thought
+from stretto.backends.providers.pieces import Finish, Piece, Thought
+from stretto.backends.providers.remote import RemoteBackend
 from stretto.request import GenerationOptions
 from stretto.tool_calls import ToolCallDelta
 

@@ -28,7 +28,8 @@ from stretto.backends.providers.event_values import (
     word_of,
 )
 from stretto.backends.providers.http_clients import async_client, make_ready
-from stretto.backends.providers.remote import Finish, Piece, RemoteBackend, Thought
+from stretto.backends.providers.pieces import Finish, Piece, Thought
+from stretto.backends.providers.remote import RemoteBackend
 from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend

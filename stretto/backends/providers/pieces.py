@@ -1,0 +1,122 @@
+"""What the events of a stream say, and the answers that come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from stretto.answer import TokenLogprob, Usage
+from stretto.backends.base import Chunk
+from stretto.backends.providers.incoming import IncomingText
+from stretto.content import mended
+from stretto.tool_calls import ToolCallDelta
+
+__all__ = ["Finish", "IncomingAnswer", "Piece", "Thought"]
+
+Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """More of one field of a part that holds what a model thought.
+
+    Attributes:
+        kind: type of the part.
+        field: of the part.
+        text: what is new of it.
+        index: which part.
+    """
+
+    kind: str
+    field: str
+    text: str
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one event says to us.
+
+    Attributes:
+        text: of the answer.
+        thinking: text that is not shown.
+        usage: running totals; APIs report them once or with every event.
+        finish: why the answer has ended.
+        refused: the text is a refusal in the model's own words.
+        logprobs: of the tokens of this text.
+        tool_calls: pieces of tool calls.
+        thoughts: pieces of what it thinks, for who has to send it back.
+        choice: which answer all but the usage belongs to.
+        warnings: what of the event cannot be passed on.
+    """
+
+    text: str = ""
+    thinking: str = ""
+    usage: Usage | None = None
+    finish: Finish | None = None
+    refused: bool = False
+    logprobs: tuple[TokenLogprob, ...] = ()
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    thoughts: tuple[Thought, ...] = ()
+    choice: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+class IncomingAnswer:
+    """One answer of a call, as it comes."""
+
+    def __init__(self, stop: Sequence[str], choice: int) -> None:
+        self.text = IncomingText(stop)
+        self.length = 0  # characters given, arguments of tool calls included
+        self.finish: Finish | None = None
+        self._choice = choice
+        self._refused = False
+        self._arguments: dict[int, bool] = {}  # of each tool call begun, whether any have come
+        self._thoughts: dict[int, dict[str, str]] = {}
+
+    @property
+    def reason(self) -> Finish | None:
+        """Why it has ended."""
+        return "refusal" if self._refused and self.finish else self.finish
+
+    def take(self, piece: Piece) -> Chunk | None:
+        """Take in a piece; ``None``: it has nothing to pass on."""
+        self.text.count(piece.thinking)
+        for thought in piece.thoughts:
+            part = self._thoughts.setdefault(thought.index, {"type": thought.kind})
+            part[thought.field] = part.get(thought.field, "") + thought.text
+        certain = self.text.push(piece.text)
+        calls = tuple(call for call in piece.tool_calls if self._belongs(call))
+        self.length += len(certain) + sum(len(call.arguments) for call in calls)
+        self._refused = self._refused or piece.refused
+        self.finish = self.text.ended or piece.finish
+        if not (certain or piece.thinking or piece.logprobs or calls or piece.warnings):
+            return None
+        return Chunk(
+            text=certain,
+            logprobs=piece.logprobs,
+            thinking=bool(piece.thinking),
+            tool_calls=calls,
+            choice=self._choice,
+            warnings=piece.warnings,
+        )
+
+    def rest(self) -> Chunk | None:
+        """Give what was withheld. A tool call without arguments has an empty object of them."""
+        withheld = self.text.flush()
+        self.length += len(withheld)
+        empty = [index for index, some in self._arguments.items() if not some] if self.finish else []
+        calls = tuple(ToolCallDelta(index, arguments="{}") for index in empty)
+        thoughts = tuple(map(mended, self._thoughts.values())) if self._arguments else ()
+        if not (withheld or calls or thoughts):
+            return None
+        return Chunk(text=withheld, tool_calls=calls, thoughts=thoughts, choice=self._choice)
+
+    def _belongs(self, call: ToolCallDelta) -> bool:
+        """Whether it says something of a call that has begun: others are of tools that the server calls itself."""
+        if call.name is None and call.index not in self._arguments:
+            return False
+        self.text.count(call.arguments)
+        self._arguments[call.index] = self._arguments.get(call.index, call.type == "custom") or bool(call.arguments)
+        return bool(call.id or call.name or call.arguments)
