@@ -12,9 +12,9 @@ from anyio.from_thread import start_blocking_portal
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from live_server import QUESTION, in_front_of, serving
-from stretto.testing.obliging import oblige
 
 from stretto import AsyncStretto
+from stretto.testing.obliging import oblige
 
 
 @pytest.fixture(scope="module")

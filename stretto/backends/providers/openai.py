@@ -28,7 +28,7 @@ from stretto.backends.providers.event_values import (
     word_of,
 )
 from stretto.backends.providers.http_clients import async_client, make_ready
-from stretto.backends.providers.remote import Finish, Piece, RemoteBackend
+from stretto.backends.providers.remote import Finish, Piece, RemoteBackend, Thought
 from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
@@ -159,9 +159,11 @@ def _piece(choice: Any, said: Any) -> Piece:
     finish = word_of(choice, "finish_reason")
     refusal = text_of(said, "refusal")  # the model's own words; the finish reason says only stop
     sound = value_of(said, "audio")
+    thoughts = [Thought(name, name, text) for name in _THINKING if (text := word_of(said, name))]
     return Piece(
         text=refusal or text_of(said, "content") or word_of(sound, "transcript") or "",
-        thinking="".join(word_of(said, name) or "" for name in _THINKING),
+        thinking="".join(thought.text for thought in thoughts),
+        thoughts=tuple(thoughts[:1]),  # some servers say the same under both names
         finish=_FINISH.get(finish, "stop") if finish else None,
         refused=bool(refusal),
         logprobs=_logprobs(value_of(choice, "logprobs")),
