@@ -7,7 +7,7 @@ import sys
 from stretto.cli.exits import MEANINGS
 
 COMMANDS = (
-    "", "ask", "route", "chat", "logs", "logs on", "logs off", "logs status", "logs search", "logs show",
+    "", "ask", "route", "chat", "serve", "logs", "logs on", "logs off", "logs status", "logs search", "logs show",
     "logs delete", "prompts", "prompts list", "prompts show", "bench", "doctor",
 )  # fmt: skip
 
@@ -23,6 +23,7 @@ $ stretto ask --model openai:NAME --base-url http://localhost:8000/v1 "..."
 $ git diff | stretto ask "Summarise this change" > summary.txt    # a pipe, and plain text
 $ stretto ask --compare --strategy skeleton "..."                 # what it gains here
 $ stretto route "..."                                             # how it would be answered, and why
+$ stretto serve --model openai:NAME                               # for every client of OpenAI's API
 $ stretto bench local:./folder                                    # which decoding method is fastest here
 $ stretto doctor                                                  # what would work on this machine
 ```
@@ -127,6 +128,11 @@ length, so words per second stand beside the times.
 `/strategy`, `/model`, `/preference`, `/system`, `/trace`, `/clear`, `/help` and `/quit` are commands; what
 they take, `/help` says. The history holds questions and merged answers, nothing else. An answer that was
 cancelled with Ctrl-C or failed leaves neither its text nor its question there.
+
+## The server
+
+`stretto serve` puts the models behind the APIs of OpenAI and Anthropic until Ctrl-C or SIGTERM. [The server](server.md)
+says more. `--model` may be given several times there.
 
 ## Exit codes
 

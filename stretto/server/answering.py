@@ -15,7 +15,6 @@ from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, BranchStarted, Event, RouteChosen
 from stretto.queue import Queue
 from stretto.request import Prompting, RequestOptions
-from stretto.route import Route
 from stretto.server.bodies import ClientGoneError, read_object
 from stretto.server.exchange import Exchange, encoded, log
 from stretto.server.extension import route_header
@@ -25,6 +24,7 @@ from stretto.server.service import Service
 from stretto.streams import AnswerStream
 
 Indexed = tuple[int, Event]
+_LAST_S = 5.0
 
 
 class Arriving(Protocol):
@@ -192,12 +192,13 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
             async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
                 await elsewhere(body, service, exchange, problem)
             return
+        exchange.streams = reading.stream
         name = reading.asks[0].served.name
         answered = False
         try:
             async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end) as waited_s:
                 # What fails in here is told in here: a response of which the status is out ends with an event.
-                answers = await _respond(service, exchange, reading)
+                answers = await _respond(exchange, reading)
                 answered = True
                 for answer in answers:
                     service.metrics.answered(name, answer, waited_s=waited_s)
@@ -215,10 +216,10 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
     return handle
 
 
-async def _respond(service: Service, exchange: Exchange, reading: Reading) -> Sequence[Answer]:
+async def _respond(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
     try:
         if reading.stream:
-            return await _stream(service, exchange, reading)
+            return await _stream(exchange, reading)
         return await _whole(exchange, reading)
     except (Problem, ClientGoneError):
         raise
@@ -239,30 +240,20 @@ async def _whole(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
     return found
 
 
-async def _stream(service: Service, exchange: Exchange, reading: Reading) -> Sequence[Answer]:
+async def _stream(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
     """Stream the answers. The status waits for the first text, so that what fails before it has a status of its own."""
-    options, scribe = service.options, reading.scribe
+    scribe = reading.scribe
     answers: dict[int, Answer] = {}
-    route: Route | None = None
     async with _events(reading.asks) as events:
-        while True:
-            found: Indexed | None = None
-            ended = False
-            with anyio.move_on_after(options.heartbeat_s if exchange.started else options.first_byte_s):
-                found = await anext(events, None)
-                ended = found is None
-            if ended:
-                break
-            frames = b": still here\n\n" if found is None else b""
-            for index, event in () if found is None else (found, *events.ready()):  # what is there goes out together
+        async for first in events:
+            frames = b""
+            for index, event in (first, *events.ready()):  # what is there goes out together
                 frames += scribe.frames(index, event)
-                if isinstance(event, RouteChosen):
-                    route = route or event.route
+                if isinstance(event, RouteChosen) and not exchange.beside:
+                    exchange.beside = route_header(event.route)
                 elif isinstance(event, AnswerFinished):
                     answers[index] = event.answer
             if frames:
-                if not exchange.started:
-                    await exchange.start_events(route_header(route))
                 await exchange.write(frames)
     await exchange.write(scribe.closing())
     await exchange.finish()
@@ -271,8 +262,9 @@ async def _stream(service: Service, exchange: Exchange, reading: Reading) -> Seq
 
 async def _break_off(exchange: Exchange, scribe: Scribe, problem: Problem) -> None:
     log.warning("%s broke off: %s", exchange.id, problem.message)
-    await exchange.write(scribe.broken(problem))
-    await exchange.finish()
+    with anyio.move_on_after(_LAST_S):  # for a client that does not read it
+        await exchange.write(scribe.broken(problem))
+        await exchange.finish()
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -14,7 +15,6 @@ import pydantic_core
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from stretto.server.bodies import ClientGoneError
 from stretto.server.keys import Holder
 from stretto.server.options import ServerOptions
 from stretto.server.problems import Problem
@@ -46,6 +46,8 @@ class Exchange:
         holder: whose key was given.
         started: the status has been sent.
         status: what was sent; 0 before.
+        streams: the response is a stream of events, of which long silences are filled with comments.
+        beside: headers of that stream.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, options: ServerOptions) -> None:
@@ -56,7 +58,11 @@ class Exchange:
         self.receive = receive
         self.holder = Holder("nobody")
         self.status = 0
+        self.streams = False
+        self.beside: dict[str, str] = {}
         self._send = send
+        self._sending_since: float | None = None
+        self._quiet_since = time.monotonic()
         self._options = options
         self._ended_by: Problem | None = None
         self._answering = anyio.CancelScope()
@@ -80,6 +86,7 @@ class Exchange:
         async with anyio.create_task_group() as watching:
             failure: Exception | None = None
             watching.start_soon(self._watch, watching.cancel_scope)
+            watching.start_soon(self._tend, watching.cancel_scope)
             try:
                 with self._answering:
                     yield
@@ -96,6 +103,23 @@ class Exchange:
             pass  # what follows a body is of no interest
         scope.cancel()
 
+    async def _tend(self, scope: anyio.CancelScope) -> None:
+        """Fill silences, and give up a client that reads nothing: one task, because a timer a piece would cost more."""
+        options = self._options
+        while True:
+            now = time.monotonic()
+            if self._sending_since is not None:
+                due = self._sending_since + options.send_s
+                if now >= due:
+                    scope.cancel()
+            elif self.streams:
+                due = self._quiet_since + (options.heartbeat_s if self.started else options.first_byte_s)
+                if now >= due:
+                    await self.write(b": still here\n\n")
+            else:
+                due = now + options.send_s
+            await anyio.sleep(min(max(due - now, 0.01), options.send_s, options.heartbeat_s))
+
     async def send_json(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         """Send the whole response."""
         await self.send_bytes(encoded(value), "application/json", status, headers)
@@ -108,18 +132,17 @@ class Exchange:
         await self._start(status, kind, length | dict(headers or {}))
         await self._deliver(body, more=False)
 
-    async def start_events(self, headers: Mapping[str, str]) -> None:
-        """Begin a stream of server-sent events."""
-        # The third is for nginx, which would collect the stream before it passes it on.
-        usual = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        await self._start(200, "text/event-stream; charset=utf-8", usual | dict(headers))
-
     async def write(self, frames: bytes) -> None:
-        """Send events. Waits for a slow client, and raises `ClientGoneError` for one that reads nothing."""
+        """Send events, the first of them behind the status. Waits for a slow client."""
+        if not self.started:
+            # The second is for nginx, which would collect the stream before it passes it on.
+            usual = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+            await self._start(200, "text/event-stream; charset=utf-8", usual | self.beside)
         await self._deliver(frames, more=True)
 
     async def finish(self) -> None:
         """End the stream."""
+        self.streams = False
         await self._deliver(b"", more=False)
 
     async def _start(self, status: int, kind: str, headers: Mapping[str, str]) -> None:
@@ -130,7 +153,6 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def _deliver(self, body: bytes, *, more: bool) -> None:
-        with anyio.move_on_after(self._options.send_s) as patience:
-            await self._send({"type": "http.response.body", "body": body, "more_body": more})
-        if patience.cancelled_caught:
-            raise ClientGoneError
+        self._sending_since = time.monotonic()
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        self._quiet_since, self._sending_since = time.monotonic(), None

@@ -53,7 +53,7 @@ async def pass_on(exchange: Exchange, backend: Responding, body: Mapping[str, An
         if not kind.startswith("text/event-stream"):
             await exchange.send_bytes(b"".join([piece async for piece in response.iter_bytes()]), kind, headers=route)
             return
-        await exchange.start_events(route)
+        exchange.beside = route
         async for piece in response.iter_bytes():
             await exchange.write(piece)
         await exchange.finish()

@@ -41,6 +41,7 @@ class Server(uvicorn.Server):
                 log_level=logging.WARNING,
                 access_log=False,
                 lifespan="off",
+                ws="none",
                 server_header=False,
                 timeout_keep_alive=_KEPT_S,
                 timeout_graceful_shutdown=_LAST_S,

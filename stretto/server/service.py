@@ -29,7 +29,7 @@ class Service:
         keyring: who is let in.
         gate: how many at a time.
         metrics: what was counted.
-        prepared: what takes long once has been done.
+        prepared: nothing is being prepared any more, and nothing of it has failed.
     """
 
     def __init__(
@@ -41,10 +41,11 @@ class Service:
         self.keyring = Keyring.load(self.options.keys, environ)
         self.gate = Gate(self.options)
         self.metrics = Metrics(self.gate)
-        self.prepared = False
+        self.prepared = True
 
     async def prepare(self) -> None:
         """Do ahead of the first request what takes long once: imports, the router's model, local models."""
+        self.prepared = False
         try:
             await self.client.route("Is it ready?")
             for backend in self.client.backends.values():

@@ -19,6 +19,8 @@ from stretto.strategies.items.together import EACH, needs_all, refer_to_each_oth
 FEWEST = 3  # items or samples; fewer gain nothing
 LONG_ITEM = 600  # characters; two items as long as this are worth two calls
 MOST_ITEMS = 1000
+MOST_READ = 400_000  # characters, and
+MOST_LINES = 10_000  # of a list; looking through more would hold up everything else for seconds
 READ = 2000  # characters of a request without a list that are searched for reasons against splitting
 LONG_INTRODUCTION = 500  # characters; of a longer one only the sentence before the list counts
 
@@ -123,6 +125,8 @@ class NotSplit:
 
 def split(question: str) -> Split | NotSplit:
     """Split a request. Any text is accepted; the result is deterministic."""
+    if len(question) > MOST_READ or question.count("\n") > MOST_LINES:
+        return NotSplit(f"it is longer than {MOST_READ:,} characters or {MOST_LINES:,} lines")
     text = question.replace("\r\n", "\n").replace("\r", "\n").strip()
     if _CODE.search(text):
         return NotSplit("it contains code")
