@@ -63,11 +63,12 @@ def graph(replies: list[Reply], file: Path) -> None:
     """Draw the time to the first word of each reply, and the objective, as SVG."""
     longest = max(FIRST_WORD_S, *(each.first_word_s for each in replies)) * 1.1
     scale = 300 / longest
-    bars = "".join(
-        f'<rect x="{20 + 30 * n}" width="20" y="{320 - each.first_word_s * scale:.0f}" '
-        f'height="{each.first_word_s * scale:.0f}" fill="{"#1a7f37" if each.first_word_s <= FIRST_WORD_S else "#cf222e"}"/>'
-        for n, each in enumerate(replies)
-    )
+    bars = ""
+    for number, each in enumerate(replies):
+        height, colour = each.first_word_s * scale, "#1a7f37" if each.first_word_s <= FIRST_WORD_S else "#cf222e"
+        bars += (
+            f'<rect x="{20 + 30 * number}" width="20" y="{320 - height:.0f}" height="{height:.0f}" fill="{colour}"/>'
+        )
     line, width = 320 - FIRST_WORD_S * scale, 40 + 30 * len(replies)
     objective = f'<line x1="0" x2="{width}" y1="{line:.0f}" y2="{line:.0f}" stroke="#0969da" stroke-dasharray="4"/>'
     file.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="330">{bars}{objective}</svg>')
@@ -77,14 +78,12 @@ async def main(questions: list[str]) -> None:
     """Answer all questions, and draw how long the customers waited."""
     replies = []
     async with AsyncStretto(MODEL) as model, AsyncStretto(FALLBACK) as fallback:
-        await asyncio.gather(
-            model.ask("Hello", max_tokens=1), fallback.ask("Hello", max_tokens=1)
-        )  # loads and connects
+        for each in (model, fallback):
+            await each.ask("Hello", max_tokens=1)  # loads or connects
         for question in questions:
             replies.append(await reply(model, fallback, question))
-            print(
-                f"\n> {question}\n{replies[-1].text}\n({replies[-1].model}, first word {replies[-1].first_word_s:.2f} s)"
-            )
+            said = replies[-1]
+            print(f"\n> {question}\n{said.text}\n({said.model}, first word {said.first_word_s:.2f} s)")
     kept = sum(each.first_word_s <= FIRST_WORD_S for each in replies)
     print(f"\n{kept} of {len(replies)} replies began within {FIRST_WORD_S:g} s; see first_word.svg")
     graph(replies, Path("first_word.svg"))
