@@ -37,13 +37,16 @@ async def run(source: Path, column: str, task: str, results: Path) -> None:
             for start in range(0, len(waiting), ROWS_AT_ONCE):
                 numbers = waiting[start : start + ROWS_AT_ONCE]
                 lines = "\n".join(f"{place}. {rows[number][column]}" for place, number in enumerate(numbers, 1))
-                answer = await stretto.ask(f"{task}\n\n{lines}", strategy="items", max_tokens=40 * len(numbers))
-                items = [branch for branch in answer.branches if branch.kind == "item"]
-                for number, branch in zip(numbers, items, strict=False):
+                answers = [await stretto.ask(f"{task}\n\n{lines}", strategy="items", max_tokens=40 * len(numbers))]
+                found = [branch for branch in answers[0].branches if branch.kind == "item"]
+                if len(found) != len(numbers):  # they were not written one by one: ask for each
+                    answers += [await stretto.ask(f"{task}\n\n{rows[number][column]}") for number in numbers]
+                    found = [answer.branches[0].model_copy(update={"text": answer.text}) for answer in answers[1:]]
+                for number, branch in zip(numbers, found, strict=True):
                     if branch.status == "finished":  # a failed row is asked for again in the next run
                         output.write(json.dumps({"row": number, "result": branch.text.strip()}) + "\n")
                 output.flush()
-                spent += answer.cost.usd if answer.cost else 0.0
+                spent += sum(answer.cost.usd for answer in answers if answer.cost)
                 progress.advance(bar, len(numbers))
     left = len(undone(rows, results))
     print(f"{len(rows) - left} of {len(rows)} rows done, ${spent:.4f} spent in this run, results in {results}")

@@ -18,8 +18,13 @@ pytestmark = pytest.mark.timeout(300)
 def run(folder, *command, cwd):
     done = subprocess.run(
         [sys.executable, str(FOLDER / folder / command[0]), *command[1:]],
-        cwd=cwd, capture_output=True, check=False, text=True, timeout=240, env={**os.environ, "STRETTO_SETTINGS": os.devnull},
-    )  # fmt: skip
+        cwd=cwd,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=240,
+        env={**os.environ, "STRETTO_SETTINGS": os.devnull},
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
