@@ -1,0 +1,48 @@
+"""A FastAPI application that streams the events of an answer to its own page: ``uvicorn web_app:app``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, StreamingResponse
+
+from stretto import AsyncStretto, StrettoError
+
+MODEL = "local:pocket"  # for a real model: "openai:gpt-5.4-mini"
+PAGE = Path(__file__).with_name("page.html")
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """One client for all requests, closed with the application."""
+    async with AsyncStretto(MODEL) as stretto:
+        app.state.stretto = stretto
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.get("/")
+async def page() -> FileResponse:
+    """The page."""
+    return FileResponse(PAGE)
+
+
+@app.get("/answer")
+async def answer(question: str, request: Request) -> StreamingResponse:
+    """Every event of the answer as a server-sent event. A browser that leaves cancels the calls."""
+
+    async def events() -> AsyncIterator[str]:
+        stretto: AsyncStretto = request.app.state.stretto
+        try:
+            async with stretto.stream(question) as stream:
+                async for event in stream:
+                    yield f"data: {event.model_dump_json()}\n\n"
+        except StrettoError as error:
+            yield f'event: problem\ndata: "{type(error).__name__}"\n\n'
+
+    return StreamingResponse(events(), media_type="text/event-stream")
