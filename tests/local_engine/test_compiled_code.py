@@ -41,7 +41,7 @@ def unpacked(tokenizer, monkeypatch):
 class Later:
     """A compilation that ends when it is told to."""
 
-    def __init__(self, parts, then):
+    def __init__(self, _, then):
         self.done, self.then, Later.last = False, then, self
 
     def end(self):
@@ -71,7 +71,7 @@ def test_packed_weights_that_disagree_with_the_model_are_not_kept(unpacked, monk
 
 def test_who_has_taken_the_forward_keeps_it(unpacked, start):
     engine = start(unpacked)
-    engine.run_alongside(iter(()))
+    engine.run_alongside(nothing for nothing in ())
     assert not engine._serving._code.due
 
 
