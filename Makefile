@@ -52,6 +52,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m stretto.cli.reference > docs/cli.md
 	$(BIN)/python docs/make_reference.py
 
+bench: export STRETTO_COMPILED := 1
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/skeleton.py
 	$(BIN)/python benchmarks/router.py

@@ -170,6 +170,7 @@ def test_a_folder_of_which_nothing_can_be_read_says_why(tmp_path):
         ("a.html", b"<p>text</p>", "bs4"),
         ("a.txt", "größer".encode("cp1252"), "charset_normalizer"),
     ],
+    ids=["pdf", "docx", "html", "txt"],  # a Word file says when it was made
 )
 def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(tmp_path, name, data, package):
     code = (

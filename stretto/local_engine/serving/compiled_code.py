@@ -42,7 +42,8 @@ class CompiledCode:
     @property
     def due(self) -> bool:
         """Whether there may be something to change to."""
-        return self._compilation is not None and self._compilation.done
+        compilation = self._compilation  # `stay` may be called by another thread
+        return compilation is not None and compilation.done
 
     def begin(self) -> None:
         """Let this thread, which is the engine's, run what there is."""
