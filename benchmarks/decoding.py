@@ -20,6 +20,9 @@ when they decode greedily, which flatters every drafter: the share of distinct 4
 
 The draft model, ours and the peers', is a copy of the model's own first layers unless --draft names a better one: it
 shows what the method costs more than what it can gain. Nothing is remembered from one answer to the next.
+
+``prompt lookup, resting`` is `auto` with the guesses of prompt lookup in place of the suffix automaton: what `auto` has
+to beat. `benchmarks/drafts.py` compares the two without a clock.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from typing import Any
 
 import torch
 from comparison import arctic, larger, peers
-from comparison.figures import AUTO_FREE, Figures, bars, floor_bar, summarise
+from comparison.figures import RESTING, Figures, bars, floor_bar, summarise
 from comparison.memory import PeakMemory
 from comparison.ours import Ours
 from comparison.report import draw, fill_block, markdown, print_bars, print_table
@@ -51,8 +54,8 @@ from transformers.utils import logging
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
+from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.dtype import chosen_dtype
 from stretto.local_engine.model.load import LoadedModel, prepare
@@ -63,8 +66,7 @@ HEATS = (0.0, 0.7)
 DRAFT_LAYERS = 2
 COMPILE_LIMIT_S = 180
 TRIAL = 12
-FREE_ROWS = StepCost({1: 20.0, 64: 20.0})
-FREE_EXPERIENCE = Experience(), Experience()
+RESTING_EXPERIENCE = Experience(), Experience()
 console = Console(width=None if sys.stdout.isatty() else 150)
 
 
@@ -93,7 +95,7 @@ class Bench:
             self.notes.append(f"The draft model is a copy of the model's own first {DRAFT_LAYERS} layers, not trained.")
         # The folder, because an adapter for `lexical` stands in it.
         self.model = replace(prepare(source.name, ours, self.tokenizer), folder=source.folder)
-        drafters = {name: make for name, make in DRAFTERS.items() if name not in LOSSY} | {AUTO_FREE: _auto_free}
+        drafters = {name: make for name, make in DRAFTERS.items() if name not in LOSSY} | {RESTING: _resting}
         self._engine = Engine(self.model, draft=small, prefix_cache_bytes=0, drafters=drafters, measure=True)
         self._engine.wait_measured()
         methods: list[Method] = [Ours(self._engine, name) for name in drafters if self._runs(name)]
@@ -190,9 +192,12 @@ class Bench:
         return best
 
 
-def _auto_free(equipment: Equipment) -> Drafter:
-    """With an experience of its own: drafts gain more in it."""
-    return DRAFTERS["auto"](replace(equipment, cost=FREE_ROWS, experience=FREE_EXPERIENCE))
+def _resting(equipment: Equipment) -> Drafter:
+    """Prompt lookup with the rule of `auto`, and with an experience of its own."""
+    from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - numba, only where it is used
+
+    assert equipment.cost is not None
+    return Auto(equipment.cost, experience=RESTING_EXPERIENCE, source=PromptLookup())
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

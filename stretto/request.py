@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic_core import PydanticCustomError
 
 from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
 from stretto.content import mended, read_tool, read_tool_choice
@@ -105,6 +106,18 @@ class GenerationOptions(BaseModel):
     def _one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("stop")
+    @classmethod
+    def _no_empty_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in value:
+            raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
+        return value
+
+    @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
+
 
 class Budget(BaseModel):
     """The most an answer may cost.
@@ -118,6 +131,11 @@ class Budget(BaseModel):
 
     max_calls: int | None = Field(default=None, ge=1)
     max_tokens_total: int | None = Field(default=None, ge=1)
+
+    @field_validator("max_calls", "max_tokens_total", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
 
 
 class RequestOptions(TypedDict, total=False):
@@ -212,6 +230,11 @@ class Request(BaseModel):
     extra: Mapping[str, Any] = Field(default_factory=dict)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
 
+    @field_validator("deadline_s", "n", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
+
     @classmethod
     @spelled_out(RequestOptions)
     def of(cls, prompt: Prompting | Request, **options: Unpack[RequestOptions]) -> Request:
@@ -280,6 +303,13 @@ class Request(BaseModel):
         return {name: value for name, value in self.extra.items() if name in ACCOMPANYING}
 
 
+def _not_bool(value: Any) -> Any:
+    """The same value: True and False are numbers in Python, and never meant as one here."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("no_number", "Input should be a number")
+    return value
+
+
 def _closed(schema: Any) -> Any:
     """Let objects have exactly the fields that are declared: a schema that allows more gets more, and without end."""
     if isinstance(schema, list):
@@ -306,10 +336,10 @@ def _strategy(strategy: Any) -> dict[str, Any]:
 
 
 def _check(request: Request) -> None:
-    if request.options.response_format is not None and request.strategy not in ("auto", "direct"):
+    if request.options.response_format is not None and request.strategy not in ("auto", "direct", "document"):
         raise InvalidRequestError(
             f"response_format holds an answer as a whole, and strategy={request.strategy!r} writes it in parts. "
-            "Use strategy='direct', or leave it out."
+            "Use strategy='direct' or 'document', or leave it out."
         )
     if not request.messages:
         raise InvalidRequestError("The request has no messages. Add one with the question.")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from pathlib import Path
 
 import pytest
 
@@ -107,7 +106,7 @@ def test_an_example_follows_from_the_task_and_the_seed_alone(corpus: Corpus, tas
     ],
 )
 def test_training_prompts_are_the_library_templates_filled_in(name: str, values: dict[str, object]) -> None:
-    path = Path(__file__).parents[1] / f"stretto/prompts/templates/pocket/v1/{name}.md"
+    path = MODEL_FOLDER.parents[2] / f"prompts/templates/pocket/v1/{name}.md"
     body = path.read_text(encoding="utf-8").split("--- user ---\n")[1].rstrip("\n")
     for key, value in values.items():
         body = body.replace(f"${key}", str(value))

@@ -4,7 +4,8 @@ The recipe of Li et al., arXiv:2408.11745, on a frozen model: a document is cut 
 the frozen decoder over the local context, and only the projections at the candidate positions learn. In every step
 there are all kinds of loss: *continuation*, where the local context follows the memory; *repetition*, where it is a
 span of the memory; and questions about needles in it. Many tokens of each local context carry loss, each with
-candidates that have not read it. Chunks, of drawn sizes, run without a gradient: it goes through the candidates alone.
+candidates that have not read it. Beside them, the candidate of the chunk that holds an answer has to say it by
+itself. Chunks, of drawn sizes, run without a gradient: it goes through the candidates alone.
 
 Of a document of a thousand chunks only some are computed: a candidate counts as often as there are places up to the
 next one, which adds the logarithm of that number to the scores with which it is attended to.
@@ -16,36 +17,34 @@ last checkpoint when it is started again.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recipes.focus.needles import Haystack, Job, Lesson, Lessons, pocket_texts, texts_in
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype
+from recipes.training import AdapterTraining, llama_forward
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.decoder import attention, run
-from stretto.local_engine.long_context.focus import Candidates, candidates
+from stretto.local_engine.long_context.focus import Candidates, candidates, candidates_and_states
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
 from stretto.local_engine.model.source import find_source
 
-__all__ = ["LOSSES", "Plan", "Shares", "Trainer", "lesson_losses", "main"]
+__all__ = ["LOSSES", "Plan", "Shares", "Trainer", "chunks_of", "lesson_losses", "lookup_losses", "main"]
 
 LOSSES = ("question", "repetition", "continuation")
 
@@ -62,7 +61,7 @@ class Plan:
     appended: int = 64
     learned: int = 5  # tokens of a local context that carry loss in one step
     skilled: tuple[float, float] = (0.88, 0.94)  # shares of the memory's tokens said right: below the first lessons
-    climb: float = 0.005  # become easier, above the second harder, by so much in a step; at 1 they are at their hardest
+    climb: float = 0.01  # become easier, above the second harder, by so much in a step; at 1 they are at their hardest
     rate: float = 0.001
     seed: int = 1
     save_every: float = 60.0  # seconds
@@ -80,7 +79,7 @@ class Shares:
         return Shares(self.loss + other.loss, self.right + other.right, self.tokens + other.tokens)
 
     def __str__(self) -> str:
-        kinds = [kind for kind in LOSSES if self.tokens[kind]]
+        kinds = [kind for kind in ("lookup", *LOSSES) if self.tokens[kind]]
         parts = (
             f"{kind} {self.loss[kind] / self.tokens[kind]:.2f} ({self.right[kind] / self.tokens[kind]:.0%} right)"
             for kind in kinds
@@ -89,7 +88,13 @@ class Shares:
 
 
 def lesson_losses(
-    plain: LlamaForward, forward: LlamaForward, adapter: FocusAdapter, lesson: Lesson, chosen: Sequence[Sequence[int]]
+    plain: LlamaForward,
+    forward: LlamaForward,
+    adapter: FocusAdapter,
+    lesson: Lesson,
+    chosen: Sequence[Sequence[int]],
+    *,
+    cache: KeyValueCache | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
     """Run each job of a lesson; what is wanted and what is said, with a gradient to the adapter.
 
@@ -99,16 +104,15 @@ def lesson_losses(
         adapter: the projections.
         lesson: document and jobs.
         chosen: for each job, places of its tokens that carry loss.
+        cache: of the chunks, if they are read already; what stands behind them is written over.
 
     Returns:
         for each job the tokens # [chosen] and the logits # [chosen, vocabulary]
     """
     found = []
     count, length = len(lesson.chunks), len(lesson.chunks[0])
-    cache = KeyValueCache(count)
-    cache.capacity = length + max(len(job.tokens) for job in lesson.jobs)
-    with torch.no_grad():
-        _read(plain, cache, lesson.chunks, 0)
+    if cache is None:
+        cache = chunks_of(plain, lesson)
     for job, wanted in zip(lesson.jobs, chosen, strict=True):
         first = max(0, job.learned - job.appended)
         behind = job.tokens[first : max(wanted)]
@@ -124,6 +128,51 @@ def lesson_losses(
         logits = forward.read_out(states[torch.arange(len(at)), at])
         found.append((torch.tensor([job.tokens[place] for place in wanted]), logits))
     return found
+
+
+def lookup_losses(
+    plain: LlamaForward, forward: LlamaForward, adapter: FocusAdapter, lesson: Lesson, cache: KeyValueCache
+) -> list[tuple[Tensor, Tensor]]:
+    """What the candidates of the chunks that hold an answer say by themselves, without the decoder behind them.
+
+    Finding the answer in its chunk was what projections learned last, because the gradient came to them through the
+    decoder only, past all other candidates. Here it comes at once, for many questions at the price of one.
+
+    Returns:
+        for each group of questions the tokens # [questions, told] and the logits # [questions, told, vocabulary]
+    """
+    length, layers = len(lesson.chunks[0]), range(forward.sizes[2])
+    groups: dict[tuple[int, int], list[Job]] = defaultdict(list)
+    for job in lesson.lookups:
+        groups[job.told].append(job)
+    found = []
+    for (start, stop), jobs in groups.items():
+        sources = torch.tensor([job.source for job in jobs])
+        known = [[cache.layer(number, length)[kind][sources] for number in layers] for kind in (0, 1)]
+        own = KeyValueCache.of(known[0], known[1], length + stop)
+        with torch.no_grad():
+            _read(plain, own, [job.tokens[: stop - 1] for job in jobs], length)
+        at = torch.arange(start - 1, stop - 1)
+        tokens = torch.tensor([job.tokens for job in jobs])
+        _, states = candidates_and_states(
+            forward,
+            adapter.layers,
+            tokens[:, at],
+            own,
+            slots=length + at,
+            places=torch.zeros(len(jobs), dtype=torch.long),
+        )
+        found.append((tokens[:, start:stop], forward.read_out(states)))
+    return found
+
+
+def chunks_of(plain: LlamaForward, lesson: Lesson) -> KeyValueCache:
+    """The chunks of a lesson, read, with room for its jobs behind them."""
+    cache = KeyValueCache(len(lesson.chunks))
+    cache.capacity = len(lesson.chunks[0]) + max(len(job.tokens) for job in lesson.jobs)
+    with torch.no_grad():
+        _read(plain, cache, lesson.chunks, 0)
+    return cache
 
 
 def _read(plain: LlamaForward, cache: KeyValueCache, tokens: Sequence[Sequence[int]], start: int) -> None:
@@ -168,8 +217,8 @@ def _chosen(chance: random.Random, job: Job, count: int) -> list[int]:
     return sorted(chance.sample(places, min(len(places), count if told else count // 2)))
 
 
-class Trainer:
-    """One training run, continued from ``folder`` when it holds a checkpoint.
+class Trainer(AdapterTraining[Shares]):
+    """One training run, continued from ``folder`` if it holds a checkpoint.
 
     Args:
         plan: of the run.
@@ -192,36 +241,15 @@ class Trainer:
         base: str = "",
         plain: LoadedModel | None = None,
     ) -> None:
-        other = model if plain is None else plain
-        if not isinstance(model.forward, LlamaForward) or not isinstance(other.forward, LlamaForward):
-            raise SettingsError(
-                f"{model.name} cannot have an adapter: it is not of the Llama family, so the engine runs it by "
-                "transformers' own code. Choose another model."
-            )
-        self.plan, self.lessons, self.folder, self.base = plan, lessons, folder, base
-        self.forward, self.plain = model.forward, other.forward
-        fresh = new_tensors(self.forward, plan.rank, plan.seed)
-        self.tensors = {name: tensor.requires_grad_() for name, tensor in fresh.items()}
-        self.optimiser = torch.optim.AdamW(self.tensors.values(), plan.rate, betas=(0.9, 0.98), weight_decay=0.0)
-        self.number, self.seconds, self._saved = 0, 0.0, time.monotonic()
-        self.level, self.skill = 0.0, 0.0  # how hard the lessons are, and the share of tokens said right, lately
-        self.stopping = False
-        """Set to save and leave :meth:`run` after the step at hand."""
-        folder.mkdir(parents=True, exist_ok=True)
+        self.plan, self.lessons = plan, lessons
+        self.forward, self.plain = llama_forward(model), llama_forward(model if plain is None else plain)
+        tensors = new_tensors(self.forward, plan.rank, plan.seed)
+        super().__init__(plan, folder, tensors, base, rate=plan.rate, weight_decay=0.0)
+        self.level, self.skill = 0.0, 0.0  # how hard the lessons are, and the share of tokens predicted right lately
+        self._shares = Shares()
         if self.checkpoint.is_file():
-            self._load()
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where the run is kept."""
-        return self.folder / "checkpoint.safetensors"
-
-    @property
-    def progress(self) -> float:
-        """How much of the run is done, from 0 to 1."""
-        if self.plan.steps is not None:
-            return min(1.0, self.number / self.plan.steps)
-        return min(1.0, self.seconds / (60 * self.plan.minutes))
+            state = self.load()
+            self.level, self.skill = float(state["level"]), float(state["skill"])
 
     def adapter(self) -> FocusAdapter:
         """What has been trained so far."""
@@ -247,9 +275,17 @@ class Trainer:
         adapter = FocusAdapter.of({name: each.to(self.forward.dtype) for name, each in self.tensors.items()})
         shares = Shares()
         total, count, right, asked = torch.zeros(()), sum(map(len, chosen)), 0, 0
-        for job, (wanted, logits) in zip(
-            lesson.jobs, lesson_losses(self.plain, self.forward, adapter, lesson, chosen), strict=True
-        ):
+        cache = chunks_of(self.plain, lesson)
+        found = lesson_losses(self.plain, self.forward, adapter, lesson, chosen, cache=cache)
+        alone = lookup_losses(self.plain, self.forward, adapter, lesson, cache)
+        for wanted, logits in alone:
+            loss = cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), reduction="sum")
+            total = total + loss / sum(each.numel() for each, _ in alone)
+            said = int((logits.argmax(-1) == wanted).sum())
+            shares += Shares(
+                Counter({"lookup": loss.item()}), Counter({"lookup": said}), Counter({"lookup": wanted.numel()})
+            )
+        for job, (wanted, logits) in zip(lesson.jobs, found, strict=True):
             loss = cross_entropy(logits.float(), wanted, reduction="sum")
             total = total + job.weight * loss / count
             said = int((logits.argmax(-1) == wanted).sum())
@@ -261,73 +297,27 @@ class Trainer:
                 Counter({job.loss: len(wanted)}),
             )
         total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        torch.nn.utils.clip_grad_norm_(self.tensors.values(), 1.0)
-        warm, left = min(1.0, (self.number + 1) / 20), (1 - self.progress) / 0.4
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.plan.rate * warm * min(1.0, max(0.02, left))
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.update(falling=0.4, least=0.02)
         self.skill = 0.9 * self.skill + 0.1 * right / max(1, asked)
         low, high = self.plan.skilled
         if not low < self.skill < high:
             self.level = min(1.0, max(0.0, self.level + self.plan.climb * (1 if self.skill >= high else -1)))
-        self.number += 1
         self.seconds += time.monotonic() - start
         return shares
 
-    def run(self, console: Console) -> None:
-        """Train to the end of the plan."""
-        columns = (TextColumn("training"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeRemainingColumn())
-        shares = Shares()
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            shown = bar.add_task("training", total=1.0)
-            while self.progress < 1:
-                shares += self.step()
-                bar.update(shown, completed=self.progress)
-                if self.number % 25 == 0 or self.progress >= 1:
-                    minutes = self.seconds / 60
-                    console.print(
-                        f"step {self.number}, {minutes:.1f} min, {self.progress:.0%}, level {self.level:.2f}: {shares}",
-                        highlight=False,
-                        soft_wrap=True,
-                    )
-                    shares = Shares()
-                if self.stopping or time.monotonic() - self._saved > self.plan.save_every:
-                    self.save()
-                if self.stopping:
-                    console.print(f"stopped at step {self.number}; start again to go on", highlight=False)
-                    return
-        self.save()
+    def note(self, step: Shares) -> None:
+        """See `Training`."""
+        self._shares += step
 
-    def save(self) -> None:
-        """Write the checkpoint; a run that is stopped while writing keeps the one before."""
-        tensors = {f"weights.{name}": tensor.detach() for name, tensor in self.tensors.items()}
-        for name, tensor in self.tensors.items():
-            for key, value in self.optimiser.state[tensor].items():
-                tensors[f"optimiser.{key}.{name}"] = value
-        state = {"number": self.number, "seconds": self.seconds, "base": self.base}
-        state |= {"level": self.level, "skill": self.skill}
-        new = self.folder / "checkpoint.new"
-        save_file(tensors, new, metadata={"state": json.dumps(state)})
-        new.replace(self.checkpoint)
-        self._saved = time.monotonic()
+    def report(self) -> str:
+        """See `Training`."""
+        shares, self._shares = self._shares, Shares()
+        return f"step {self.number}, {self.seconds / 60:.1f} min, {self.progress:.0%}, level {self.level:.2f}: {shares}"
 
-    def _load(self) -> None:
-        with safe_open(self.checkpoint, framework="pt") as file:
-            state = json.loads(file.metadata()["state"])
-        found = load_file(self.checkpoint)
-        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in self.tensors}
-        if state["base"] != self.base or any(shapes[name] != self.tensors[name].shape for name in shapes):
-            raise SettingsError(
-                f"{self.checkpoint} belongs to other weights, or to an adapter of other sizes. Start anew with "
-                "--fresh, or choose another --folder."
-            )
-        for name, tensor in self.tensors.items():
-            tensor.data.copy_(found[f"weights.{name}"])
-            kept = ([*key.split(".", 2), value] for key, value in found.items() if key.startswith("optimiser."))
-            self.optimiser.state[tensor] = {key: value for _, key, owner, value in kept if owner == name}
-        self.number, self.seconds = int(state["number"]), float(state["seconds"])
-        self.level, self.skill = float(state["level"]), float(state["skill"])
+    def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """See `Training`."""
+        tensors, state = super().kept()
+        return tensors, state | {"level": self.level, "skill": self.skill}
 
 
 def main(arguments: list[str] | None = None) -> None:

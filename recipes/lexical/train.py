@@ -12,7 +12,6 @@ them by their SHA-256. Training is seeded and goes on from its last checkpoint w
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import sys
@@ -25,8 +24,6 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -35,6 +32,7 @@ from recipes.lexical.texts import Texts, continuations, keep, kept, pieces
 from recipes.pocket.batches import Encoded
 from recipes.pocket.corpus import Corpus
 from recipes.program import add_arguments, announce, run_until_stopped, use_machine
+from recipes.training import AdapterTraining, llama_forward
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.lexical.adapter import write_adapter
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
@@ -107,8 +105,8 @@ def new_adapter(forward: LlamaForward, plan: Plan) -> dict[str, Tensor]:
     return tensors | units("last", plan.last, 2 * hidden)
 
 
-class Trainer:
-    """One training run, continued from ``folder`` when it holds a checkpoint.
+class Trainer(AdapterTraining[Shares]):
+    """One training run, continued from ``folder`` if it holds a checkpoint.
 
     Raises `SettingsError` for a model that can have no adapter, and for a checkpoint of another base or plan.
     """
@@ -116,35 +114,15 @@ class Trainer:
     def __init__(
         self, plan: Plan, model: LoadedModel, texts: Texts, folder: Path, *, base: str = "", threads: int = 1
     ) -> None:
-        if not isinstance(model.forward, LlamaForward):
-            raise SettingsError(
-                f"{model.name} cannot have an adapter: it is not of the Llama family, so the engine runs it by "
-                "transformers' own code. Choose another model."
-            )
-        self.plan, self.model, self.texts, self.folder, self.base = plan, model, texts, folder, base
-        self.forward = model.forward
-        self.tensors = {name: tensor.requires_grad_() for name, tensor in new_adapter(self.forward, plan).items()}
-        self.optimiser = torch.optim.AdamW(self.tensors.values(), plan.rate, betas=(0.9, 0.98), weight_decay=0.01)
-        self.number, self.seconds, self._saved = 0, 0.0, time.monotonic()
-        self.stopping = False
-        """Set to save and leave :meth:`run` after the step at hand."""
+        self.plan, self.model, self.texts = plan, model, texts
+        self.forward = llama_forward(model)
+        tensors = new_adapter(self.forward, plan)
+        super().__init__(plan, folder, tensors, base, rate=plan.rate, weight_decay=0.01)
+        self._shares: Shares | None = None
         # One core per text: threads inside every operation would wait for each other.
         self.workers = ThreadPoolExecutor(threads)
-        folder.mkdir(parents=True, exist_ok=True)
         if self.checkpoint.is_file():
-            self._load()
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where the run is kept."""
-        return self.folder / "checkpoint.safetensors"
-
-    @property
-    def progress(self) -> float:
-        """How much of the run is done, from 0 to 1."""
-        if self.plan.steps is not None:
-            return min(1.0, self.number / self.plan.steps)
-        return min(1.0, self.seconds / (60 * self.plan.minutes))
+            self.load()
 
     def adapter(self) -> PadAdapter:
         """What has been trained so far, in the model's number type."""
@@ -165,7 +143,7 @@ class Trainer:
                 own = gradient.to(tensor.dtype) / len(drawn)
                 tensor.grad = own if tensor.grad is None else tensor.grad.add_(own)
             total = shares if total is None else total + shares
-        self._update()
+        self.update(falling=0.7, least=0.01)
         self.seconds += time.monotonic() - start
         if total is None:
             raise ValueError("a step needs at least one text")
@@ -199,62 +177,14 @@ class Trainer:
         said = logits.detach().argmax(-1).view(targets.shape) == targets
         return gradients, Shares(loss.item(), 1, inside.sum(0), (said & inside).sum(0))
 
-    def _update(self) -> None:
-        torch.nn.utils.clip_grad_norm_(self.tensors.values(), 1.0)
-        warm, left = min(1.0, (self.number + 1) / 20), (1 - self.progress) / 0.7
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.plan.rate * warm * min(1.0, max(0.01, left))
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        self.number += 1
+    def note(self, step: Shares) -> None:
+        """See `Training`."""
+        self._shares = step if self._shares is None else self._shares + step
 
-    def run(self, console: Console) -> None:
-        """Train to the end of the plan."""
-        columns = (TextColumn("training"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeRemainingColumn())
-        shares: Shares | None = None
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            shown = bar.add_task("training", total=1.0)
-            while self.progress < 1:
-                own = self.step()
-                shares = own if shares is None else shares + own
-                bar.update(shown, completed=self.progress)
-                if self.number % 25 == 0 or self.progress >= 1:
-                    console.print(f"step {self.number}, {self.progress:.0%}: {shares}", highlight=False)
-                    shares = None
-                if self.stopping or time.monotonic() - self._saved > self.plan.save_every:
-                    self.save()
-                if self.stopping:
-                    console.print(f"stopped at step {self.number}; start again to go on", highlight=False)
-                    return
-        self.save()
-
-    def save(self) -> None:
-        """Write the checkpoint; a run that is stopped while writing keeps the one before."""
-        tensors = {f"weights.{name}": tensor.detach() for name, tensor in self.tensors.items()}
-        for name, tensor in self.tensors.items():
-            for key, value in self.optimiser.state[tensor].items():
-                tensors[f"optimiser.{key}.{name}"] = value
-        state = {"number": self.number, "seconds": self.seconds, "base": self.base}
-        new = self.folder / "checkpoint.new"
-        save_file(tensors, new, metadata={"state": json.dumps(state)})
-        new.replace(self.checkpoint)
-        self._saved = time.monotonic()
-
-    def _load(self) -> None:
-        with safe_open(self.checkpoint, framework="pt") as file:
-            state = json.loads(file.metadata()["state"])
-        found = load_file(self.checkpoint)
-        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in self.tensors}
-        if state["base"] != self.base or any(shapes[name] != self.tensors[name].shape for name in shapes):
-            raise SettingsError(
-                f"{self.checkpoint} belongs to other weights, or to an adapter of other sizes. Start anew with "
-                "--fresh, or choose another --folder."
-            )
-        for name, tensor in self.tensors.items():
-            tensor.data.copy_(found[f"weights.{name}"])
-            kept_state = ([*key.split(".", 2), value] for key, value in found.items() if key.startswith("optimiser."))
-            self.optimiser.state[tensor] = {key: value for _, key, owner, value in kept_state if owner == name}
-        self.number, self.seconds = int(state["number"]), float(state["seconds"])
+    def report(self) -> str:
+        """See `Training`."""
+        shares, self._shares = self._shares, None
+        return f"step {self.number}, {self.progress:.0%}: {shares}"
 
 
 def _texts(chosen: argparse.Namespace, model: LoadedModel, base: str, console: Console) -> Texts:

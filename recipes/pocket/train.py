@@ -23,8 +23,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -43,6 +41,7 @@ from recipes.program import (
     training_dtype,
     use_machine,
 )
+from recipes.training import Training, read_state
 from stretto.local_engine.pocket import MODEL_FOLDER
 
 __all__ = ["Plan", "Trainer", "export", "main"]
@@ -64,8 +63,10 @@ class Plan:
     warm_up: int = 60  # steps until the learning rate is whole
 
 
-class Trainer:
-    """One training run, continued from ``folder`` when it holds a checkpoint."""
+class Trainer(Training[dict[str, float]]):
+    """One training run, continued from ``folder`` if it holds a checkpoint."""
+
+    every = 20
 
     def __init__(
         self,
@@ -78,8 +79,8 @@ class Trainer:
         dtype: torch.dtype = torch.float32,
         threads: int = 1,
     ) -> None:
-        self.plan, self.config, self.folder, self.device, self.dtype = plan, config, folder, device, dtype
-        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(plan, folder)
+        self.plan, self.config, self.device, self.dtype = plan, config, device, dtype
         corpus = corpus or Corpus()
         path = folder / "tokenizer.json"
         if not path.is_file():
@@ -104,21 +105,12 @@ class Trainer:
         put_copying(self.network, plan.seed)
         self.network.to(device)
         self.optimiser = Optimiser(self.network, dtype, matrix_rate=plan.matrix_rate, other_rate=plan.other_rate)
-        self.number, self.seconds, self.seen = 0, 0.0, 0
+        self.seen = 0  # tokens
+        self._losses: dict[str, list[float]] = defaultdict(list)  # by task, since the last report
         # One core per batch: threads inside every operation would wait for each other on a busy machine.
         self.workers = ThreadPoolExecutor(threads)
-        self.stopping = False
-        """Set to save and leave :meth:`run` after the step at hand."""
-        self._saved = 0.0
-        if (folder / "checkpoint.safetensors").is_file():
+        if self.checkpoint.is_file():
             self._load()
-
-    @property
-    def progress(self) -> float:
-        """How much of the run is done, from 0 to 1."""
-        if self.plan.steps is not None:
-            return min(1.0, self.number / self.plan.steps)
-        return min(1.0, self.seconds / (60 * self.plan.minutes))
 
     def factor(self) -> float:
         """What the learning rates are multiplied by at this point of the run."""
@@ -161,62 +153,41 @@ class Trainer:
         self.seconds += time.monotonic() - start
         return {task: loss / count for task, (loss, count) in sums.items()}
 
-    def run(self, console: Console) -> None:
-        """Train to the end of the plan, with checkpoints and a log in the folder."""
-        means: dict[str, list[float]] = defaultdict(list)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:.1f}%"),
-            TimeRemainingColumn(),
-        )
-        with (
-            Progress(*columns, console=console, disable=not console.is_terminal) as bar,
-            (self.folder / "log.jsonl").open("a") as log,
-        ):
-            shown = bar.add_task("training", total=1.0)
-            while self.progress < 1:
-                for task, loss in self.step().items():
-                    means[task].append(loss)
-                bar.update(shown, completed=self.progress)
-                if self.number % 20 == 0 or self.progress >= 1:
-                    losses = {task: round(sum(values) / len(values), 4) for task, values in sorted(means.items())}
-                    speed = round(self.seen / max(self.seconds, 1e-9))
-                    row = {
-                        "step": self.number,
-                        "done": round(self.progress, 4),
-                        "seconds": round(self.seconds),
-                        "tokens": self.seen,
-                    }
-                    log.write(json.dumps({**row, "tokens_per_second": speed, "loss": losses}) + "\n")
-                    log.flush()
-                    text = " ".join(f"{task} {loss:.3f}" for task, loss in losses.items())
-                    console.print(
-                        f"step {self.number} {self.progress:.1%} {speed} tokens/s: {text}",
-                        highlight=False,
-                        soft_wrap=True,
-                    )
-                    means.clear()
-                if self.stopping or time.monotonic() - self._saved > self.plan.save_every:
-                    self.save()
-                if self.stopping:
-                    console.print(f"stopped at step {self.number}; start again to go on", highlight=False)
-                    return
-        self.save()
+    def note(self, step: dict[str, float]) -> None:
+        """See `Training`."""
+        for task, loss in step.items():
+            self._losses[task].append(loss)
 
-    def save(self) -> None:
-        """Write the checkpoint; a run that is stopped while writing keeps the one before."""
+    def report(self) -> str:
+        """See `Training`; also a line of the log in the folder."""
+        losses = {task: round(sum(values) / len(values), 4) for task, values in sorted(self._losses.items())}
+        self._losses.clear()
+        speed = round(self.seen / max(self.seconds, 1e-9))
+        row = {
+            "step": self.number,
+            "done": round(self.progress, 4),
+            "seconds": round(self.seconds),
+            "tokens": self.seen,
+        }
+        with (self.folder / "log.jsonl").open("a") as log:
+            log.write(json.dumps({**row, "tokens_per_second": speed, "loss": losses}) + "\n")
+        text = " ".join(f"{task} {loss:.3f}" for task, loss in losses.items())
+        return f"step {self.number} {self.progress:.1%} {speed} tokens/s: {text}"
+
+    def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """See `Training`."""
         tensors = {f"weights.{name}": tensor.contiguous() for name, tensor in self.network.weights().items()}
         tensors |= {f"optimiser.{name}": tensor.contiguous() for name, tensor in self.optimiser.state.items()}
-        state = {"number": self.number, "seconds": self.seconds, "seen": self.seen, "config": self.config.as_dict()}
-        new = self.folder / "checkpoint.new"
-        save_file(tensors, new, metadata={"state": json.dumps(state)})
-        new.replace(self.folder / "checkpoint.safetensors")
-        self._saved = time.monotonic()
+        return tensors, {
+            "number": self.number,
+            "seconds": self.seconds,
+            "seen": self.seen,
+            "config": self.config.as_dict(),
+        }
 
     def _load(self) -> None:
-        path = self.folder / "checkpoint.safetensors"
-        state = _checkpoint_state(path)
+        path = self.checkpoint
+        state = read_state(path)
         if state["config"] != self.config.as_dict():
             raise ValueError(
                 f"{path} was trained with other sizes: {state['config']}; choose another folder or remove it"
@@ -234,16 +205,10 @@ def _strings(corpus: Corpus, task: str, chance: random.Random) -> list[str]:
     return [example.answer, *(content for _, content in example.turns)]
 
 
-def _checkpoint_state(path: Path) -> dict[str, Any]:
-    with safe_open(path, framework="pt") as file:
-        state: dict[str, Any] = json.loads(file.metadata()["state"])
-    return state
-
-
 def export(folder: Path, target: Path) -> None:
     """Write the checkpoint in ``folder`` as a transformers folder with bfloat16 weights to ``target``."""
     path = folder / "checkpoint.safetensors"
-    config = NetworkConfig(**_checkpoint_state(path)["config"])
+    config = NetworkConfig(**read_state(path)["config"])
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     pad, begin, end = (token_id(tokenizer, token) for token in (PAD, BEGIN, END))
     target.mkdir(parents=True, exist_ok=True)

@@ -22,8 +22,7 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.func import functional_call
@@ -32,12 +31,16 @@ from recipes.pocket.network import Network, NetworkConfig, Packed
 from recipes.pocket.tokenizer import ASSISTANT, BEGIN, END, token_id
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype, use_machine
 from recipes.reading.lessons import Lesson, Lessons, training_hay
-from stretto.errors import SettingsError
+from recipes.training import AdapterTraining
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
 from stretto.local_engine.model.reading import write_reading
 from stretto.local_engine.pocket import MODEL_FOLDER
 
 __all__ = ["Plan", "Trainer", "encoded", "main"]
+
+
+Sums = dict[str, tuple[float, int]]
+"""By task, losses in nats and of how many tokens."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Plan:
     micro: int = 1024  # of a batch, or one lesson that is longer
     rate: float = 0.002
     warm_up: int = 40  # steps
-    fall: float = 0.5  # of the run, in which the rate falls
+    fall: float = 0.4  # of the run, in which the rate falls
     harder: float = 0.4  # of the run, in which lessons get longer
     seed: int = 1
     save_every: float = 60.0  # seconds
@@ -88,15 +91,16 @@ def encoded(lesson: Lesson, tokenizer: Tokenizer) -> tuple[list[int], list[int]]
     return tokens[:-1], wanted[: len(tokens) - 1]
 
 
-class Trainer:
-    """One training run, continued from ``folder`` when it holds a checkpoint."""
+class Trainer(AdapterTraining[Sums]):
+    """One training run, continued from ``folder`` if it holds a checkpoint."""
+
+    every = 20
 
     def __init__(
         self, plan: Plan, base: Path, folder: Path, lessons: Lessons, *, dtype: torch.dtype, threads: int = 1
     ) -> None:
-        self.plan, self.folder, self.lessons, self.dtype = plan, folder, lessons, dtype
+        self.plan, self.lessons, self.dtype = plan, lessons, dtype
         self.tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
-        self.base = fingerprint(base)
         network = Network(_config(base))
         network.load_state_dict(
             {name: tensor.float() for name, tensor in load_file(base / "model.safetensors").items()}
@@ -109,35 +113,18 @@ class Trainer:
             if parameter.ndim == 2 and "embed" not in name
         }
         generator = torch.Generator().manual_seed(plan.seed)
-        self.tensors: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name, weight in self.weights.items():
             outputs, inputs = weight.shape
-            self.tensors[f"{name}.inner"] = torch.randn(plan.rank, inputs, generator=generator) / inputs**0.5
-            self.tensors[f"{name}.outer"] = torch.zeros(outputs, plan.rank)
-        for tensor in self.tensors.values():
-            tensor.requires_grad_()
-        self.optimiser = torch.optim.AdamW(self.tensors.values(), plan.rate, betas=(0.9, 0.98), weight_decay=0.0)
+            tensors[f"{name}.inner"] = torch.randn(plan.rank, inputs, generator=generator) / inputs**0.5
+            tensors[f"{name}.outer"] = torch.zeros(outputs, plan.rank)
+        super().__init__(plan, folder, tensors, fingerprint(base), rate=plan.rate, weight_decay=0.0)
+        self._sums: Sums = {}
         self.workers = ThreadPoolExecutor(threads)
-        self.number, self.seconds, self._saved = 0, 0.0, time.monotonic()
-        self.stopping = False
-        """Set to save and leave :meth:`run` after the step at hand."""
-        folder.mkdir(parents=True, exist_ok=True)
         if self.checkpoint.is_file():
-            self._load()
+            self.load()
 
-    @property
-    def checkpoint(self) -> Path:
-        """Where the run is kept."""
-        return self.folder / "checkpoint.safetensors"
-
-    @property
-    def progress(self) -> float:
-        """How much of the run is done, from 0 to 1."""
-        if self.plan.steps is not None:
-            return min(1.0, self.number / self.plan.steps)
-        return min(1.0, self.seconds / (60 * self.plan.minutes))
-
-    def step(self) -> dict[str, tuple[float, int]]:
+    def step(self) -> Sums:
         """Train one step; by task the sum of the losses in nats, and of how many tokens."""
         start = time.monotonic()
         plan = self.plan
@@ -162,13 +149,7 @@ class Trainer:
             for task, loss in zip(batches[at][2], losses.tolist(), strict=True):
                 before, count = sums[task]
                 sums[task] = (before + loss, count + 1)
-        torch.nn.utils.clip_grad_norm_(self.tensors.values(), 1.0)
-        warm, left = min(1.0, (self.number + 1) / plan.warm_up), (1 - self.progress) / plan.fall
-        for group in self.optimiser.param_groups:
-            group["lr"] = plan.rate * warm * min(1.0, max(0.01, left))
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        self.number += 1
+        self.update(falling=plan.fall, least=0.01, warm_up=plan.warm_up)
         self.seconds += time.monotonic() - start
         return sums
 
@@ -199,54 +180,17 @@ class Trainer:
             found.append((packed, targets, owners))
         return found
 
-    def run(self, console: Console) -> None:
-        """Train to the end of the plan."""
-        sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
-        while self.progress < 1:
-            for task, (loss, count) in self.step().items():
-                sums[task][0] += loss
-                sums[task][1] += count
-            if self.number % 20 == 0 or self.progress >= 1:
-                text = " ".join(f"{task} {loss / count:.4f}" for task, (loss, count) in sorted(sums.items()))
-                console.print(
-                    f"step {self.number}, {self.seconds / 60:.1f} min, {self.progress:.0%}: loss of {text}",
-                    highlight=False, soft_wrap=True,
-                )  # fmt: skip
-                sums.clear()
-            if self.stopping or time.monotonic() - self._saved > self.plan.save_every:
-                self.save()
-            if self.stopping:
-                console.print(f"stopped at step {self.number}; start again to go on", highlight=False)
-                return
-        self.save()
+    def note(self, step: Sums) -> None:
+        """See `Training`."""
+        for task, (loss, count) in step.items():
+            before, counted = self._sums.get(task, (0.0, 0))
+            self._sums[task] = before + loss, counted + count
 
-    def save(self) -> None:
-        """Write the checkpoint; a run that is stopped while writing keeps the one before."""
-        tensors = {f"weights.{name}": tensor.detach() for name, tensor in self.tensors.items()}
-        for name, tensor in self.tensors.items():
-            for key, value in self.optimiser.state[tensor].items():
-                tensors[f"optimiser.{key}.{name}"] = value
-        state = {"number": self.number, "seconds": self.seconds, "base": self.base}
-        new = self.folder / "checkpoint.new"
-        save_file(tensors, new, metadata={"state": json.dumps(state)})
-        new.replace(self.checkpoint)
-        self._saved = time.monotonic()
-
-    def _load(self) -> None:
-        with safe_open(self.checkpoint, framework="pt") as file:
-            state = json.loads(file.metadata()["state"])
-        found = load_file(self.checkpoint)
-        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in self.tensors}
-        if state["base"] != self.base or any(shapes[name] != self.tensors[name].shape for name in shapes):
-            raise SettingsError(
-                f"{self.checkpoint} belongs to other weights, or to an adapter of another rank. Start anew with "
-                "--fresh, or choose another --folder."
-            )
-        for name, tensor in self.tensors.items():
-            tensor.data.copy_(found[f"weights.{name}"])
-            kept = ([*key.split(".", 2), value] for key, value in found.items() if key.startswith("optimiser."))
-            self.optimiser.state[tensor] = {key: value for _, key, owner, value in kept if owner == name}
-        self.number, self.seconds = int(state["number"]), float(state["seconds"])
+    def report(self) -> str:
+        """See `Training`."""
+        sums, self._sums = self._sums, {}
+        text = " ".join(f"{task} {loss / count:.4f}" for task, (loss, count) in sorted(sums.items()))
+        return f"step {self.number}, {self.seconds / 60:.1f} min, {self.progress:.0%}: loss of {text}"
 
 
 def _config(base: Path) -> NetworkConfig:

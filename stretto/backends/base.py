@@ -108,6 +108,7 @@ class Prompt:
         tool_choice: "auto", "none", "required", or the one to call, in OpenAI's form.
         n: how many answers to write, for backends with ``choices``.
         extra: other fields of the body, passed on as they are.
+        reads: it shows text of documents, for which a local model may have an adapter of its own.
     """
 
     messages: tuple[Message, ...]
@@ -119,6 +120,7 @@ class Prompt:
     tool_choice: str | Mapping[str, Any] | None = None
     n: int = 1
     extra: Mapping[str, Any] = field(default_factory=dict)
+    reads: bool = False
 
     @property
     def prefix(self) -> str:

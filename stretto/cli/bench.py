@@ -130,7 +130,7 @@ def _loaded(
             f"{source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
             "Run: pip install 'stretto[local]'"
         ) from error
-    load = partial(load_model, dtype=settings.dtype, device=settings.device, packed=settings.compiled is not False)
+    load = partial(load_model, dtype=settings.dtype, device=settings.device, compiled=settings.compiled is not False)
     return load(source), None if draft is None else load(draft)
 
 

@@ -19,7 +19,6 @@ from stretto.events import (
 
 POCKET = "local:pocket"
 _BAR = 20  # cells
-_PATIENCE_S = 5.0  # after which it is said why loading takes so long
 
 
 class Progress:
@@ -66,8 +65,7 @@ class Progress:
     def _waiting(self) -> str:
         if not self._loads:
             return f"waiting for {self._model}"
-        why = " (the first time on a machine it may have to be compiled: some 15 s)"
-        return f"loading {self._model}{why if self._now_s() - self._began > _PATIENCE_S else ''}"
+        return f"loading {self._model}"
 
     def _doing(self) -> str:
         if not self._strategy:

@@ -73,9 +73,10 @@ use for what, and why.
 ## How a local model runs
 
 `--dtype`, `--device` and `--threads` choose the number type, the device and the most threads of a forward. The settings
-`dtype`, `device`, `decoding`, `threads` and `compiled` (`STRETTO_DTYPE`, ...) do the same for every command and every
-client. A forward on a CPU runs in code that is compiled for its processor; `--no-compiled` or `STRETTO_COMPILED=0` runs
-it in torch, more slowly, on machines where the compiler fails.
+`dtype`, `device`, `decoding`, `threads`, `compiled` and `long_context` (`STRETTO_DTYPE`, ...) do the same for every
+command and every client. A forward on a CPU runs in code that is compiled for its processor; `--no-compiled` or
+`STRETTO_COMPILED=0` runs it in torch, more slowly, on machines where the compiler fails. `--long-context` chooses how a
+prompt longer than the window is read.
 
 A model that is being loaded cannot be stopped. Ctrl-C and `--deadline` end the program all the same.
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from stretto.local_engine.drafting.step_cost import StepCost
-
-__all__ = ["ROOT", "DraftTree"]
+__all__ = ["ROOT", "DraftTree", "RowCost"]
 
 ROOT = -1
 """The parent of a draft's first tokens: the last committed token, which is no node of the draft."""
+
+
+class RowCost(Protocol):
+    """Predicts what the coming step takes."""
+
+    def ahead(self, rows: int) -> float:
+        """Milliseconds, if it has this many rows over all sequences."""
+        ...
+
+    def ahead_of(self, counts: Iterable[int]) -> list[float]:
+        """The same for several numbers of rows."""
+        ...
 
 
 @dataclass(slots=True)
@@ -28,17 +37,17 @@ class DraftTree:
     build it with `add` and `add_path`, which see to that.
 
     Attributes:
-        tokens: token id of each node. A negative one is a [PAD], at the place ``-1 - token`` behind the tokens it hangs
-            on (see `Lexical`): a row that says something, but never is accepted.
+        tokens: token id of each node. A negative one is a [PAD], number ``-1 - token`` behind the node that it hangs on
+            (see `Lexical`): a row that makes a prediction, but is never accepted.
         parents: index of each node's parent, or `ROOT`.
-        survival: estimated probability, 0 to 1, that the node is accepted, its ancestors included; never above
-            its parent's.
+        survival: estimated probability, 0 to 1, that the node and its ancestors are accepted; never above its
+            parent's.
         kept: nodes to evaluate whatever their survival, and their ancestors with them: a lookahead window.
-        sources: who proposed each node; an empty name stands for the drafter that hands the tree over.
-        trusted: by parent, the node that is taken without verification where the parent is committed; only
-            methods that call themselves lossy have any.
-        step_cost: if there is one, survival is a probability learned from what became of earlier guesses, and only
-            those nodes are evaluated that gain time by this measure, over all requests of the batch.
+        sources: name of what proposed each node; empty for the drafter that returns the tree.
+        trusted: by parent, the node that is accepted without verification if the parent is; only lossy methods have
+            any.
+        step_cost: if given, survival is calibrated, and only those nodes are evaluated that gain time by this cost,
+            over all requests of the batch.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -47,7 +56,7 @@ class DraftTree:
     kept: list[bool] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     trusted: dict[int, int] = field(default_factory=dict)
-    step_cost: StepCost | None = field(default=None, repr=False, compare=False)
+    step_cost: RowCost | None = field(default=None, repr=False, compare=False)
     _index: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -60,14 +69,11 @@ class DraftTree:
         parents: list[int],
         survival: list[float],
         sources: list[str] | None = None,
-        *,
-        kept: list[bool] | None = None,
-        step_cost: StepCost | None = None,
     ) -> DraftTree:
-        """Make a tree of nodes that fulfil what is said above."""
+        """Make a tree of nodes in the order described above, without siblings that are alike."""
         index = {pair: node for node, pair in enumerate(zip(parents, tokens, strict=True))}
-        kept, sources = kept or [False] * len(tokens), sources or [""] * len(tokens)
-        return cls(tokens, parents, survival, kept, sources, step_cost=step_cost, _index=index)
+        kept, sources = [False] * len(tokens), sources or [""] * len(tokens)
+        return cls(tokens, parents, survival, kept, sources, _index=index)
 
     def add(
         self,
@@ -81,8 +87,8 @@ class DraftTree:
     ) -> int:
         """Add a node and return its index; ``trust`` makes it the parent's `trusted` one.
 
-        A node that is there already, the same token under the same parent, is not added again: the higher
-        survival stays, with the source that gave it.
+        If the parent has a child with this token already, that one is returned: the higher survival stays, with the
+        source that gave it.
         """
         if parent >= 0:
             survival = min(survival, self.survival[parent])
@@ -142,11 +148,11 @@ class DraftTree:
     def prune(self, rows: int, depth: int | None = None) -> tuple[DraftTree, list[int]]:
         """Keep at most ``rows`` nodes, those most likely to survive, and none deeper than ``depth``.
 
-        Nodes marked `kept` go before all others. The depth limit is the end of the generation: nothing behind
-        it can be accepted, so it holds for kept nodes too.
+        Nodes marked `kept` come before all others. The depth limit is the end of the generation: nothing behind it can
+        be accepted, so it applies to kept nodes too.
 
         Returns:
-            the smaller tree, and where each node of this one is in it, -1 for those left out.
+            the smaller tree, and the index of each node of this one in it, -1 for those left out.
         """
         if depth is not None and len(self) <= depth:
             depth = None
@@ -154,7 +160,7 @@ class DraftTree:
         if len(self) <= rows and (depth is None or max(depths, default=0) <= depth):
             return self, list(range(len(self)))
         first = list(self.kept)
-        for node in range(len(self) - 1, -1, -1):  # what a kept node hangs on is kept
+        for node in range(len(self) - 1, -1, -1):  # ancestors of kept nodes are kept
             if first[node] and self.parents[node] != ROOT:
                 first[self.parents[node]] = True
         allowed = [node for node in range(len(self)) if depth is None or depths[node] <= depth]
@@ -176,15 +182,15 @@ class DraftTree:
 
     def only(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
         """Keep these nodes, parents before their children; what `prune` returns."""
-        places, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost)
+        indices, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost)
         for node in nodes:
             parent = self.parents[node]
-            places[node] = smaller.add(
+            indices[node] = smaller.add(
                 self.tokens[node],
-                parent if parent == ROOT else places[parent],
+                parent if parent == ROOT else indices[parent],
                 self.survival[node],
                 keep=self.kept[node],
                 source=self.sources[node],
                 trust=self.trusted.get(parent) == node,
             )
-        return smaller, places
+        return smaller, indices

@@ -284,9 +284,10 @@ class FanOut:
             options = options.model_copy(update={"logprobs": None})
         running.unreported = tokens or estimate(prompt)
         failure: Exception | None = None
+        caller = Caller(self._number, running.spec.id, running.spec.kind, running.spec.title)
         try:
             with (
-                allowed(reservation, Caller(self._number, running.spec.id)),
+                allowed(reservation, caller),
                 recorded(self._backend.name, running.spec, attempt, prompt) as record,
             ):
                 async with self._backend.stream(prompt, options) as chunks:

@@ -6,13 +6,13 @@ from small_models import collect, text_of
 from stretto import AsyncStretto, Settings
 from stretto.backends.local.backend import LocalBackend
 from stretto.errors import SettingsError
-from stretto.local_engine.kernels.trial import can_choose
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch, tmp_path):
+    (tmp_path / "settings.toml").touch()
     monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
     for name in ("STRETTO_DTYPE", "STRETTO_DEVICE", "STRETTO_DECODING", "STRETTO_THREADS", "STRETTO_COMPILED"):
         monkeypatch.delenv(name, raising=False)
@@ -35,12 +35,10 @@ async def test_a_model_that_is_not_compiled_gives_the_same_answer(folder):
 
 async def test_the_environment_turns_compiled_code_off(folder, monkeypatch):
     monkeypatch.setenv("STRETTO_COMPILED", "0")
-    can_choose.cache_clear()
     backend = LocalBackend(f"local:{folder}", dtype="float32")
     engine, _ = await loaded(backend)
     assert not engine.model.forward.is_packed
-    assert not can_choose()
-    can_choose.cache_clear()
+    assert engine.model.compiled is False
     await backend.aclose()
 
 
@@ -81,6 +79,9 @@ def test_a_setting_that_cannot_be_used_is_one_error_that_names_it(name, value, s
 def test_arguments_that_cannot_be_used_are_refused_before_anything_is_loaded(folder, monkeypatch):
     with pytest.raises(SettingsError, match="threads=0 cannot be used: at least 1"):
         LocalBackend(f"local:{folder}", threads=0)
+    for name, value in {"threads": 2.5, "dtype": "float13", "device": 5, "prefix_cache_bytes": -1}.items():
+        with pytest.raises(SettingsError, match=f"{name}={value!r} cannot be used"):
+            LocalBackend(f"local:{folder}", **{name: value})
     monkeypatch.setenv("STRETTO_COMPILED", "perhaps")
     with pytest.raises(SettingsError, match="STRETTO_COMPILED='perhaps' cannot be used"):
         LocalBackend(f"local:{folder}")

@@ -3,8 +3,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from stretto.cli.doctor import report
 from stretto.cli.examination import Findings, Package, Verdict, look_at_backends, look_at_packages
 
@@ -97,9 +95,8 @@ def test_a_settings_file_that_is_named_and_not_there_is_an_error(stretto, monkey
     assert "none needed" not in result.stdout
 
 
-@pytest.mark.parametrize("package", ["numba", "transformers"])
-def test_a_package_of_the_local_engine_that_cannot_be_imported_is_no_check_mark(tmp_path, package):
-    (tmp_path / f"{package}.py").write_text("raise ImportError('it is broken\\nhere')")
+def test_a_package_of_the_local_engine_that_cannot_be_imported_is_no_check_mark(tmp_path):
+    (tmp_path / "transformers.py").write_text("raise ImportError('it is broken\\nhere')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", "stretto.cli", "doctor", "--json"],

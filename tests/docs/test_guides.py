@@ -11,7 +11,7 @@ import pytest
 from stretto.testing.server import Rule, ScriptedServer
 
 GUIDES = Path(__file__).parents[2] / "docs"
-PAGES = ["asking.md", "items.md", "several-models.md", "local-models.md", "errors.md"]
+PAGES = ["asking.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
 REPLIES = [
     Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
     Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
@@ -40,7 +40,7 @@ async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys)
 def test_links_between_pages_lead_somewhere():
     links = [
         (page, target)
-        for page in [GUIDES.parent / "README.md", *GUIDES.glob("*.md")]
+        for page in [GUIDES.parent / "README.md", *GUIDES.rglob("*.md")]
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
         if not target.startswith(("http:", "https:"))
     ]

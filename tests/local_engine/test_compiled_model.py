@@ -9,13 +9,14 @@ from itertools import pairwise
 import pytest
 import torch
 from adapters import adapted
-from test_forward import FAMILY, family_member
+from test_forward import FAMILY, family_member, packed
 from tiny_models import SIZES, VOCABULARY
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from recipes.lexical.train import Plan
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.kernels import crew
+from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.sharing import Sharing
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.flatten import flatten
@@ -59,8 +60,7 @@ TREES = [tree((11, 12, 13), (11, 14), (15,)), tree(), tree((21, 22, 23, 24), (25
 
 def forwards(model):
     """The same model with torch's operations and compiled."""
-    plain, compiled = LlamaForward(model), LlamaForward(model)
-    compiled.pack()
+    plain, compiled = LlamaForward(model), packed(model)
     assert compiled._compiled is not None
     return plain, compiled
 
@@ -393,8 +393,8 @@ def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
         Plan(tokens=4, beside=16, last=96),
     )
     plain, adapter = ready.forward, ready.forward.pads
-    compiled = LlamaForward(family_member(name).bfloat16().float())
-    compiled.pack()
+    compiled = packed(family_member(name).bfloat16().float())
+    assert compile_now(compiled.parts_for(adapter))
     compiled.attach(adapter)
     drawn = tree((31, 32), (33,))
     for node in (1, ROOT, 0):

@@ -23,16 +23,10 @@ def another_default():
     torch.set_default_dtype(torch.float32)
 
 
-@pytest.fixture(params=["compiled code chooses", "torch chooses"])
-def _who_chooses(request, monkeypatch):
-    if request.param == "torch chooses":
-        monkeypatch.setattr("stretto.local_engine.choosing.sampling.can_choose", lambda: False)
-
-
-@pytest.mark.usefixtures("_who_chooses")
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled code chooses", "torch chooses"])
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_the_answers_do_not_depend_on_the_default_dtype(architecture, loaded, start, another_default):
-    model = replace(loaded(architecture), end_ids=frozenset())
+def test_the_answers_do_not_depend_on_the_default_dtype(architecture, compiled, loaded, start, another_default):
+    model = replace(loaded(architecture), end_ids=frozenset(), compiled=compiled)
 
     def answers():
         engine = start(model)

@@ -7,6 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCau
 
 from stretto.errors import BackendError
 from stretto.local_engine.draft_tree import DraftTree
+from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.model.acceptance import disagreement
 from stretto.local_engine.model.cache import KeyValueCache, Rows
@@ -21,6 +22,14 @@ from stretto.local_engine.model.segments import parts
 def inference():
     with torch.inference_mode():
         yield
+
+
+def packed(model):
+    """Its weights laid out for compiled code, where that is used."""
+    forward = LlamaForward(model)
+    assert compile_now(forward.parts())
+    forward.pack()
+    return forward
 
 
 def family_member(name):
@@ -163,23 +172,21 @@ def test_weights_that_torch_packs_give_the_same_logits(name, monkeypatch):
     monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: True)
     monkeypatch.setattr("stretto.local_engine.model.llama._SMALL", 1)
     model = family_member(name).bfloat16()
-    plain, packed = LlamaForward(model), LlamaForward(model)
-    packed.pack()
-    assert packed.dtype == torch.bfloat16
+    plain, fast = LlamaForward(model), packed(model)
+    assert fast.dtype == torch.bfloat16
     tokens = torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(5))
     rows = Rows(tokens, torch.arange(9).expand(2, -1), 9)
-    expected, found = (forward(rows, KeyValueCache(2), torch.arange(9)) for forward in (plain, packed))
+    expected, found = (forward(rows, KeyValueCache(2), torch.arange(9)) for forward in (plain, fast))
     torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("name", ["llama", "llama with biases", "qwen3"])
 def test_float32_weights_of_a_model_published_in_half_precision_are_held_in_it_and_give_the_same_logits(name):
     model = family_member(name).bfloat16().float()
-    plain, packed = LlamaForward(model), LlamaForward(model)
-    packed.pack()
-    weights = [weight for layer in packed._layers for weight in layer.products.values()]
+    plain, fast = LlamaForward(model), packed(model)
+    weights = [weight for layer in fast._layers for weight in layer.products.values()]
     assert all(isinstance(weight, Panels) and weight.held.dtype == torch.bfloat16 for weight in weights)
     tokens = torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(5))
     rows = Rows(tokens, torch.arange(9).expand(2, -1), 9)
-    expected, found = (forward(rows, KeyValueCache(2), torch.arange(9)) for forward in (plain, packed))
+    expected, found = (forward(rows, KeyValueCache(2), torch.arange(9)) for forward in (plain, fast))
     assert (found - expected).abs().max() < 1e-5 * expected.std()

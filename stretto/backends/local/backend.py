@@ -18,15 +18,16 @@ from stretto.backends.allowance import calling
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
+from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.switch import compiling
 from stretto.local_engine.log import log_event
-from stretto.local_engine.long_context.options import chosen_way
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_way
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
-from stretto.request import GenerationOptions
+from stretto.request import ACCOMPANYING, GenerationOptions
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
@@ -39,6 +40,8 @@ __all__ = ["LocalBackend"]
 
 _log = logging.getLogger(__package__)
 
+_HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias"})
+_MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for whoever keeps accounts, not for the model
 _DEFAULT_NEW_TOKENS = 1024
 _LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
 
@@ -57,8 +60,10 @@ class LocalBackend:
             times as fast on an H100. By default on a CUDA device. Each recorded step is compared with the plain one
             first; if any differs, none is used. False saves some seconds of loading, and memory.
         threads: for one forward at most; by default, as many as the model's size is worth.
-        compiled: run forwards in code compiled for this processor, where the model allows it; ``False``: in torch,
-            which is slower on a CPU. By default, as the variable ``STRETTO_COMPILED`` says, else ``True``.
+        compiled: run in code compiled for this processor. ``True`` waits for the compiler, the first time on a machine
+            some 20 seconds; ``False`` runs torch's operations and Python, which is slower on a CPU. ``None`` does so
+            until the code is there, compiled by a process beside the first answers; on a GPU it compiles nothing. By
+            default, as the variable ``STRETTO_COMPILED`` says, else ``None``.
         decoding: how tokens are found, unless a request says otherwise; each method but ``lexical_lossy`` gives the
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.
@@ -69,8 +74,9 @@ class LocalBackend:
         remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default, because the
             speed of one request would reveal something of the answers to others.
         long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
-            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``None`` refuses it.
-            The question has to stand at the end of the prompt. One such prompt is read at a time, token by token.
+            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``refuse`` or
+            ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
+            stand at the end of the prompt. One such prompt is read at a time, token by token.
         special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
             they are text, so that no message can end its turn and begin another.
 
@@ -92,7 +98,7 @@ class LocalBackend:
         lexical: LexicalOptions | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
-        long_context: str | None = "auto",
+        long_context: str | FocusOptions | StarOptions | None = "auto",
         special_tokens_in_text: bool = False,
     ) -> None:
         options = LoadingOptions(
@@ -113,7 +119,9 @@ class LocalBackend:
         self._decoding = decoding or DEFAULT_DECODING
         self._capabilities = options.capabilities()
         self._loader = EngineLoader(self._name, options.load)
-        self._way = chosen_way(long_context, options.source.folder, self._name)
+        reading = replace(options, reading=True)
+        self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
+        self._way = chosen_way(long_context, options.source.folder, self._name, self._capabilities.context_window)
         self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()
@@ -152,14 +160,19 @@ class LocalBackend:
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
         began = time.perf_counter()
-        engine = await self._loader.ready()
-        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
+        reading = self._reading if prompt.reads else None
+        engine = await (reading or self._loader).ready()
+        check_template(engine.model.chat.template, prompt, self.name)
+        forced = forced_schema(prompt, self.name)
+        if forced is not None:
+            prompt = replace(prompt, response_schema=forced)
+        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model, _left_out(self.name, prompt))
         chunks.reach("loaded")
         constraint = await self._prepared(engine, prompt, decoding)
         handle = await self._submitted(engine, chunks, prompt, options, decoding=decoding, constraint=constraint)
         _log_submitted(self.name, handle.number, began, chunks.stages)
         try:
-            yield chunks
+            yield Calling(chunks, prompt, whole=forced is not None) if tools_shown(prompt) else chunks
         finally:
             handle.cancel()
             with anyio.CancelScope(shield=True):  # at most one forward long
@@ -190,6 +203,7 @@ class LocalBackend:
                 request = _generation(model, ids, prompt, options, decoding, room=room)
                 chunks.reach("prepared")
                 return engine.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+        engine = await self._loader.ready()  # the adapter for long prompts was trained on the weights as they are
         reader = await self._loader.in_preparer(partial(self._long_reader, engine))
         request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
         chunks.reach("prepared")
@@ -208,6 +222,8 @@ class LocalBackend:
     async def aclose(self) -> None:
         """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded."""
         await self._loader.aclose()
+        if self._reading is not None:
+            await self._reading.aclose()
 
     async def _prepared(self, engine: Engine, prompt: Prompt, decoding: str) -> Constraint | None:
         """Compile a grammar and hash the weights of an adapter, which can take seconds, outside the event loop.
@@ -234,8 +250,12 @@ class LocalBackend:
 
     def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
         """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
-        turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        return model.chat.encode(turns, special_tokens_in_text=self._special_tokens_in_text, window=window)
+        return model.chat.encode(
+            turns_of(prompt),
+            tools=tools_shown(prompt),
+            special_tokens_in_text=self._special_tokens_in_text,
+            window=window,
+        )
 
 
 def _is_short(prompt: Prompt) -> bool:
@@ -257,7 +277,10 @@ def _generation(
     room: int,
 ) -> Generation:
     """The request to the engine. ``room``: tokens that the answer may have at most."""
-    own = model.sampling  # what the model recommends; what the caller says goes before it
+    extra = prompt.extra
+    own = model.sampling | {
+        name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
+    }  # what the model recommends; what the caller says goes before it
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,
@@ -272,7 +295,7 @@ def _generation(
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,
-        **model.penalties,
+        **(model.penalties | _penalties(model, extra)),
     )
 
 
@@ -290,3 +313,23 @@ def _log_submitted(model: str, request: int, began: float, stages: Stages) -> No
         load_s=round(loaded - began, 4),
         prepare_s=round(prepared - loaded, 4),
     )
+
+
+def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's fields that change logits; token ids of JSON are texts."""
+    found = {name: extra[name] for name in ("repetition_penalty",) if extra.get(name) is not None}
+    if bias := extra.get("logit_bias"):
+        try:
+            given = {int(token): value for token, value in dict(bias).items()}
+        except (TypeError, ValueError):
+            raise InvalidRequestError(
+                f"logit_bias={shown(bias)} cannot be used: it is a mapping from token ids to numbers."
+            ) from None
+        found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
+    return found
+
+
+def _left_out(name: str, prompt: Prompt) -> tuple[str, ...]:
+    """Say what of the prompt has no effect here."""
+    names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
+    return (f"{' and '.join(names)} had no effect: {name} has nothing like it.",) if names else ()

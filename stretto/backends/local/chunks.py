@@ -27,10 +27,19 @@ class Chunks:
 
     A chunk without text comes at once, and another when the engine admits the request: they carry the stages so far.
     Made in the event loop that reads it. What a generation took is added to ``record``.
+    ``warnings`` come with the last chunk.
     """
 
-    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop, record: Record, model: LoadedModel) -> None:
+    def __init__(
+        self,
+        backend: str,
+        loop: asyncio.AbstractEventLoop,
+        record: Record,
+        model: LoadedModel,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
         self._backend = backend
+        self._warnings = warnings
         self._model = model
         self._record = record
         self._loop = loop
@@ -106,7 +115,7 @@ class Chunks:
             decoding=decoding,
             logprobs=logprobs,
             stages=stages,
-            warnings=tuple(f"{self._backend}: {warning}." for warning in noted),
+            warnings=(*self._warnings, *(f"{self._backend}: {warning}." for warning in noted)),
         )
 
     async def _news(self) -> tuple[list[Piece | Finished], Stages | None]:

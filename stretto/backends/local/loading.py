@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stretto.arguments import shown
 from stretto.backends.base import Capabilities
+from stretto.backends.local.tools import may_take_tools
 from stretto.backends.local.worker import Worker, outcome
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.fork import Fork
@@ -24,11 +26,13 @@ from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.log import log_event
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
@@ -38,6 +42,8 @@ _log = logging.getLogger(__package__)
 T = TypeVar("T")
 
 _SLOTS = 16
+_DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
+_DEVICE = re.compile(r"[a-z]+(:\d+)?")
 _GRAMMARS = find_spec("llguidance") is not None
 _ADAPTER = (
     " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
@@ -48,13 +54,17 @@ _NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPT
 
 @dataclass(frozen=True)
 class LoadingOptions:
-    """The options for loading a local model; `LocalBackend` says what each means."""
+    """The options for loading a local model; `LocalBackend` says what each means.
+
+    Attributes:
+        reading: add the adapter for reading documents to the weights.
+    """
 
     source: Source
     dtype: str | None
     device: str | None
     threads: int | None
-    compiled: bool
+    compiled: bool | None
     trust_remote_code: bool
     cuda_graphs: bool | None
     decoding: str | None
@@ -62,11 +72,16 @@ class LoadingOptions:
     lexical: LexicalOptions | None
     prefix_cache_bytes: int
     remember_answers: int
+    reading: bool = False
+
+    @property
+    def has_reading(self) -> bool:
+        """Whether an adapter for reading documents stands beside the weights."""
+        return self.source.folder is not None and (self.source.folder / READING_FILE).is_file()
 
     def capabilities(self) -> Capabilities:
         """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
-        if self.threads is not None and self.threads < 1:
-            raise SettingsError(f"threads={self.threads} cannot be used: at least 1 is needed.")
+        self._check()
         pocket = self.source.name == "local:pocket"
         return Capabilities(
             context_window=self.source.context_window(),
@@ -77,9 +92,25 @@ class LoadingOptions:
             decodings=self._decodings(),
             decoding=self.decoding,
             logprobs=True,
+            prefill=True,
+            tools=may_take_tools(self.source),
             json_schema=_GRAMMARS,
             regex=_GRAMMARS,
         )
+
+    def _check(self) -> None:
+        """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
+        numbers = {"threads": (self.threads, 1), "prefix_cache_bytes": (self.prefix_cache_bytes, 0)}
+        numbers["remember_answers"] = (self.remember_answers, 0)
+        for name, (value, least) in numbers.items():
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise SettingsError(
+                    f"{name}={shown(value)} cannot be used: at least {least} is needed, as a whole number."
+                )
+        if self.dtype is not None and self.dtype not in _DTYPES:
+            raise SettingsError(f"dtype={shown(self.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
+        if self.device is not None and not (isinstance(self.device, str) and _DEVICE.fullmatch(self.device)):
+            raise SettingsError(f"device={shown(self.device)} cannot be used. Use cpu, cuda or cuda:0.")
 
     def _decodings(self) -> tuple[str, ...]:
         """The decoding methods that can be chosen. Raises `SettingsError` where the one that was is none of them."""
@@ -128,10 +159,10 @@ class LoadingOptions:
             dtype=self.dtype,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
-            packed=self.compiled,
+            compiled=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
-        model = load(self.source)
+        model = load(self.source, change=self._add_reading if self.reading else None)
         draft = None if self.draft is None else load(self.draft)
         if draft is not None:
             check_vocabulary(model, draft)
@@ -143,7 +174,7 @@ class LoadingOptions:
             lexical=self.lexical,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
-            measure=self.decoding is None or self.decoding in WEIGHING,
+            measure=not self.reading and (self.decoding is None or self.decoding in WEIGHING),
         )
         try:
             engine.equip(self.decoding or DEFAULT_DECODING)
@@ -151,6 +182,15 @@ class LoadingOptions:
             engine.close()
             raise
         return engine
+
+    def _add_reading(self, weights: Mapping[str, Tensor]) -> None:
+        """Add what was trained for reading documents. Raises `SettingsError` where it is not for these weights."""
+        from stretto.local_engine.model.adapter_files import fingerprint  # noqa: PLC0415 - this and the next import torch
+        from stretto.local_engine.model.reading import added, read_reading  # noqa: PLC0415
+
+        folder = self.source.folder
+        if folder is not None:
+            added(weights, read_reading(folder / READING_FILE, fingerprint(folder), self.source.name))
 
 
 class EngineLoader:

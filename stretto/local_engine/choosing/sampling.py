@@ -15,9 +15,7 @@ from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.choosing.noise import exponential, token_numbers
 from stretto.local_engine.choosing.penalties import Penalties
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.kernels.draws import draw
-from stretto.local_engine.kernels.ranks import best
-from stretto.local_engine.kernels.trial import can_choose
+from stretto.local_engine.kernels.switch import runs_compiled
 
 __all__ = [
     "CANDIDATES",
@@ -242,11 +240,13 @@ def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
 
 def _compiled(logits: Tensor) -> bool:
     """Whether the compiled sampler accepts these rows; it is four to five times faster than torch."""
-    return logits.device.type == "cpu" and logits.dtype == torch.float32 and can_choose()
+    return logits.device.type == "cpu" and logits.dtype == torch.float32 and runs_compiled()
 
 
 def _drawn(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
     """Sample from all tokens: those with the highest of their `scores`, which need not be stored."""
+    from stretto.local_engine.kernels.draws import draw  # noqa: PLC0415 - it imports numba
+
     temperatures = [sampler.settings[0] for sampler in samplers]
     keys = [sampler.key(len(path)) for sampler, path in zip(samplers, paths, strict=True)]
     return draw(logits, temperatures, keys, token_numbers(logits.shape[-1], logits.device).numpy())
@@ -337,6 +337,8 @@ def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[NDArr
         for each row, the rows of one sequence behind those of the other, best first # [sum of counts, most], twice
     """
     if _compiled(logits):
+        from stretto.local_engine.kernels.ranks import best  # noqa: PLC0415 - it imports numba
+
         return best(logits.flatten(0, 1), _indices(logits, counts), most)
     wide = widen(first_rows(logits, counts))
     found = wide.topk(most, dim=-1).indices  # [rows, most]

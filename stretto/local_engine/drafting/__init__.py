@@ -1,1 +1,1 @@
-"""Drafters: guesses at what comes next, each from a source of its own."""
+"""Drafters: they guess the next tokens, and the engine verifies the guesses."""

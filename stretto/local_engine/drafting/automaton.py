@@ -1,4 +1,4 @@
-"""A suffix automaton that grows token by token and counts how often what it holds occurred."""
+"""A suffix automaton that grows token by token and counts how often each substring occurred."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _LEAST = 256
 class SuffixAutomaton:
     """All substrings of a token sequence, at most two states for each token.
 
-    A state is a set of substrings that end at the same places, so one is a suffix of the next longer one; its
-    link leads to the longest suffix that ends at more places. Appending costs O(1) amortised, whatever the length.
+    A state is a set of substrings that end at the same positions, each a suffix of the next longer one. Its link leads
+    to the longest suffix that ends at more positions. Appending costs O(1) amortised, whatever the length.
 
-    A count belongs to every suffix of the text, and in a text that loops they are as many states as it has loops;
-    so only substrings of up to ``counted`` tokens are counted, and appending stays O(1).
+    Every suffix of the text has a count, and in a text that loops there are as many states as loops. So only substrings
+    of up to ``counted`` tokens are counted, and appending stays O(1).
 
     Attributes:
-        held: the automaton; arrays that are replaced when they are full.
+        held: the arrays; they are replaced when they are full.
         counted: see above.
     """
 
@@ -48,7 +48,7 @@ class SuffixAutomaton:
 
     @property
     def match(self) -> int:
-        """How long the longest suffix of the text is that occurred before."""
+        """Length of the longest suffix of the text that occurred before."""
         states = self.held.states
         return int(states[max(states[self.held.own[LAST], LINK], 0), LENGTH])
 
@@ -57,7 +57,7 @@ class SuffixAutomaton:
         extend(self.roomy(len(tokens)), np.array(tokens, np.int64), self.counted)
 
     def roomy(self, tokens: int) -> Automaton:
-        """The automaton, with room for so many tokens more."""
+        """The arrays, with room for this many more tokens."""
         read = int(self.held.own[READ]) + tokens
         if read > self._capacity:
             self._capacity = max(2 * read, _LEAST)
@@ -70,12 +70,12 @@ class SuffixAutomaton:
 
 
 class Cursor:
-    """The longest suffix of some text that an automaton holds, followed token by token.
+    """The longest suffix of another text that occurs in an automaton, followed token by token.
 
     The automaton may grow meanwhile.
 
     Attributes:
-        held: a state, and how many tokens of it match # [2]
+        held: the state, and the number of tokens matched # [2]
     """
 
     def __init__(self, automaton: SuffixAutomaton) -> None:
@@ -93,7 +93,7 @@ class Cursor:
 
 
 def _empty(tokens: int) -> Automaton:
-    """Room for so many: at most two states and three edges for each."""
+    """Arrays for this many: at most two states and three edges for each."""
     states, edges = 2 * tokens + 2, 3 * tokens + 2
     table = 1 << (2 * edges).bit_length()
     rows, lines = np.zeros((states, 4), np.int32), np.zeros((edges, 4), np.int32)

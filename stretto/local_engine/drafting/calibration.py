@@ -1,63 +1,62 @@
-"""How often a kind of guess was right: the probability with which the next one will be."""
+"""What earlier guesses have taught: how often each kind was right, and what drafts have gained."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from stretto.local_engine.drafting.compiled.counters import KINDS, estimate, record
-
-__all__ = ["MATCHES", "Calibration", "Experience"]
+__all__ = ["MATCHES", "Calibration", "Experience", "octave"]
 
 MATCHES = 5
 """Kinds of matches by their length: below 2, 4, 8 and 16 tokens, and more."""
 
 _BATCHES = 6
-_HOPES = (-0.002, -0.002, 0.1, 0.1, 0.1)  # at first: what is a few tokens long is waited for some steps
-_UNIT_HOPE = 0.1  # likewise: a few drafts may fail
+_FIRST_GAINS = (-0.002, -0.002, 0.1, 0.1, 0.1)  # matches of 4 tokens and more are tried at once
+_HIGHEST = 0.98  # nothing is certain
+_KEPT = 0.99  # after a hundred trials, one counts 1/e
 
 
 class Calibration:
-    """Counters, coarse to fine, that forget exponentially and correct what drafters claim.
+    """Corrects the probability that a drafter claims for a guess by what became of guesses of the same kind.
 
-    A guess claims a probability and belongs to a coarse kind and to a finer one within it. Each kind has seen h hits
-    where claims added up to e, of which the older count less; so its claims are multiplied by (h + m) / (e + 1), where
-    m is the factor of the coarse kind, and 1 for that one itself. A factor keeps the order of the guesses within a
-    kind, which counters of hits and misses alone would level.
-
-    Attributes:
-        counters: h and e of the coarse kinds, and of the fine ones # [kinds, 2] each
+    A kind is a coarse one and a finer one within it. Of guesses of one kind, h were right where the claims added up to
+    e; older ones count less. A claim is multiplied by (h + m) / (e + 1), where m is the factor of the coarse kind, and
+    1 for the coarse kind itself. So the order of the guesses within a kind stays, which counts of hits alone would
+    level.
     """
 
     def __init__(self) -> None:
-        self.counters = np.zeros((KINDS[0], 2)), np.zeros((KINDS[1], 2))
+        self._counts: dict[tuple[int, ...], tuple[float, float]] = {}
 
-    def estimate(self, coarse: int, fine: int, claim: float) -> float:
+    def estimate(self, kind: tuple[int, int], claim: float) -> float:
         """Probability that a guess of this kind is right."""
-        return float(estimate(self.counters, coarse, fine, claim))
+        factor = 1.0
+        for each in (kind[:1], kind):
+            hits, claims = self._counts.get(each, (0.0, 0.0))
+            factor = (hits + factor) / (claims + 1)
+        return min(claim * factor, _HIGHEST)
 
-    def record(self, coarse: int, fine: int, claim: float, hit: bool) -> None:
+    def record(self, kind: tuple[int, int], claim: float, hit: bool) -> None:
         """Note whether a guess of this kind was right."""
-        record(self.counters, coarse, fine, claim, hit)
+        for each in (kind[:1], kind):
+            hits, claims = self._counts.get(each, (0.0, 0.0))
+            self._counts[each] = hits * _KEPT + hit, claims * _KEPT + claim
 
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """What earlier requests have learned about guesses, for later ones: a short answer is over before it has learned.
+    """What earlier requests have learned about guesses, for later ones: a short answer ends before it has learned much.
 
-    Counters of kinds of guesses only; nothing of what was said can be told from them.
+    It holds counts by kind of guess only; no text can be recovered from them.
 
     Attributes:
-        guesses: of each source.
-        agreement: of the highest of several guesses.
-        hopes: how many steps a draft has gained, by octaves of sequences and kind of match # [octaves, MATCHES]
-        units: of lexical units.
-        unit_hopes: how many steps a draft of them has gained, by octaves of sequences # [octaves]
+        guesses: by length of the match, and within it by depth.
+        gains: steps that a draft has gained, by octaves of sequences and kind of match # [octaves, MATCHES]
     """
 
     guesses: Calibration = field(default_factory=Calibration)
-    agreement: Calibration = field(default_factory=Calibration)
-    hopes: list[list[float]] = field(default_factory=lambda: [list(_HOPES) for _ in range(_BATCHES)])
-    units: Calibration = field(default_factory=Calibration)
-    unit_hopes: list[float] = field(default_factory=lambda: [_UNIT_HOPE] * _BATCHES)
+    gains: list[list[float]] = field(default_factory=lambda: [list(_FIRST_GAINS) for _ in range(_BATCHES)])
+
+
+def octave(sequences: int) -> int:
+    """The row of `Experience.gains` for a batch of this size."""
+    return min(sequences.bit_length(), _BATCHES - 1)

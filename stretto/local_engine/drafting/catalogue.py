@@ -1,4 +1,7 @@
-"""The drafters by name. Those that are compiled are imported when one is made: numba takes a second."""
+"""The decoding methods by name.
+
+Drafters with compiled code are imported when one is made: importing numba takes a second.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
 from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.calibration import Experience
+    from stretto.local_engine.drafting.lexical.experience import UnitExperience
     from stretto.local_engine.drafting.suffix import AnswerMemory
     from stretto.local_engine.model.load import LoadedModel
 
@@ -30,7 +35,7 @@ LOSSY = frozenset({"lexical_lossy"})
 """Methods that change the answer; all others give what one token at a time gives."""
 
 WEIGHING = frozenset({"auto", "lexical", "lexical_lossy"})
-"""Methods that draft as much as pays, by what rows cost."""
+"""Methods that choose the size of a draft by the cost of rows."""
 
 _USUAL = {1: 10.0, 8: 11.0, 64: 30.0}
 
@@ -40,17 +45,19 @@ class Equipment:
     """What drafters may need.
 
     Attributes:
-        cost: of a step on this machine; without it rows are taken to be free up to 8 and to cost 3 % of a step each.
+        cost: of a step on this machine; without it, a typical table.
         memory: earlier answers.
         experience: what earlier requests have learned about guesses, sampled ones and greedy ones.
+        unit_experience: the same of lexical units.
         model: the model that is drafted for.
         draft: a smaller model with the same tokenizer.
-        lexical: how lexical units are said.
+        lexical: options of lexical unit decoding.
     """
 
     cost: StepCost | None = None
     memory: AnswerMemory | None = None
     experience: tuple[Experience, Experience] | None = None
+    unit_experience: tuple[UnitExperience, UnitExperience] | None = None
     model: LoadedModel | None = None
     draft: LoadedModel | None = None
     lexical: LexicalOptions = field(default_factory=LexicalOptions)
@@ -75,34 +82,26 @@ def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
     from stretto.local_engine.drafting.lexical.adapter import attach  # noqa: PLC0415 - torch, only where it is used
     from stretto.local_engine.drafting.lexical.drafter import Lexical  # noqa: PLC0415 - see above
-    from stretto.local_engine.drafting.warm_up import rehearse_units  # noqa: PLC0415 - as above
 
     adapter, options = attach(equipment.model), equipment.lexical
-    places = len(adapter.places)
-    if options.tokens is not None and options.tokens > places + 1:
+    pads = len(adapter.places)
+    if options.tokens is not None and options.tokens > pads + 1:
         raise SettingsError(
             f"A unit of {options.tokens} tokens cannot be used: the adapter of {equipment.model.name} was trained for "
-            f"{places + 1}. Give that or fewer."
+            f"{pads + 1}. Give that or fewer."
         )
     if options.tokens is not None:
-        places = options.tokens - 1
+        pads = options.tokens - 1
     elif equipment.model.device.type == "cpu":  # rows cost time there: see docs/lexical.md
-        places = min(places, 2)
-    rehearse_units()
+        pads = min(pads, 2)
     cost, alpha = equipment.cost or StepCost(_USUAL), options.alpha if lossy else None
-    return Lexical(places, cost, alpha=alpha, experience=equipment.experience)
+    return Lexical(pads, cost, alpha=alpha, experience=equipment.unit_experience)
 
 
 def _suffix(equipment: Equipment) -> Drafter:
     from stretto.local_engine.drafting.suffix import Suffix  # noqa: PLC0415 - see above
 
     return Suffix(equipment.memory)
-
-
-def _token_recycling(_: Equipment) -> Drafter:
-    from stretto.local_engine.drafting.recycling.drafter import TokenRecycling  # noqa: PLC0415 - see above
-
-    return TokenRecycling()
 
 
 DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {
@@ -115,7 +114,7 @@ DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {
     "lookahead": lambda _: Lookahead(),
     "prompt_lookup": lambda _: PromptLookup(),
     "suffix": _suffix,
-    "token_recycling": _token_recycling,
+    "token_recycling": lambda _: TokenRecycling(),
 }
 """Makes the drafter of one sequence, by the name of the method."""
 

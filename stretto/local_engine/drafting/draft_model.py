@@ -40,21 +40,21 @@ def check_vocabulary(model: LoadedModel, draft: LoadedModel) -> None:
 class DraftModel:
     """Runs a smaller model with the same tokenizer a few tokens ahead.
 
-    The tokens that the request would choose from its logits are a chain; beside each of them stand its next best, as
-    leaves. It stops where the chain has become less likely to survive than ``floor``.
+    The tokens that the request would choose from its logits are a chain; the next best of each are leaves beside it. It
+    stops where the chain is less likely to survive than ``floor``.
 
-    A sampled request draws them with the very random numbers that the larger model's token at that place is drawn
-    with (see `sampling.scores`), so the two mostly draw the same token. The rule of Leviathan et al.
+    A sampled request draws them with the same random numbers as the larger model's token at that position (see
+    `sampling.scores`), so both mostly draw the same token. The rule of Leviathan et al.
     (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318), to accept with the probability min(1, p/q) and to draw from
     the residual otherwise, accepts 1 - TV(p, q) of the tokens, the most that is possible; but the answer then depends
-    on the draft. With shared numbers a seed gives one answer whoever drafts, and at least (1 - TV) / (1 + TV) is
+    on the draft. With shared numbers a seed gives one answer under every drafter, and at least (1 - TV) / (1 + TV) is
     accepted (Daliri et al., arXiv:2408.07978). On 60 pairs of distributions over 2,000 tokens, logits with a standard
     deviation of 3 and a difference of 0.5: 0.77 against 0.81, and 0.23 for drafting the most probable token.
 
     Args:
         draft: the smaller model.
-        length: tokens of the chain at most.
-        width: candidates at each place, the chain's own included.
+        length: most tokens of the chain.
+        width: candidates at each position, with that of the chain.
         floor: survival below which no token is drafted.
     """
 
@@ -72,7 +72,7 @@ class DraftModel:
         self._floor = floor
         self._cache = KeyValueCache(1)
         self._cached: list[int] = []  # tokens whose keys and values the cache holds, slot by slot
-        self._agreed, self._judged = 3.0, 4.0  # sampled tokens of the chain: so many of so many were right
+        self._agreed, self._judged = 3.0, 4.0  # sampled tokens of the chain that were right, and all that were judged
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
@@ -93,7 +93,7 @@ class DraftModel:
         return tree
 
     def learn(self, context: Context, outcome: Outcome) -> None:
-        """See `Drafter`: the next draft goes back to where the two models went apart."""
+        """See `Drafter`. The next draft starts where the two models parted."""
         if not context.greedy and outcome.rows:
             accepted = len(outcome.accepted)
             judged = min(accepted + 1, sum(row >= 0 for row in outcome.rows))
@@ -101,7 +101,7 @@ class DraftModel:
             self._judged = self._judged * _FADING + judged
 
     def _next(self, tokens: list[int], path: list[int], context: Context) -> tuple[list[int], list[float]]:
-        """What the request would choose after ``tokens``, which end with ``path``, and how likely each is right."""
+        """What the request would choose after ``tokens``, which end with ``path``, and the probability of each."""
         logits = self._read(tokens, context.vocabulary)
         if context.greedy or context.rank is None:
             best = logits.softmax(-1).topk(self._width)

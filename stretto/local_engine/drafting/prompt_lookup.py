@@ -1,4 +1,4 @@
-"""Prompt lookup: the text so far has said this before, so it goes on as it did then."""
+"""Prompt lookup: where the end of the text occurred before, what followed it is copied."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class PromptLookup:
     def __init__(self, longest: int = 3, span: int = 10) -> None:
         self._longest = longest
         self._span = span
-        self._behind: dict[tuple[int, ...], int] = {}  # n-gram to the index of the token behind it
+        self._behind: dict[tuple[int, ...], int] = {}  # the index of the token behind each n-gram, where it was last
         self._indexed = 0
         self.evidence = 0
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        self._index(context.tokens)
-        tree = DraftTree()
+        self.read_on(context)
+        tree, self.evidence = DraftTree(), 0
         for size in range(min(self._longest, len(context.tokens)), 0, -1):
             start = self._behind.get(tuple(context.tokens[-size:]))
             if start is not None:
@@ -41,12 +41,12 @@ class PromptLookup:
                 break
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
-        """See `Drafter`."""
-        self._index(context.tokens)
+    def learn(self, context: Context, outcome: Outcome) -> None:
+        """See `Drafter`. The text is read when a draft is asked for."""
 
-    def _index(self, tokens: list[int]) -> None:
-        """Enter the n-grams that have a token behind them now."""
+    def read_on(self, context: Context) -> None:
+        """Enter the n-grams of the text that have a token behind them now."""
+        tokens = context.tokens
         for end in range(max(self._indexed, 1), len(tokens)):
             for size in range(1, min(self._longest, end) + 1):
                 self._behind[tuple(tokens[end - size : end])] = end

@@ -1,6 +1,6 @@
-"""What a drafter is: something that proposes a tree of tokens, and learns from what became of it.
+"""The protocol of a drafter: it proposes a tree of tokens, and learns what became of it.
 
-Plain Python values and arrays only, so that a drafter needs no tensors.
+It uses plain Python values and NumPy arrays only, so that a drafter needs no tensors.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Context:
     """What a drafter sees of its sequence.
 
     Attributes:
-        tokens: prompt and answer so far; the engine appends to it, nothing is ever taken away.
-        prompt_length: how many of them are the prompt.
+        tokens: prompt and answer so far; the engine appends to it and never removes any.
+        prompt_length: number of tokens of the prompt.
         vocabulary: token ids are below this.
         greedy: whether the most probable token is taken each time: no sampling, no penalty, no bias, no constraint.
         ends: tokens that end the answer; nothing behind one is accepted.
-        held: whether the answer is held to a format: some of what is drafted may not follow, and is left out.
-        rank: which tokens the request would choose if its model said these logits # [vocabulary] after a path of
-            drafted tokens, so many of them, its first choice first: with its temperature, limits, penalties, bias and
-            constraint, and with the random numbers of that place. `None` outside an engine.
+        rank: ``rank(logits, path, k)`` gives the k tokens that this request's sampler ranks highest, best first, after
+            a path of drafted tokens, where the model gives these logits # [vocabulary]. It uses the request's
+            temperature, limits, penalties, bias and constraint, and the random numbers of that position. `None` outside
+            an engine.
     """
 
     tokens: list[int]
@@ -39,7 +39,6 @@ class Context:
     vocabulary: int
     greedy: bool = True
     ends: frozenset[int] = frozenset()
-    held: bool = False
     rank: Callable[[Any, Sequence[int], int], list[int]] | None = None
 
 
@@ -49,10 +48,10 @@ class Outcome:
 
     Attributes:
         rows: for each node of the draft, the row in which it was evaluated; -1 if it was pruned.
-        top_tokens: for each row its most probable next tokens, the most probable one first; row 0 is the last
-            token committed before this step. # [rows, k], k as the drafter wants it
-        top_probabilities: their probabilities, at temperature 1, before penalties and limits. # [rows, k]
-        path: the tokens committed by this step: the accepted ones and, last, the one the model chose itself.
+        top_tokens: for each row its most probable next tokens, best first; row 0 is the last token committed before
+            this step # [rows, k], k being the drafter's `Drafter.wants_top`
+        top_probabilities: their probabilities, at temperature 1, before penalties and limits # [rows, k]
+        path: the tokens committed by this step: the accepted ones and, last, the one that the model chose itself.
         accepted: the draft's nodes that were accepted, in order; none of them deeper than ``len(path) - 1``.
     """
 
@@ -62,25 +61,14 @@ class Outcome:
     path: Sequence[int]
     accepted: Sequence[int]
 
-    def seen_by(self, nodes: Sequence[int]) -> Outcome:
-        """The same for a draft that was merged into this one; ``nodes`` tells where its nodes are now."""
-        taken = set(self.accepted)
-        return Outcome(
-            rows=[self.rows[node] for node in nodes],
-            top_tokens=self.top_tokens,
-            top_probabilities=self.top_probabilities,
-            path=self.path,
-            accepted=[own for own, node in enumerate(nodes) if node in taken],
-        )
-
 
 @runtime_checkable
 class Drafter(Protocol):
     """Proposes what comes next in one sequence. Each sequence has its own.
 
     Attributes:
-        name: of the method; the source of its nodes in the statistics.
-        wants_top: how many most probable tokens of each row it wants to see in `Outcome`; 0 for none.
+        name: of the method; also the source of its nodes in the figures of an answer.
+        wants_top: number of most probable tokens of each row that it needs in `Outcome`; 0 for none.
     """
 
     name: str
@@ -89,14 +77,15 @@ class Drafter(Protocol):
     def propose(self, context: Context, rows: int) -> DraftTree:
         """Draft at most ``rows`` nodes after ``context.tokens``; fewer, or none, where that pays more.
 
-        More are pruned by their survival; where the tree has a step cost, by what others' nodes are worth. Nothing is
-        sampled at random that the request's seed does not fix.
+        If there are more, the least likely to survive are pruned. A tree with a step cost may have more: its nodes
+        compete with those of the other requests. Proposing twice without `learn` in between gives the same draft.
+        Random choices must depend on the request's seed only.
         """
         ...
 
     def learn(self, context: Context, outcome: Outcome) -> None:
-        """Take note of a step; ``context.tokens`` ends with ``outcome.path`` already.
+        """Learn from a step; ``context.tokens`` ends with ``outcome.path`` already.
 
-        Also called once after the prompt was read, with no nodes and row 0 for the prompt's last token.
+        It is also called once after the prompt was read, without nodes, with row 0 for the prompt's last token.
         """
         ...

@@ -1,29 +1,27 @@
-"""Suffix decoding: the text goes on as it did where it said the same before, in proportion to how often so."""
+"""Suffix decoding: where the end of the text occurred before, what followed it is guessed, by how often it did."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.automaton import Cursor, SuffixAutomaton
-from stretto.local_engine.drafting.compiled.automaton import Automaton
 from stretto.local_engine.drafting.compiled.suffixes import continuations
 from stretto.local_engine.drafting.protocol import Context, Outcome
 
 __all__ = ["AnswerMemory", "Suffix"]
 
 _SEPARATOR = -1
-_NO_ANSWERS = SuffixAutomaton()  # nobody extends it
+_NO_ANSWERS = SuffixAutomaton()  # never extended
 
 
 class AnswerMemory:
     """Earlier answers, for the drafters of later ones.
 
     Args:
-        limit: tokens kept; when they are more, it starts anew with the latest answer.
+        limit: tokens kept; beyond that, it starts anew with the latest answer.
     """
 
     def __init__(self, limit: int = 100_000) -> None:
@@ -43,15 +41,15 @@ class AnswerMemory:
 class Suffix:
     """Continues the longest suffix of the text that occurred before, as a tree weighted by counts.
 
-    After a match of L tokens, a continuation of d tokens survives with the probability L / (L + d), times the share
-    that each of its tokens has among the tokens seen at its place: long matches go deep, and where the text went on
-    in several ways, the tree branches. The mass 1 / (L + 1) that a match leaves goes to the next shorter suffix.
+    After a match of L tokens, a continuation of d tokens survives with the probability L / (L + d), times the share of
+    each of its tokens among the tokens seen at that position. So long matches go deep, and where the text continued in
+    several ways, the tree branches. The mass 1 / (L + 1) that a match leaves goes to the next shorter suffix.
 
     Oliaro et al., arXiv:2411.04975 (SuffixDecoding); Hu et al., arXiv:2411.10666 (SAM decoding).
 
     Args:
-        memory: earlier answers to look into as well.
-        shortest: tokens of a match at least.
+        memory: earlier answers, searched as well.
+        shortest: least tokens of a match.
     """
 
     name = "suffix"
@@ -71,29 +69,18 @@ class Suffix:
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
-        count = continuations(*self.texts(context), *self.sizes, tokens, parents, survival)
-        return DraftTree.of(tokens[:count].tolist(), parents[:count].tolist(), survival[:count].tolist())
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Tokens of a substring that is counted at most, and of a match at least."""
-        return self._text.counted, self._shortest
-
-    def texts(self, context: Context) -> tuple[Automaton, Automaton, NDArray[np.int64], NDArray[np.int64]]:
-        """What is looked into: the text, earlier answers, and where the text stands in these.
-
-        The last is what was committed since the last time; whoever asks appends it to the text.
-        """
         new = np.array(context.tokens[self._read :], np.int64)
         self._read = len(context.tokens)
-        return self._text.roomy(len(new)), self._answers.held, self._earlier.held, new
+        text, answers, cursor = self._text.roomy(len(new)), self._answers.held, self._earlier.held
+        tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
+        count = continuations(text, answers, cursor, new, self._text.counted, self._shortest, tokens, parents, survival)
+        return DraftTree.of(tokens[:count].tolist(), parents[:count].tolist(), survival[:count].tolist())
 
     def learn(self, context: Context, outcome: Outcome) -> None:
-        """See `Drafter`. The text is read on when it is asked for."""
+        """See `Drafter`. The text is read when a draft is asked for."""
 
     def read_on(self, context: Context) -> None:
-        """Take in what was committed since the last time."""
+        """Read what was committed since the last time."""
         new = context.tokens[self._read :]
         if new:
             self._text.extend(new)

@@ -1,55 +1,42 @@
-"""Having compiled what drafters run, before a request needs it."""
+"""Compiles what drafters run, or loads it, before a request needs it."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
-from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
-from stretto.local_engine.kernels.jit import first_call
+from stretto.local_engine.kernels.parts import Part
 
-__all__ = ["rehearse", "rehearse_units"]
+__all__ = ["DRAFTING", "UNITS", "warm_up", "warm_up_units"]
 
-_log = logging.getLogger(__name__)
+DRAFTING = Part("drafting", f"{__name__}:warm_up")
+"""What most drafters run."""
 
-
-def rehearse() -> None:
-    """Let the drafters that are compiled draft once; where the compiler fails, they will say so themselves."""
-    _once("drafts", _usual)
-
-
-def rehearse_units() -> None:
-    """Do the same for lexical units, which few requests use."""
-    _once("units", lambda: [Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
+UNITS = Part("units", f"{__name__}:warm_up_units")
+"""What lexical units run, which few requests use."""
 
 
-def _usual() -> list[Drafter]:
+def warm_up() -> None:
+    """Run the drafters that can be compiled once."""
     memory = AnswerMemory()
     memory.remember([1, 2])
-    return [Auto(StepCost(), memory), Suffix(memory), TokenRecycling()]
+    _draft([Suffix(memory)])
 
 
-def _once(what: str, drafters: Callable[[], Sequence[Drafter]]) -> None:
-    with first_call(what) as is_first:
-        if not is_first:
-            return
-        try:
-            _draft(drafters())
-        except Exception as error:  # noqa: BLE001 - an answer needs no draft
-            _log.warning("drafters that are compiled will not run: %s", error)
+def warm_up_units() -> None:
+    """Do the same for lexical units."""
+    _draft([Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
 
 
 def _draft(drafters: Sequence[Drafter]) -> None:
     for drafter in drafters:
         context = Context([1, 2, 3, 1, 2], 3, 8)
-        for _ in range(8):  # a drafter that rests does so no longer
+        for _ in range(8):  # some drafters begin with a rest
             rows = len(drafter.propose(context, 4))
             shape = (1 + rows, drafter.wants_top)
             context.tokens.append(3)

@@ -1,4 +1,4 @@
-"""Notices that a text begins to repeat itself, for less than any drafter takes."""
+"""Notices cheaply that a text begins to repeat itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _BACK = 32
 
 
 class RepetitionWatch:
-    """Where each n-gram of a text ended last: so a match of at least so many tokens is seen, and how long it is.
+    """Remembers where each n-gram of a text ended last, and so finds matches of at least n tokens and their length.
 
-    A look into a dictionary for each token; a `SuffixAutomaton` sees shorter ones too.
+    It costs one look into a dictionary for each token. A `SuffixAutomaton` finds shorter matches too.
 
     Args:
         size: tokens of an n-gram.
@@ -28,8 +28,8 @@ class RepetitionWatch:
     def match(self, text: Sequence[int]) -> int:
         """How many tokens at the end of the text followed each other before; 0 where they are fewer than an n-gram.
 
-        The text is the one given last time, or longer. Of several places it goes by the latest; more than 32 tokens are
-        counted only where they followed each other since.
+        The text is the one given last time, or longer. Of several earlier occurrences the latest counts. More than 32
+        tokens are counted only if the match grew token by token.
         """
         size, ends = self._size, self._ends
         for end in range(self._read + 1, len(text) + 1):
@@ -47,6 +47,6 @@ class RepetitionWatch:
 
 
 def _common(text: Sequence[int], one: int, other: int) -> int:
-    """How many tokens before two places are the same, the later one being ``other``."""
+    """How many tokens before two positions are the same, ``other`` being the later position."""
     most = min(one, _BACK)
     return next((length for length in range(most) if text[one - length - 1] != text[other - length - 1]), most)

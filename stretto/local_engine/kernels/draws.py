@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
-from torch import Tensor
 
-from stretto.local_engine.kernels.jit import VERSION, entry, first_call, inner
+from stretto.local_engine.kernels.jit import entry, inner
 from stretto.local_engine.kernels.vectors import exp, pointer
 
-__all__ = ["draw"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["draw", "drawn"]
 
 _BLOCK = 64
 _FACTOR = np.int32(0x7FEB352D)
@@ -44,10 +47,9 @@ def draw(
     if not rows == len(temperatures) == logits.shape[0] or logits.shape[1] != len(tokens):
         raise ValueError(f"{rows} keys and {len(tokens)} tokens are none of logits with the shape {logits.shape}")
     found, scales = np.empty(rows, np.int64), np.array(temperatures).clip(_COLDEST).astype(np.float32)
-    with first_call("draw"):
-        _draw(logits.data_ptr(), 4 * step, scales, np.array(keys, np.int32).reshape(-1, 2), tokens, found)
-    drawn: list[int] = found.tolist()
-    return drawn
+    drawn(logits.data_ptr(), 4 * step, scales, np.array(keys, np.int32).reshape(-1, 2), tokens, found)
+    tokens_drawn: list[int] = found.tolist()
+    return tokens_drawn
 
 
 @inner
@@ -109,7 +111,7 @@ def _multiple(number, bound):
 
 
 @entry
-def _draw(address, step, temperatures, keys, tokens, found, version=VERSION):  # noqa: ARG001 - see `VERSION`
+def drawn(address, step, temperatures, keys, tokens, found):
     """See `draw`; ``step`` is bytes between rows."""
     vocabulary = len(tokens)
     uniform, bounds = np.empty(vocabulary, np.float32), np.empty(vocabulary, np.float32)

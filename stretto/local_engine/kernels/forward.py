@@ -14,9 +14,10 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.attention import mix, visible, write
-from stretto.local_engine.kernels.jit import VERSION, entry, inner, summing
+from stretto.local_engine.kernels.jit import entry, inner, summing
+from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
-from stretto.local_engine.kernels.vectors import PANEL, exp, meet, pointer
+from stretto.local_engine.kernels.vectors import exp, meet, pointer
 
 __all__ = ["Asked", "Held", "Pads", "Room", "Weights", "run"]
 
@@ -238,7 +239,7 @@ def _anchored(state, batches, lines, ancestry, padded):
 
 
 @entry
-def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, version=VERSION):  # noqa: ARG001
+def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts):
     """Read rows, write their keys and values, and score some: one part of it, all others running at the same time.
 
     Args:
@@ -252,7 +253,6 @@ def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts, v
         logits: of the vocabulary and what fills its last panel up # [wanted, out]
         part: this one.
         parts: all of them.
-        version: see `VERSION`.
     """
     state, heads, mixed, normed = room.state, room.heads, room.mixed, np.empty_like(room.state)
     count, batch, layers, width = len(asked.tokens), len(asked.positions), len(weights.products), heads.shape[2]

@@ -1,71 +1,96 @@
-"""Files of compiled code: numba's own, but one that was cut short is removed and its code compiled again.
+"""Functions as numba compiles them, with their code kept in `stretto.local_engine.kernels.store`.
 
-A file is cut short where a disk was full or a copy was broken off. numba raises whatever unpickling raises, each time,
-and never writes the file anew.
+numba's own files are not used: they say neither that code has run here nor, where one was cut short, that it was.
 """
 
 # numba leaves what is called here untyped
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
-import logging
+import hashlib
+import pickle
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 
-__all__ = ["keeping"]
+from stretto.local_engine.kernels.jit import NotCompiledError
+from stretto.local_engine.kernels.store import Store, stores
 
-_log = logging.getLogger(__name__)
-
-
-class _Files(IndexDataCacheFile):
-    """An index and its data files, read as if a file that cannot be read were not there."""
-
-    def _load_index(self) -> Any:
-        try:
-            return super()._load_index()
-        except OSError:
-            raise
-        except Exception as error:  # noqa: BLE001 - unpickling half a file raises nearly anything
-            _remove(Path(self._index_path), error)
-            return {}
-
-    def _load_data(self, name: str) -> Any:
-        try:
-            return super()._load_data(name)
-        except OSError:
-            raise
-        except Exception as error:
-            path = Path(self._data_path(name))
-            _remove(path, error)
-            raise FileNotFoundError(path) from error  # numba compiles what has no file
+__all__ = ["build_in", "made"]
 
 
-class _Cache(FunctionCache):
-    """Compiled code of one function. Where it cannot be written, as on a full disk, it is used all the same."""
+class _Build:
+    """Where this process, if it is the compiler's, keeps code; and the names of what it has compiled or loaded."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        source = self._impl
-        self._cache_file = _Files(self._cache_path, source.filename_base, source.locator.get_source_stamp())
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        with suppress(OSError):
-            super().save_overload(sig, data)
+    store: Store | None = None
+    part = ""
+    names: set[str]
 
 
-def keeping(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile like `numba.njit` with ``cache=True``. Raises `RuntimeError` where no folder can be written to."""
+def build_in(store: Store, part: str) -> set[str]:
+    """Let this process compile a part; give the set of names that grows as it does."""
+    _Build.store, _Build.part, _Build.names = store, part, set()
+    return _Build.names
+
+
+def made(function: Callable[..., Any], *, kept: bool, **options: Any) -> Any:
+    """Compile like `numba.njit`. With ``kept``, code is loaded, and made only where `build_in` was called."""
     compiled = njit(**options)(function)
-    compiled._cache = _Cache(function)
+    if kept:
+        compiled._cache = _Kept(function)
     return compiled
 
 
-def _remove(path: Path, error: Exception) -> None:
-    _log.info("%s cannot be read (%s: %s) and is made anew", path, type(error).__name__, error)
-    with suppress(OSError):
-        path.unlink()
+class _Kept(_Cache):
+    """Compiled code of one function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = f"{'.'.join(function.__module__.split('.')[-2:])}.{function.__name__}"
+
+    @property
+    def cache_path(self) -> str:
+        """Nothing that numba needs to know."""
+        return ""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load the code for a signature. Raises `NotCompiledError` unless this process compiles."""
+        target_context.refresh()
+        name, target = self._file(sig), target_context.codegen().magic_tuple()
+        for store in stores() if _Build.store is None else [_Build.store]:
+            if (kept := store.read(name)) is None:
+                continue
+            try:
+                made_for, payload = pickle.loads(kept)  # noqa: S301 - our own; the folder is as trusted as the source's
+                if made_for == target:
+                    if _Build.store is not None:
+                        _Build.names.add(name)
+                    return CompileResult._rebuild(target_context, *payload)
+            except Exception as error:
+                store.forget(name)
+                raise NotCompiledError(f"{name} cannot be loaded: {error}") from error
+        if _Build.store is None:
+            raise NotCompiledError(f"{self._name} was not compiled for {sig}")
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code for a signature. Raises OSError."""
+        if _Build.store is not None:
+            _Build.store.write(self._file(sig), dumps((data.codegen.magic_tuple(), data._reduce())))
+            _Build.names.add(self._file(sig))
+            _Build.store.forget_tries(_Build.part)  # it has come further than before
+
+    def enable(self) -> None:
+        """It always is."""
+
+    def disable(self) -> None:
+        """It never is."""
+
+    def flush(self) -> None:
+        """Nothing is waiting to be written."""
+
+    def _file(self, sig: Any) -> str:
+        return f"{self._name}-{hashlib.sha256(str(sig).encode()).hexdigest()[:20]}.code"

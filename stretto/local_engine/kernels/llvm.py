@@ -10,11 +10,12 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from stretto.local_engine.kernels.sizes import PANEL
+
 __all__ = [
     "FLOAT",
     "INT",
     "LONG",
-    "PANEL",
     "VECTOR",
     "WORDS",
     "added",
@@ -32,9 +33,6 @@ __all__ = [
     "prefetch",
     "spread",
 ]  # fmt: skip
-
-PANEL = 16
-"""Outputs whose weights stand side by side: a register of AVX-512, two of AVX2, four of NEON."""
 
 FLOAT = ir.FloatType()
 INT, LONG = ir.IntType(32), ir.IntType(64)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -13,12 +14,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stretto.local_engine.kernels.crew import share
-from stretto.local_engine.kernels.jit import first_call
 from stretto.local_engine.kernels.shelf import Shelf
-from stretto.local_engine.kernels.tiles import multiply
-from stretto.local_engine.kernels.vectors import PAIRED, PANEL
+from stretto.local_engine.kernels.sizes import PANEL
 
-__all__ = ["Layout", "Panels", "layout_for", "narrowest"]
+__all__ = ["Layout", "Panels", "held_as", "kind_of", "layout_for", "narrowest", "pairs"]
 
 _LIKE: dict[torch.dtype, NDArray[np.generic]] = {
     torch.bfloat16: np.empty(0, np.uint16),
@@ -54,20 +53,44 @@ class Layout:
     shelf: Shelf | None = None
 
 
-def layout_for(weights: Sequence[Tensor], *, paired: bool = PAIRED) -> Layout:
+def held_as(weights: Sequence[Tensor]) -> torch.dtype:
+    """The type that these weights, all of one, are held in: float32 in the narrowest that has all their numbers."""
+    own = weights[0].dtype
+    return narrowest(weights) if own == torch.float32 else own
+
+
+def pairs(weights: Sequence[Tensor]) -> bool:
+    """Whether these weights can stand in pairs: see `Layout`."""
+    return weights[0].dtype == torch.bfloat16 and not any(each.shape[1] % 2 for each in weights)
+
+
+def kind_of(weights: Sequence[Tensor], dtype: torch.dtype) -> str:
+    """The kind of compiled products for weights that are held in a type; see `trials.KINDS`."""
+    return "pairs" if pairs(weights) else str(dtype).removeprefix("torch.")
+
+
+def layout_for(weights: Sequence[Tensor], *, dtype: torch.dtype | None = None, paired: bool | None = None) -> Layout:
     """The layout for weights of one type, with a shelf for all of them where there is memory for one.
 
     Those of float32 are held in the narrowest type that has all their numbers, and computed with in float32. So are
     those in half precision, but for bfloat16 where the processor multiplies it.
+
+    Args:
+        weights: all of them.
+        dtype: what `held_as` says, where that is known.
+        paired: whether they stand in pairs where they can; by default, as the processor multiplies.
     """
-    own = weights[0].dtype
-    dtype = narrowest(weights) if own == torch.float32 else own
+    dtype = dtype or held_as(weights)
+    if paired is None and pairs(weights):
+        from stretto.local_engine.kernels.vectors import PAIRED  # noqa: PLC0415 - it imports numba
+
+        paired = PAIRED
     filled = [-(-len(weight) // PANEL) * PANEL * weight.shape[1] for weight in weights]
     try:
         shelf = Shelf(sum(filled) * dtype.itemsize, len(filled))
     except OSError:  # not so much at once
         shelf = None
-    return Layout(dtype, paired and own == torch.bfloat16 and not any(each.shape[1] % 2 for each in weights), shelf)
+    return Layout(dtype, bool(paired) and pairs(weights), shelf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +123,8 @@ class Panels:
         flat = rows.reshape(-1, rows.shape[-1]).contiguous()
         result = flat.new_empty(len(flat), len(self.held) * PANEL)
         source, target = flat.numpy(), result.numpy()
-        with first_call(("product", self.like.dtype)) as is_first:
-            amount = 0 if is_first else len(flat) * self.held.numel()
-            share(amount, lambda part, parts: multiply(self.like, source, self.address, target, part, parts))
+        multiply, amount = _multiply(), len(flat) * self.held.numel()
+        share(amount, lambda part, parts: multiply(self.like, source, self.address, target, part, parts))
         return result[:, : self.outer].view(*rows.shape[:-1], self.outer)
 
     @property
@@ -123,3 +145,10 @@ class Panels:
     def dense(self) -> Tensor:
         """The weight as it was, in float32 # [outer, inner]."""
         return self.held.transpose(1, 2).reshape(-1, self.inner)[: self.outer].float()
+
+
+@cache
+def _multiply() -> Callable[..., None]:
+    from stretto.local_engine.kernels.tiles import multiply  # noqa: PLC0415 - it imports numba
+
+    return multiply

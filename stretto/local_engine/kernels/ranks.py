@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
-from torch import Tensor
 
-from stretto.local_engine.kernels.jit import VERSION, entry, first_call, inner, summing
+from stretto.local_engine.kernels.jit import entry, inner, summing
 from stretto.local_engine.kernels.vectors import exp, pointer
 
-__all__ = ["best"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["best", "ranked"]
 
 _BLOCK = 64
 
@@ -34,8 +37,7 @@ def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int
     chosen, (step, beside) = np.array(rows, np.int64), logits.stride()
     if beside != 1:
         raise ValueError("the logits of a row do not stand side by side")
-    with first_call("best"):
-        _best(logits.data_ptr(), 4 * step, logits.shape[1], chosen, ids, probabilities)
+    ranked(logits.data_ptr(), 4 * step, logits.shape[1], chosen, ids, probabilities)
     return ids, probabilities
 
 
@@ -89,7 +91,7 @@ def _sum(numbers):
 
 
 @entry
-def _best(address, step, vocabulary, rows, ids, probabilities, version=VERSION):  # noqa: ARG001 - see `VERSION`
+def ranked(address, step, vocabulary, rows, ids, probabilities):
     """See `best`; ``step`` is bytes between rows."""
     raised = np.empty(vocabulary, np.float32)
     for place in range(len(rows)):

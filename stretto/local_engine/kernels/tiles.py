@@ -8,8 +8,9 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
-from stretto.local_engine.kernels.vectors import ABREAST, MOST, PANEL, tile
+from stretto.local_engine.kernels.jit import entry, inner
+from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.kernels.vectors import ABREAST, MOST, tile
 
 __all__ = ["multiply", "multiply_part", "stripe"]
 
@@ -84,6 +85,6 @@ def _multiply(like, operand, weight, result, add, part, parts):
 
 
 @entry
-def multiply(like, rows, weight, result, part, parts, version=VERSION):  # noqa: ARG001 - see `VERSION`
+def multiply(like, rows, weight, result, part, parts):
     """Replace one part of a result; see `multiply_part`."""
     multiply_part(like, rows, weight, result, np.int64(0), part, parts)

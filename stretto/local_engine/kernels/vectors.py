@@ -14,16 +14,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from stretto.local_engine.kernels.llvm import (
     FLOAT,
     INT,
     LONG,
-    PANEL,
     VECTOR,
     WORDS,
     added,
@@ -41,13 +41,16 @@ from stretto.local_engine.kernels.llvm import (
     prefetch,
     spread,
 )
+from stretto.local_engine.kernels.sizes import PANEL
 
-__all__ = ["ABREAST", "MOST", "PAIRED", "PANEL", "STOPPED", "dots", "exp", "meet", "pointer", "soften", "tile"]
+__all__ = ["ABREAST", "MOST", "PAIRED", "dots", "exp", "meet", "pointer", "soften", "tile"]
 
-_FEATURES = binding.get_host_cpu_features()
-_WIDE = bool(_FEATURES.get("avx512f", False))
+_FEATURES = frozenset(cpu_target.target_context.codegen().magic_tuple()[2].split(","))
+"""Those that numba compiles for, which ``NUMBA_CPU_NAME`` and others change: not those that the processor has."""
 
-PAIRED = _WIDE and bool(_FEATURES.get("avx512bf16", False))
+_WIDE = "+avx512f" in _FEATURES
+
+PAIRED = _WIDE and "+avx512bf16" in _FEATURES
 """Whether one operation multiplies pairs of bfloat16 and adds both products to a float32."""
 
 MOST = 12 if _WIDE else 6
@@ -58,9 +61,6 @@ ABREAST = (1, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (1, 4, 2, 2, 1, 
 
 _ACROSS = 16 if _WIDE else 4
 """Sums of `dots` that are folded together."""
-
-STOPPED = -(2**62)
-"""See `meet`."""
 
 _AHEAD = 2048  # bytes of a panel that are fetched ahead: by itself the processor does not go beyond a page
 _PATIENCE = 4096  # looks at a counter before another thread is let in
@@ -267,7 +267,8 @@ def pointer(context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
 def meet(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., Any]]:
     """Wait until all threads have come here; ``counter`` is the address of a number that begins with 0.
 
-    Whoever sets it to `STOPPED` lets all go, here and wherever they meet again: one of them will not come.
+    Whoever sets it to `stretto.local_engine.kernels.sizes.STOPPED` lets all go, here and wherever they meet again:
+    one of them will not come.
     They wait awake: in a step they are never far apart, and waking up takes longer than what they wait for.
     """
 

@@ -1,7 +1,7 @@
 """Compiling ahead: ``python -m stretto.local_engine.measuring.ahead [MODEL]``, where a machine or an image is set up.
 
-What a model runs is compiled for the processor when it is first called, and kept. Whoever asks first waits for that,
-unless it was done before.
+What a model runs is compiled for the processor beside its first answers, and kept. These are slower, unless it was
+done before.
 """
 
 from __future__ import annotations
@@ -28,22 +28,27 @@ def main(arguments: list[str] | None = None) -> None:
     )
     began = time.monotonic()
     try:  # imports torch
-        from stretto.local_engine.drafting.warm_up import rehearse, rehearse_units  # noqa: PLC0415
+        from stretto.local_engine.drafting.warm_up import DRAFTING, UNITS  # noqa: PLC0415
+        from stretto.local_engine.kernels.compiler import compile_now, try_again  # noqa: PLC0415
+        from stretto.local_engine.kernels.parts import CHOOSING  # noqa: PLC0415
         from stretto.local_engine.model.adapter_files import LEXICAL_FILE  # noqa: PLC0415
         from stretto.local_engine.model.load import load_model  # noqa: PLC0415
     except ImportError as error:
         raise SystemExit(
-            f"{name} needs {error.name or 'torch and numba'}, which cannot be imported here. "
+            f"{name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
             "Run: pip install 'stretto[local]'"
         ) from None
     try:
         with console.status(Text(f"compiling {name} for this processor")):
+            try_again()
+            done = compile_now([CHOOSING, DRAFTING])
             model = load_model(find_source(name), cuda_graphs=False)  # it is tried before it is used
-            rehearse()
             if model.folder is not None and (model.folder / LEXICAL_FILE).exists():
-                rehearse_units()
+                done = compile_now([UNITS]) and done
     except StrettoError as error:
         raise SystemExit(str(error)) from None
+    if not done:
+        raise SystemExit(f"{name} runs in torch's operations on this processor: nothing could be compiled.")
     console.print(f"{name} is ready on this processor, after {time.monotonic() - began:.0f} s")
 
 

@@ -7,7 +7,7 @@ batches of unequal lengths and a cache that keeps every slot. So it is tried at 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,8 @@ from torch import Tensor
 
 from stretto.errors import BackendError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
+from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import Forward, TransformersForward
@@ -41,14 +43,22 @@ def tolerance(dtype: torch.dtype) -> float:
     return _TOLERANCE.get(dtype, 0.5)
 
 
-def choose_forward(name: str, model: Any, *, packed: bool) -> Forward:
+def choose_forward(
+    name: str, model: Any, *, packed: bool, ready: Callable[[Sequence[Part]], bool] = compile_now
+) -> Forward:
     """Choose the fastest forward that agrees with the model.
 
     First the lean one is tried, then transformers' own code with batches and draft trees, then that code with one
     sequence at a time. Raises `BackendError` if none agrees.
+
+    Args:
+        name: of the model.
+        model: of transformers.
+        packed: lay the weights out as the processor reads them, where it can.
+        ready: whether what that needs is compiled; without, it is compiled now.
     """
     limit = tolerance(model.dtype)
-    lean = _lean(model, limit, packed=packed) if is_llama_like(model) else None
+    lean = _lean(model, limit, packed=packed, ready=ready) if is_llama_like(model) else None
     if lean is not None:
         return lean
     with torch.inference_mode():
@@ -71,7 +81,7 @@ def choose_forward(name: str, model: Any, *, packed: bool) -> Forward:
     return TransformersForward(model, alone=alone)
 
 
-def _lean(model: Any, limit: float, *, packed: bool) -> Forward | None:
+def _lean(model: Any, limit: float, *, packed: bool, ready: Callable[[Sequence[Part]], bool]) -> Forward | None:
     """The lean forward, if it agrees with the model to the ``limit``; packed, if it does so then.
 
     It is checked because a model may look like the family and differ in something that its configuration hides, and
@@ -82,6 +92,8 @@ def _lean(model: Any, limit: float, *, packed: bool) -> Forward | None:
         try:
             lean = LlamaForward(model)
             if pack:
+                if not ready(lean.parts()):
+                    continue
                 lean.pack()
             with torch.inference_mode():
                 gap = disagreement(model, lean)

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from stretto.local_engine.kernels.crew import share
 from stretto.local_engine.kernels.forward import Asked, Held, Pads, Room, Weights, run
-from stretto.local_engine.kernels.jit import first_call
 from stretto.local_engine.kernels.panels import Panels
-from stretto.local_engine.kernels.vectors import PANEL, STOPPED
+from stretto.local_engine.kernels.sizes import PANEL, STOPPED
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.pads import PadAdapter
 
@@ -139,10 +138,11 @@ class CompiledModel:
         room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
         logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL, dtype=torch.float32)
         given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
-        kinds = (self._weights.embedding.dtype, self._like.dtype, pad_like.dtype)
-        with first_call(("forward", *kinds)) as is_first:
-            amount = 0 if is_first else count * self._size
-            share(amount, lambda part, parts: run(*given, scores, part, parts), lambda: room.met.fill(STOPPED))
+        share(
+            count * self._size,
+            lambda part, parts: run(*given, scores, part, parts),
+            lambda: room.met.fill(STOPPED),
+        )
         found = logits[:, : self._vocabulary.outer]
         if len(wanted) < batch * kept:  # sequences that were read completely have none
             places = (batches * kept + lines - int(keep[0]))[wanted]

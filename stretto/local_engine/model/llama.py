@@ -13,20 +13,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, layer_norm, rms_norm, silu
 
-from stretto.local_engine.kernels.panels import Panels
-from stretto.local_engine.kernels.vectors import PANEL
+from stretto.local_engine.kernels import parts
+from stretto.local_engine.kernels.compiler import are_ready
+from stretto.local_engine.kernels.panels import Panels, held_as, kind_of
+from stretto.local_engine.kernels.parts import Part
+from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.attention import Attention, unpack
 from stretto.local_engine.model.cache import KeyValueCache, Rows
-from stretto.local_engine.model.compiled import CompiledModel
-from stretto.local_engine.model.compiled import Layer as CompiledLayer
 from stretto.local_engine.model.pads import PadAdapter
 from stretto.local_engine.model.products import Layout, Weight, layout_for, packed, product
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.compiled import CompiledModel
 
 __all__ = ["LlamaForward", "is_llama_like"]
 
@@ -152,27 +156,55 @@ class LlamaForward:
         self.is_packed, self._in_panels = False, False
         self.pads: PadAdapter | None = None
         self._compiled: CompiledModel | None = None
+        self._held: torch.dtype | None = None  # see `held_as`
+        self._kind = ""  # see `kind_of`
+
+    def parts(self) -> tuple[Part, ...]:
+        """What `pack` needs compiled; nothing where torch's kernels are faster."""
+        weights = self._dense()
+        if not self._better_in_panels(weights):
+            return ()
+        self._held = held_as(weights)
+        self._kind = kind_of(weights, self._held)
+        whole = (parts.forward(self._read, self._kind, self._kind),) if self._fill_panels(weights[1:]) else ()
+        return parts.product(self._kind), *whole
 
     def pack(self) -> None:
         """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.model.products`).
 
         No gradient flows through packed weights. Drop other references to the originals, or their memory stays
-        allocated.
+        allocated. What `parts` says has to be compiled.
         """
-        every = [self._vocabulary, *(weight for layer in self._layers for weight in layer.products.values())]
-        weights = [weight for weight in every if isinstance(weight, Tensor)]
+        weights = self._dense()
         self._in_panels = self._better_in_panels(weights)
         layout = None
         if self._in_panels:
-            layout = layout_for(weights)
+            layout = layout_for(weights, dtype=self._held)
+            self._kind = kind_of(weights, layout.dtype)
             self._layers, self._norm = [layer.widened() for layer in self._layers], self._norm.widened()
             if self._embedding.dtype == torch.float16:  # no compiled code reads it
                 self._embedding = self._embedding.float()
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
             self._layers = list(pool.map(lambda layer: layer.packed(layout), self._layers))
         self._vocabulary = packed(self._vocabulary, layout)
-        self._compiled = self._compile()
+        self._compiled = self._compile() if self._in_panels and self._fill_panels(weights[1:]) else None
         self.is_packed = True
+        if self.pads is not None:
+            self.attach(self.pads)
+
+    def _dense(self) -> list[Tensor]:
+        """The weights of all products as they are before they are packed, that of the vocabulary first."""
+        every = [self._vocabulary, *(weight for layer in self._layers for weight in layer.products.values())]
+        return [weight for weight in every if isinstance(weight, Tensor)]
+
+    def _fill_panels(self, weights: Sequence[Tensor]) -> bool:
+        """Whether compiled code can run the whole forward: nothing of its layers is wider than the model is."""
+        return self._width % PANEL == 0 and not any(weight.shape[0] % PANEL for weight in weights)
+
+    @property
+    def _read(self) -> str:
+        """The kind of the input vectors that compiled code reads."""
+        return "bfloat16" if self._embedding.dtype == torch.bfloat16 else "float32"
 
     def _better_in_panels(self, weights: Sequence[Tensor]) -> bool:
         """Whether compiled code, which reads panels, is faster than torch's kernels.
@@ -191,16 +223,27 @@ class LlamaForward:
 
     def attach(self, adapter: PadAdapter) -> PadAdapter:
         """Take an adapter for [PAD] rows, laid out as the model's own weights are."""
-        self.pads = adapter.packed(panels=self._in_panels) if self.is_packed else adapter
+        self.pads = adapter
+        if self.is_packed and (not self._in_panels or are_ready(self.parts_for(adapter))):
+            self.pads = adapter.packed(panels=self._in_panels)
         return self.pads
 
+    def parts_for(self, adapter: PadAdapter) -> tuple[Part, ...]:
+        """What has to be compiled for an adapter; nothing where compiled code does not run the model."""
+        if not self._kind:
+            return ()
+        weights = adapter.dense()
+        kind = kind_of(weights, held_as(weights))
+        return parts.product(kind), parts.forward(self._read, self._kind, kind)
+
     def _compile(self) -> CompiledModel | None:
-        """Hand the weights to compiled code, where they stand in panels that they fill."""
+        """Hand the weights to compiled code."""
+        from stretto.local_engine.model.compiled import CompiledModel  # noqa: PLC0415 - it imports numba
+        from stretto.local_engine.model.compiled import Layer as CompiledLayer  # noqa: PLC0415
+
         vocabulary, layers = self._vocabulary, []
         for layer in self._layers:
             panels = {name: weight for name, weight in layer.products.items() if isinstance(weight, Panels)}
-            if len(panels) < len(layer.products) or any(weight.outer % PANEL for weight in panels.values()):
-                return None
             layers.append(
                 CompiledLayer(
                     norm=layer.norm.weight,
@@ -212,7 +255,7 @@ class LlamaForward:
                     **panels,
                 )
             )
-        if not isinstance(vocabulary, Panels) or self._width % PANEL:
+        if not isinstance(vocabulary, Panels):
             return None
         return CompiledModel(
             layers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from stretto.errors import SettingsError
-from stretto.local_engine.kernels.trial import can_choose
+from stretto.local_engine.kernels.compiler import are_ready, compile_now
 from stretto.local_engine.model import recommended
 from stretto.local_engine.model.acceptance import choose_forward, tolerance
 from stretto.local_engine.model.dtype import chosen_dtype
@@ -21,6 +21,7 @@ from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.recording import recorded, refuse_elsewhere
 from stretto.local_engine.model.source import Source
+from stretto.local_engine.model.unpacked import Unpacked
 from stretto.local_engine.model.weights import read_model
 from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.local_engine.text.vocabulary import token_bytes
@@ -43,6 +44,8 @@ class LoadedModel:
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens.
         token_bytes: the bytes of a token; ``None`` where they cannot be read.
+        compiled: whether an engine runs compiled code; ``None``: as soon as there is some.
+        unpacked: what changes the forward over to it, where it was not there yet.
         device: where the weights are.
         dtype: of its weights.
         context_window: tokens that prompt and answer may fill together.
@@ -70,6 +73,8 @@ class LoadedModel:
     threads: int | None = None
     folder: Path | None = None
     token_bytes: Callable[[int], bytes] | None = None
+    compiled: bool | None = True
+    unpacked: Unpacked | None = None
     _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -104,7 +109,9 @@ def load_model(
     device: str | None = None,
     trust_remote_code: bool = False,
     packed: bool = True,
+    compiled: bool | None = True,
     cuda_graphs: bool | None = None,
+    change: Callable[[Mapping[str, torch.Tensor]], None] | None = None,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -115,22 +122,33 @@ def load_model(
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
         trust_remote_code: run Python code that came with the model.
         packed: lay the weights out as the processor reads them, where it can; not for training.
+        compiled: run compiled code, and wait for the compiler, the first time on a machine; ``False``: none;
+            ``None``: on a processor torch's operations until it is there, on a GPU none.
         cuda_graphs: record steps while loading, and repeat them as a whole; see `recorded_steps.py`. By default on a
             CUDA device.
+        change: is given the weights by name, to change them in place before they are laid out.
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
     target = _device(device)
     chosen = chosen_dtype(dtype, target)
     model, tokenizer = read_model(source, chosen, trust_remote_code=trust_remote_code)
-    ready = prepare(source.name, model.to(target), tokenizer, packed=packed, cuda_graphs=cuda_graphs)
+    if change is not None:
+        change(dict(model.named_parameters()))
+    ready = prepare(source.name, model.to(target), tokenizer, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs)
     return replace(ready, folder=source.folder)
 
 
 def prepare(
-    name: str, model: Any, tokenizer: Any, *, packed: bool = True, cuda_graphs: bool | None = None
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    *,
+    packed: bool = True,
+    compiled: bool | None = True,
+    cuda_graphs: bool | None = None,
 ) -> LoadedModel:
-    """Make a transformers model and tokenizer ready for the engine.
+    """Make a transformers model and tokenizer ready for the engine; see `load_model`.
 
     Raises `BackendError` if it cannot run it, `SettingsError` for CUDA graphs on another device.
     """
@@ -138,13 +156,18 @@ def prepare(
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     penalties = recommended.penalties(name, model, config.vocab_size)
-    forward = choose_forward(name, model, packed=packed)
-    if packed and model.device.type == "cpu":
-        can_choose()  # compiled here rather than in the first request
+    if compiled is None and model.device.type != "cpu":
+        compiled = False
+    forward = choose_forward(
+        name, model, packed=packed and compiled is not False, ready=compile_now if compiled else are_ready
+    )
+    limit = tolerance(model.dtype)
+    unpacked = _unpacked(model, forward, limit) if packed and compiled is None else None
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
+    if unpacked is not None:
+        kept = torch.float32  # it will be
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
     longest = min(_context_window(config), forward.longest or _LONGEST_WINDOW)
-    limit = tolerance(model.dtype)
     forward, cache_tokens = recorded(
         forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
     )
@@ -163,7 +186,16 @@ def prepare(
         penalties=penalties,
         threads=_threads(model),
         token_bytes=token_bytes(tokenizer),
+        compiled=compiled,
+        unpacked=unpacked,
     )
+
+
+def _unpacked(model: Any, forward: Forward, limit: float) -> Unpacked | None:
+    """What changes a forward over to compiled code later, if there will be some for it."""
+    if not isinstance(forward, LlamaForward) or forward.is_packed or not (parts := forward.parts()):
+        return None
+    return Unpacked(model, forward, parts, limit)
 
 
 def _device(name: str | None) -> torch.device:

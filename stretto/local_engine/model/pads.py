@@ -68,9 +68,13 @@ class PadAdapter:
         """The same with its matrices laid out for the processor, in panels or as torch does."""
         layout = None
         if panels:
-            layout = layout_for([part for name, part in self.tensors().items() if name != "places"])
+            layout = layout_for(self.dense())
         layers = {number: layer.packed(layout) for number, layer in self.layers.items()}
         return PadAdapter(self.places.float() if panels else self.places, layers, self.last.packed(layout))
+
+    def dense(self) -> list[Tensor]:
+        """Its matrices."""
+        return [part for name, part in self.tensors().items() if name != "places"]
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it by name."""

@@ -163,7 +163,6 @@ class Batch:
             vocabulary,
             sampler.plain,
             request.end_ids,
-            state.constraint is not None,
             sampler.rank,
         )
         return _Member(request, state.constraint, drafter, sampler, context)

@@ -11,11 +11,11 @@ from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRej
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
+from stretto.local_engine.drafting.lexical.experience import UnitExperience
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
-from stretto.local_engine.drafting.warm_up import rehearse
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
@@ -79,9 +79,9 @@ class Engine:
             draft=draft,
             memory=memory,
             experience=(Experience(), Experience()),
+            unit_experience=(UnitExperience(), UnitExperience()),
             lexical=lexical or LexicalOptions(),
         )
-        rehearse()  # so that the first request does not wait for the compiler
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have what they need
         schedule = partial(

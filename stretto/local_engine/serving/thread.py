@@ -21,6 +21,7 @@ from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.kernels.crew import allow, dismiss
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timing import measuring
@@ -81,6 +82,8 @@ class Serving:
         self._gather_until: float | None = None
         self._logged: tuple[int, str] | None = None
         self._closed = False
+        models = [model] if equipment.draft is None else [model, equipment.draft]
+        self._code = CompiledCode(models, self._wake)
         self._scheduler = scheduler(self._drafter)
         self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
         self._thread.start()
@@ -116,6 +119,7 @@ class Serving:
         """See `Engine.run_alongside`."""
         with self._changed:
             self._refuse_when_closed()
+            self._code.stay()
             self._alongside.append(work)
             self._changed.notify_all()
 
@@ -153,6 +157,7 @@ class Serving:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
             allow(self._most_threads)
+        self._code.begin()
         scheduler = self._scheduler
         with torch.inference_mode():
             self._measure_while_idle(scheduler)
@@ -162,12 +167,25 @@ class Serving:
                 self._advance_alongside()
                 if self.model.device.type == "cuda" and not scheduler.handles:
                     torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
+                if self._code.due and not scheduler.handles:
+                    self._change_code(scheduler)
                 self._measure_while_idle(scheduler)
             self._cancel_all(scheduler)
             for work in self._alongside:
                 work.close()
         dismiss()
         scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _change_code(self, scheduler: Scheduler) -> None:
+        """Change over to code that was compiled meanwhile. What was computed, and what steps cost, holds no longer."""
+        self._code.change()
+        scheduler.clear()
+        if self._cost.measured or self._measuring is not None:
+            self._measuring = measuring(self.model)
 
     def _advance_alongside(self) -> None:
         if not self._alongside:
@@ -208,9 +226,9 @@ class Serving:
         with self._changed:
             idle = not (scheduler.handles or self._alongside)
             if idle:
-                self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed)
+                self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or self._code.due)
             gathered = self._gathered(idle=idle)
-            while idle and not (gathered or self._alongside or self._closed):
+            while idle and not (gathered or self._alongside or self._closed or self._code.due):
                 self._changed.wait(_QUIET_S)
                 gathered = self._gathered(idle=idle)
             if self._closed:

@@ -82,7 +82,7 @@ class Reading:
         shown = self.library.shown(place) | values
         messages = _passage_messages(self.request, self.runner, self.library, template, task=self.task, shown=shown)
         at = messages[-1].content.find(f"\n{self.library.fence} passage {place.number} of ")
-        return Prompt(messages, response_schema=self.schema(schema), shared=max(at, 0))
+        return Prompt(messages, response_schema=self.schema(schema), shared=max(at, 0), reads=True)
 
     def schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The schema, if this backend can be held to one."""

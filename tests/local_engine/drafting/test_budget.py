@@ -14,10 +14,10 @@ from stretto.local_engine.drafting.step_cost import StepCost
 USUAL = StepCost({1: 10.0, 8: 11.4, 16: 13.3, 32: 21.0, 64: 42.0})
 
 
-def draft(survival, cost=USUAL, kept=0):
+def draft(survival, cost=USUAL):
     tree = DraftTree(step_cost=cost)
     for token, probability in enumerate(survival):
-        tree.add(token, survival=probability, keep=token < kept)
+        tree.add(token, survival=probability)
     return tree
 
 
@@ -57,9 +57,8 @@ def test_drafts_shrink_to_none_as_the_batch_grows(packed):
     assert drafted[-1] == 0
 
 
-def test_a_window_and_a_method_by_name_are_evaluated_whatever_the_others_have():
-    counts = divide([draft([0.1] * 6, kept=6), draft([0.9] * 2), draft([0.1] * 4, None)], 30, packed=True)
-    assert (counts[0], counts[2]) == (6, 4)
+def test_a_method_by_name_is_evaluated_whatever_the_others_have():
+    assert divide([draft([0.9] * 2), draft([0.1] * 4, None)], 30, packed=True)[1] == 4
 
 
 def test_where_padding_costs_too_all_use_the_rows_there_are():

@@ -10,10 +10,10 @@ from tiny_models import build
 
 from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.lexical.adapter import write_adapter
 from stretto.local_engine.drafting.lexical.drafter import Lexical
+from stretto.local_engine.drafting.lexical.experience import UnitExperience
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Context
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -125,24 +125,24 @@ def disappointed(experience, steps, **options):
 
 
 def test_where_drafts_gained_nothing_later_requests_try_once_and_rest():
-    fresh, known = (Experience(), Experience()), (Experience(), Experience())
+    fresh, known = (UnitExperience(), UnitExperience()), (UnitExperience(), UnitExperience())
     disappointed(known, 400)
     assert sum(disappointed(known, 60)) < sum(disappointed(fresh, 60))
     assert any(disappointed(known, 3))
 
 
 def test_a_request_of_a_batch_does_not_end_the_rest_of_the_others():
-    batch, known = StepCost({1: 10.0, 64: 30.0}), (Experience(), Experience())
+    batch, known = StepCost({1: 10.0, 64: 30.0}), (UnitExperience(), UnitExperience())
     batch.begin(2)
-    known[1].unit_hopes[2] = -0.01
+    known[1].gains[2] = -0.01
     drafter = Lexical(3, batch, experience=known)
     assert not any(len(drafter.propose(CONTEXT, 32)) for _ in range(30))
-    assert known[1].unit_hopes[2] < 0
-    assert known[0].unit_hopes == Experience().unit_hopes  # those of sampled answers
+    assert known[1].gains[2] < 0
+    assert known[0].gains == UnitExperience().gains  # those of sampled answers
 
 
 def test_later_requests_believe_what_failed_less():
-    known = Experience(), Experience()
+    known = UnitExperience(), UnitExperience()
     disappointed(known, 40)
     believed = []
     for experience in (known, None):
@@ -158,7 +158,7 @@ def test_later_requests_believe_what_failed_less():
 
 
 def test_a_draft_of_which_nothing_was_evaluated_is_held_against_nobody():
-    experience = Experience(), Experience()
+    experience = UnitExperience(), UnitExperience()
     drafter = Lexical(3, CHEAP, experience=experience)
     for path in ([7], [10]):
         tree = drafter.propose(CONTEXT, 32)
@@ -167,16 +167,16 @@ def test_a_draft_of_which_nothing_was_evaluated_is_held_against_nobody():
     guesses = tree.tokens.index(-1)
     said = dict.fromkeys(pads_of(tree, guesses - 1)[:1], (11, 0.97))
     say(drafter, tree, said, [*tree.tokens[:guesses], 10], range(guesses))
-    tree, before = drafter.propose(CONTEXT, 32), list(experience[1].unit_hopes)
+    tree, before = drafter.propose(CONTEXT, 32), list(experience[1].gains)
     assert tree.tokens[0] == 11
     drafter.learn(CONTEXT, became([-1] * len(tree), [(0, 1, 2, 3)], [(0.5, 0.1, 0.1, 0.1)], [10], []))
     drafter.propose(CONTEXT, 32)
-    assert experience[1].unit_hopes == before
+    assert experience[1].gains == before
 
 
 def test_it_goes_by_what_steps_took_not_by_what_rows_cost():
     cost = StepCost({1: 10.0, 64: 10.0})
-    drafter, drawn = Lexical(3, cost, experience=(Experience(), Experience())), []
+    drafter, drawn = Lexical(3, cost, experience=(UnitExperience(), UnitExperience())), []
     for _ in range(60):
         tree = drafter.propose(CONTEXT, 32)
         drawn.append(len(tree) > 0)
@@ -199,10 +199,10 @@ def test_where_drafts_gain_it_never_rests():
 
 
 def test_nothing_is_learned_from_what_is_taken_unverified():
-    experience = Experience(), Experience()
+    experience = UnitExperience(), UnitExperience()
     disappointed(experience, 20, alpha=0.5)
-    assert all(not known.units.counters[0].any() for known in experience)
-    assert experience[1].unit_hopes == Experience().unit_hopes
+    assert all(not known.counters[0].any() for known in experience)
+    assert experience[1].gains == UnitExperience().gains
 
 
 def test_a_node_without_pads_goes_by_those_above_it():

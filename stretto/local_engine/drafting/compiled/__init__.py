@@ -1,1 +1,1 @@
-"""What drafts at every step, compiled."""
+"""Compiled code of the suffix automaton."""

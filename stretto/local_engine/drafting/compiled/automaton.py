@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
-__all__ = ["Automaton", "advance", "append", "extend", "follow", "index", "shorten"]  # and the places below
+__all__ = ["Automaton", "advance", "append", "extend", "follow", "index", "shorten"]  # and the indices below
 
-STATES, EDGES, LAST, RECENT, READ = 0, 1, 2, 3, 5  # places in `own`
+STATES, EDGES, LAST, RECENT, READ = 0, 1, 2, 3, 5  # indices in `own`
 LENGTH, LINK, COUNT, FIRST = 0, 1, 2, 3  # of a state
 FROM, TOKEN, TO, NEXT = 0, 1, 2, 3  # of an edge
 _MIX = (0x9E3779B97F4A7C15 - 2**64, 0xC2B2AE3D27D4EB4F - 2**64)
@@ -121,7 +121,7 @@ def _suffix(automaton, state, edge):
     target, token = edges[edge, TO], edges[edge, TOKEN]
     if states[target, LENGTH] == states[state, LENGTH] + 1:
         return np.int64(target)
-    # Its longest strings end at fewer places than the one looked for, from now on.
+    # From now on, its longest strings end at fewer positions than the one looked for.
     split = _add(automaton, states[state, LENGTH] + 1)
     states[split, COUNT] = states[target, COUNT]
     states[split, LINK], states[target, LINK] = states[target, LINK], split
@@ -158,29 +158,29 @@ def advance(automaton, cursor, token):
 
 @inner
 def shorten(automaton, cursor, length):
-    """Keep at most so many of the tokens matched; also finds their state again after it was split."""
+    """Keep at most this many of the tokens matched; also finds their state again after a split."""
     states = automaton.states
     cursor[1] = min(cursor[1], length)
     while cursor[0] > 0 and states[states[cursor[0], LINK], LENGTH] >= cursor[1]:
         cursor[0] = states[cursor[0], LINK]
 
 
-@entry
-def extend(automaton, tokens, counted, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def extend(automaton, tokens, counted):
     """Append tokens to the text, for which there is room; substrings of more than ``counted`` are not counted."""
     for token in tokens:
         append(automaton, token, counted)
 
 
-@entry
-def follow(automaton, cursor, tokens, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def follow(automaton, cursor, tokens):
     """Let a cursor follow a text by some tokens # [2]."""
     for token in tokens:
         advance(automaton, cursor, token)
 
 
-@entry
-def index(automaton, version=VERSION):  # noqa: ARG001 - see `VERSION`
+@python_or_compiled
+def index(automaton):
     """Enter all edges into an empty table."""
     for edge in range(automaton.own[EDGES]):
         _list(automaton.table, automaton.edges, edge)

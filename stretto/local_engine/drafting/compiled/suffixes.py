@@ -1,4 +1,4 @@
-"""Drafts from what followed a text where it stood before; see `stretto.local_engine.drafting.suffix`."""
+"""Drafts from what followed earlier occurrences of the end of a text; see `stretto.local_engine.drafting.suffix`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from stretto.local_engine.drafting.compiled.automaton import (
     append,
     shorten,
 )
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
-__all__ = ["continuations", "continued"]
+__all__ = ["continuations"]
 
 _FLOOR = 0.02  # survival below which nothing is drafted
 _BRANCHES = 8
@@ -35,7 +35,7 @@ def _branch(automaton, which, state, length, mass, parent, heap, pushed):
     if mass < _FLOOR:
         return
     while state > 0 and states[state, FIRST] < 0:
-        # The end of the text. It goes on as its longest match did: so a loop is drafted over and over.
+        # The end of the text. It continues as its longest match did, so a loop is drafted over and over.
         state = np.int64(states[state, LINK])
         length = min(length, np.int64(states[state, LENGTH]))
     if state <= 0:
@@ -78,23 +78,23 @@ def _begin(automaton, which, cursor, shortest, heap, pushed):
         length = np.int64(states[state, LENGTH])
 
 
-@inner
-def continued(text, answers, cursor, new, counted, shortest, tokens, parents, survival):
+@python_or_compiled
+def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival):
     """Append to the text and write down a tree that grows by its most probable node, wherever that is.
 
     Args:
         text: an automaton.
         answers: that of other texts.
-        cursor: where the text stands in these # [2]
+        cursor: position of the text in these # [2]
         new: tokens to append to the text # [any]
         counted: see `extend`.
-        shortest: tokens of a match at least.
+        shortest: least tokens of a match.
         tokens: of the nodes # [most]
         parents: of the nodes, -1 for the root # [most]
         survival: of the nodes # [most]
 
     Returns:
-        how many nodes there are, and how long the longest match is.
+        number of nodes.
     """
     for token in new:
         append(text, token, counted)
@@ -123,10 +123,4 @@ def continued(text, answers, cursor, new, counted, shortest, tokens, parents, su
         else:
             _branch(answers, which, state, length, mass, np.int64(count), heap, pushed)
         count += 1
-    return count, max(matched[1], cursor[1])
-
-
-@entry
-def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival, version=VERSION):  # noqa: ARG001
-    """See `continued`; how many nodes there are."""
-    return continued(text, answers, cursor, new, counted, shortest, tokens, parents, survival)[0]
+    return count

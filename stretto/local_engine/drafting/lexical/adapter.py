@@ -1,4 +1,4 @@
-"""The file of a [PAD] adapter: beside the weights it was trained on, and bound to them."""
+"""The file of a [PAD] adapter: it lies beside the weights it was trained on, and is bound to them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from stretto.errors import SettingsError
+from stretto.local_engine.drafting.warm_up import UNITS
+from stretto.local_engine.kernels.compiler import have_compiled
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.pads import PadAdapter
@@ -59,7 +61,7 @@ def attach(model: LoadedModel) -> PadAdapter:
 
     Raises `SettingsError` where the model has none, it belongs to other weights, or the model cannot take one.
     """
-    forward = getattr(model.forward, "plain", model.forward)  # on a GPU it stands behind recorded steps
+    forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
     if not isinstance(forward, LlamaForward):
         raise SettingsError(
             f"Lexical unit decoding needs the engine's own forward, and {model.name} is run by that of transformers: "
@@ -68,11 +70,12 @@ def attach(model: LoadedModel) -> PadAdapter:
     if forward.pads is None:
         if model.folder is None:
             raise SettingsError(
-                f"{model.name} has no adapter for lexical unit decoding: an adapter stands beside the weights in a "
+                f"{model.name} has no adapter for lexical unit decoding: an adapter lies beside the weights in a "
                 "folder. Save the model to one, train an adapter in a checkout of Stretto's source with python -m "
                 "recipes.lexical.train --model local:./folder --texts FOLDER, and use that name."
             )
         path = model.folder / LEXICAL_FILE
         adapter = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
+        have_compiled([UNITS, *forward.parts_for(adapter)], wanted=model.compiled)
         return forward.attach(adapter)
     return forward.pads

@@ -1,4 +1,4 @@
-"""Drafts from what [PAD]s said, and [PAD]s that are worth their rows; see `stretto.local_engine.drafting.lexical`."""
+"""Compiled: drafts from the predictions of [PAD] rows, and the [PAD]s that are worth their rows."""
 
 from __future__ import annotations
 
@@ -8,34 +8,37 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.drafting.compiled.counters import estimate, record
-from stretto.local_engine.drafting.compiled.pace import step_ms
-from stretto.local_engine.kernels.jit import VERSION, entry, inner
+from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
-__all__ = ["ROWS", "Units", "listen", "nothing_said", "plan"]
+__all__ = ["ROWS", "Units", "learn", "no_predictions", "plan"]
 
 ROWS = 24
 """Of a draft at most."""
 
 _NODES = 12  # guesses at most
 _FLOOR = 0.02  # survival below which nothing is drafted
-_USUAL, _FALLS = 0.6, 0.65  # gain of the first place until it is known, and of each place beside the one before it
+_USUAL, _FALLS = (
+    0.6,
+    0.65,
+)  # yield of the first position at first, and of each relative to the one before it
 _LEARN = 1 / 16
 _FORGET = 1 / 32
 _SURE = (0.5, 0.8, 0.95)
+_HIGHEST = 0.98  # nothing is certain
+_KEPT = 0.99  # of what was seen: after a hundred trials one counts 1/e
 
 Counters = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class Units(NamedTuple):
-    """What [PAD]s have said, and what is known of such predictions.
+    """What [PAD]s have predicted, and what is known of such predictions.
 
     Attributes:
-        tokens: predicted for each place, the most probable one first # [places, k]
-        chances: their probabilities # [places, k]
-        gains: for each place, accepted tokens that a [PAD] there gave # [places]
-        known: how many places were predicted, and how sure the model was of the token before them # [2]
-        counters: see `Calibration`.
+        tokens: predicted for each position, the most probable one first # [positions, k]
+        chances: their probabilities # [positions, k]
+        gains: accepted tokens that a [PAD] for each position has yielded # [positions]
+        known: number of positions predicted, and how sure the model was of the token before them # [2]
+        counters: see `UnitExperience`.
     """
 
     tokens: NDArray[np.int64]
@@ -45,10 +48,28 @@ class Units(NamedTuple):
     counters: Counters
 
 
-def nothing_said(places: int, breadth: int, counters: Counters) -> Units:
-    """Room for predictions, by what is known of them."""
-    gains = np.array([_USUAL * _FALLS**place for place in range(places)])
-    return Units(np.empty((places, breadth), np.int64), np.empty((places, breadth)), gains, np.zeros(2, int), counters)
+def no_predictions(pads: int, breadth: int, counters: Counters) -> Units:
+    """Arrays for the predictions of this many [PAD]s."""
+    gains = np.array([_USUAL * _FALLS**pad for pad in range(pads)])
+    return Units(np.empty((pads, breadth), np.int64), np.empty((pads, breadth)), gains, np.zeros(2, int), counters)
+
+
+@inner
+def _estimate(counters, coarse, fine, claim):
+    """Correct a claim by the hits and claims of its kinds; see `UnitExperience`."""
+    wide, narrow = counters
+    factor = (wide[coarse, 0] + 1) / (wide[coarse, 1] + 1)
+    factor = (narrow[fine, 0] + factor) / (narrow[fine, 1] + 1)
+    return min(claim * factor, _HIGHEST)
+
+
+@inner
+def _record(counters, coarse, fine, claim, hit):
+    """Note whether a prediction was right."""
+    wide, narrow = counters
+    for counter in (wide[coarse], narrow[fine]):
+        counter[0] = counter[0] * _KEPT + hit
+        counter[1] = counter[1] * _KEPT + claim
 
 
 @inner
@@ -59,17 +80,17 @@ def _kind(depth, rank, certainty):
 
 @inner
 def _consider(units, heap, above, parent, depth, rank):
-    """Put a combination on the heap that goes on with this prediction."""
+    """Put the combination that continues with this prediction on the heap."""
     if depth < units.known[0] and rank < units.tokens.shape[1]:
         coarse, fine = _kind(depth, rank, units.known[1])
-        survival = above * estimate(units.counters, coarse, fine, units.chances[depth, rank])
+        survival = above * _estimate(units.counters, coarse, fine, units.chances[depth, rank])
         if survival >= _FLOOR:
             heapq.heappush(heap, (-survival, np.int64(parent), np.int64(depth), np.int64(rank)))
 
 
 @inner
 def _grow(units, room, tokens, parents, survival):
-    """Write down the most probable combinations of what is predicted, in order; how many there are."""
+    """Write down the most probable combinations of the predictions, in order; their number."""
     heap = [(0.0, np.int64(0), np.int64(0), np.int64(0))]
     heap.pop()
     count = 0
@@ -85,7 +106,7 @@ def _grow(units, room, tokens, parents, survival):
 
 @inner
 def _take(units, room, alpha, tokens, parents, survival):
-    """Write down what is sure enough to be taken as it is; how many tokens there are."""
+    """Write down the predictions that are certain enough to be taken as they are; their number."""
     count = 0
     while count < min(units.known[0], room) and units.chances[count, 0] > alpha:
         tokens[count], parents[count], survival[count] = units.tokens[count, 0], count - 1, 1.0
@@ -94,14 +115,14 @@ def _take(units, room, alpha, tokens, parents, survival):
 
 
 @inner
-def _choose(units, count, parents, survival, costs, room, hung):
-    """Choose the first so many nodes, and [PAD]s, with which a step gives the most tokens a millisecond.
+def _choose(units, count, parents, survival, steps, room, hung):
+    """Choose how many of the nodes, and which [PAD]s, give the most tokens per millisecond.
 
-    A node gives its survival now. A [PAD] gives what such a one has gained, in the next step, if that begins where it
-    hangs. All requests of a batch are taken to draft as much. ``hung`` is how many [PAD]s hang on each node, the root
-    first # [count + 1]
+    A node yields its survival now. A [PAD] yields in the next step what such [PAD]s have yielded, if that step begins
+    where the [PAD] hangs. All requests of a batch are assumed to draft the same number. ``hung`` is the number of
+    [PAD]s behind each node, the root first # [count + 1]
     """
-    places, sequences, best, chosen = len(units.gains), costs[4], 1.0 / costs[1], 0
+    pads, best, chosen = len(units.gains), 1.0 / steps[0], 0
     ends, some = np.zeros(count + 1), np.zeros(count + 1, np.int64)  # probability that the next step begins there
     ends[0], tokens = 1.0, 1.0
     for nodes in range(count + 1):
@@ -113,14 +134,14 @@ def _choose(units, count, parents, survival, costs, room, hung):
         for node in range(nodes + 1):
             some[node] = 0
         while True:
-            pace = worth / step_ms(costs, sequences * rows) if rows > 0 else 0.0
+            pace = worth / steps[rows] if rows > 0 else 0.0
             if pace > best:
                 best, chosen = pace, nodes
                 for node in range(count + 1):
                     hung[node] = some[node] if node <= nodes else 0
             likeliest, value = 0, 0.0
             for node in range(nodes + 1):
-                if some[node] < places and ends[node] * units.gains[some[node]] > value:
+                if some[node] < pads and ends[node] * units.gains[some[node]] > value:
                     likeliest, value = node, ends[node] * units.gains[some[node]]
             if value <= 0.0 or rows >= room:
                 break
@@ -131,29 +152,29 @@ def _choose(units, count, parents, survival, costs, room, hung):
 
 @inner
 def _fade(units):
-    """Note that what was said, if anything, was worth nothing, and forget some of that: it is tried again."""
-    for place in range(len(units.gains)):
-        if place < units.known[0]:
-            units.gains[place] -= _LEARN * units.gains[place]
-        units.gains[place] += _FORGET * (_USUAL * _FALLS**place - units.gains[place])
+    """Note that the predictions yielded nothing, and forget some of that, so that they are tried again."""
+    for position in range(len(units.gains)):
+        if position < units.known[0]:
+            units.gains[position] -= _LEARN * units.gains[position]
+        units.gains[position] += _FORGET * (_USUAL * _FALLS**position - units.gains[position])
     units.known[0] = 0
 
 
-@entry
-def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # noqa: ARG001 - see `VERSION`
-    """Write down a draft: guesses, and behind them [PAD]s, each node's one behind the other.
+@python_or_compiled
+def plan(units, steps, surplus, alpha, tokens, parents, survival):
+    """Write down a draft: guesses, and behind each of them its chain of [PAD]s.
 
     Args:
-        units: what was said.
-        costs: see `StepCost.curve`.
-        alpha: predictions above it are taken as they are, and every place has its [PAD]; 1 for none.
+        units: the predictions.
+        steps: milliseconds of a step with 0, 1, ... rows more for each sequence # [`ROWS` + 1]
+        surplus: milliseconds that these take beyond the table, see `StepCost.surplus`.
+        alpha: predictions above it are taken as they are, and every position has its [PAD]; 1 for none.
         tokens: of the nodes # [at most `ROWS`]
         parents: of the nodes, -1 for the root # [as many]
         survival: of the nodes # [as many]
-        version: see `VERSION`.
 
     Returns:
-        how many guesses there are, how many nodes, and what the rows of the guesses take, in steps without drafts.
+        number of guesses, number of nodes, and what the rows of the guesses cost, in steps without drafts.
     """
     room = len(tokens)
     if alpha < 1:
@@ -163,43 +184,41 @@ def plan(units, costs, alpha, tokens, parents, survival, version=VERSION):  # no
     else:
         count = _grow(units, room, tokens, parents, survival)
         hung = np.zeros(count + 1, np.int64)
-        guesses = _choose(units, count, parents, survival, costs, room, hung)
+        guesses = _choose(units, count, parents, survival, steps, room, hung)
     at = guesses
     for node in range(-1, guesses):
         parent = np.int64(node)
-        for place in range(hung[node + 1]):
-            tokens[at], parents[at], survival[at] = -1 - place, parent, 1.0 if node < 0 else survival[node]
+        for position in range(hung[node + 1]):
+            tokens[at], parents[at], survival[at] = -1 - position, parent, 1.0 if node < 0 else survival[node]
             parent, at = np.int64(at), at + 1
     if at == 0:
         _fade(units)
-    _, plain, _, surplus, sequences = costs
-    took = (step_ms(costs, sequences * guesses) - surplus) / plain - 1 if guesses > 0 else 0.0
+    took = (steps[guesses] - surplus) / steps[0] - 1 if guesses > 0 else 0.0
     return guesses, at, took
 
 
-@entry
-def listen(units, path, accepted, took, rows, tops, probabilities, version=VERSION):  # noqa: ARG001 - see `VERSION`
-    """Note how good the predictions were, and take in what is predicted now.
+@python_or_compiled
+def learn(units, path, accepted, took, rows, tops, probabilities):
+    """Note how good the predictions were, and store the new ones.
 
     Args:
-        units: what was said, and is said now.
+        units: the predictions, replaced by the new ones.
         path: the tokens that were committed # [any]
-        accepted: how many of them had been drafted.
+        accepted: number of them that had been drafted.
         took: see `plan`.
-        rows: of the last accepted token, and of the [PAD]s that spoke of what follows it # [1 or more]
+        rows: of the last accepted token, and of the [PAD]s that predict what follows it # [1 or more]
         tops: the most probable tokens of each row, in order # [all rows, k], or none
         probabilities: theirs.
-        version: see `VERSION`.
     """
-    said, certainty = units.known
-    for place in range(said):
-        gain = (1.0 if accepted > place else 0.0) - took / said
-        units.gains[place] += _LEARN * (gain - units.gains[place])
-    for depth in range(min(said, len(path))):  # each place, as long as those before it were right
+    predicted, certainty = units.known
+    for position in range(predicted):
+        gain = (1.0 if accepted > position else 0.0) - took / predicted
+        units.gains[position] += _LEARN * (gain - units.gains[position])
+    for depth in range(min(predicted, len(path))):  # each position, as long as those before it were right
         for rank in range(units.tokens.shape[1]):
             coarse, fine = _kind(depth, rank, certainty)
             hit = units.tokens[depth, rank] == path[depth]
-            record(units.counters, coarse, fine, units.chances[depth, rank], hit)
+            _record(units.counters, coarse, fine, units.chances[depth, rank], hit)
         if path[depth] != units.tokens[depth, 0]:
             break
     units.known[0] = units.known[1] = 0
@@ -208,7 +227,7 @@ def listen(units, path, accepted, took, rows, tops, probabilities, version=VERSI
     units.known[0] = len(rows) - 1
     for bound in _SURE:
         units.known[1] += probabilities[rows[0], 0] >= bound
-    for place in range(len(rows) - 1):
+    for position in range(len(rows) - 1):
         for rank in range(units.tokens.shape[1]):
-            units.tokens[place, rank] = tops[rows[place + 1], rank]
-            units.chances[place, rank] = probabilities[rows[place + 1], rank]
+            units.tokens[position, rank] = tops[rows[position + 1], rank]
+            units.chances[position, rank] = probabilities[rows[position + 1], rank]

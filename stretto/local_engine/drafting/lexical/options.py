@@ -1,4 +1,4 @@
-"""How lexical units are said, apart from saying them: it can be told before anything heavy is imported."""
+"""Options of lexical unit decoding, without its heavy imports."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["LexicalOptions"]
 
 @dataclass(frozen=True, slots=True)
 class LexicalOptions:
-    """How units are said.
+    """Options of the methods ``lexical`` and ``lexical_lossy``.
 
     Attributes:
-        tokens: k, of a unit at most, the one that the model chooses itself included; ``None`` for as many as the
+        tokens: k, length of a unit at most, with the token that the model chooses itself; ``None`` for as many as the
             adapter was trained for, and on a CPU at most 3.
         alpha: for ``lexical_lossy``: predicted tokens above this probability are taken without verification.
     """

@@ -1,4 +1,4 @@
-"""Jacobi decoding: all next tokens guessed at once and corrected together until they stand still."""
+"""Jacobi decoding: all next tokens are guessed at once and corrected together until they no longer change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Jacobi:
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        # Behind the corrections stands the last of them again: a first guess is as good as any other.
+        # The rest is filled with the last correction: any first guess is as good as another.
         filler = (self._guess or context.tokens)[-1]
         guess = self._guess[: self._window] + [filler] * (self._window - len(self._guess))
         tree = DraftTree()
@@ -39,7 +39,7 @@ class Jacobi:
 
     def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
         """See `Drafter`."""
-        # Node i stands at the place of path[i]; what follows a node is behind that, so the nodes before the last
-        # committed token have nothing to say about what comes next.
+        # Node i is at the position of path[i] and predicts the one after it, so nodes before the last committed token
+        # predict nothing new.
         rows = [row for row in outcome.rows[len(outcome.path) - 1 :] if row >= 0]
         self._guess = [int(outcome.top_tokens[row, 0]) for row in rows]

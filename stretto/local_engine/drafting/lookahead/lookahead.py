@@ -1,4 +1,4 @@
-"""Lookahead decoding: a window of Jacobi trajectories makes n-grams, and the fitting ones are verified."""
+"""Lookahead decoding: a window of Jacobi trajectories makes n-grams, and those that fit are verified."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Lookahead:
     """Fu et al., "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding", arXiv:2402.02057.
 
     The window has W columns and N-1 levels. Level 0, a chain of W-1 tokens, is the context of the columns; L1[i]
-    follows L0[i-1], and L2[i] to L(N-2)[i] follow L1[i]. What the model says behind L(N-2)[i] completes the n-gram
-    (L0[i-1], L1[i], ..., L(N-2)[i], new[i]), which goes into the pool; the levels then move down by one, and the
-    columns move left by as many tokens as were accepted. The pool's n-grams that begin with the last committed token
-    are the guesses: as branches from the root, so that equal beginnings are computed once.
+    follows L0[i-1], and L2[i] to L(N-2)[i] follow L1[i]. The token that the model predicts after L(N-2)[i] completes
+    the n-gram (L0[i-1], L1[i], ..., L(N-2)[i], new[i]), which goes into the pool. The levels then move down by one,
+    the columns move left by as many tokens as were accepted. The pool's n-grams that begin with the last committed
+    token are the guesses: as branches from the root, so that equal beginnings are computed once.
 
     Args:
         window: W, columns; 0 for n-grams of the text only. May be changed between two steps.
@@ -70,7 +70,7 @@ class Lookahead:
         self._nodes = []
 
     def _fill(self, context: Context) -> None:
-        """Begin trajectories where there are none, with tokens of the text drawn at random."""
+        """Begin missing trajectories, with tokens drawn at random from the text."""
         while len(self._context) < self.window - 1:
             self._context.append(self._random.choice(context.tokens))
         while len(self._columns) < self.window:

@@ -1,1 +1,1 @@
-"""Token recycling: the tokens that the model held probable behind a token are guessed behind it next time."""
+"""Token recycling: the most probable successors that the model gave a token are guessed when it occurs again."""

@@ -1,25 +1,27 @@
-"""Token recycling: what the model held probable behind a token last time, it may say behind it next time."""
+"""Token recycling: the most probable successors that the model gave a token are guessed when it occurs again."""
 
 from __future__ import annotations
 
-import numpy as np
+from heapq import heappop, heappush
+from itertools import pairwise
 
-from stretto.local_engine.draft_tree import DraftTree
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.protocol import Context, Outcome
-from stretto.local_engine.drafting.recycling.compiled import Successors, grow, learn
 
-__all__ = ["TokenRecycling", "no_successors"]
+__all__ = ["TokenRecycling"]
+
+_KEPT = 0.98  # of what is known about a rank, at each token
 
 
 class TokenRecycling:
-    """Keeps the top-k successors of each token as the model last saw them, and drafts the tree they span.
+    """Keeps the top-k successors of each token as the model last gave them, and drafts the tree they span.
 
-    Every row is a source, those of rejected tokens too: nothing the model has computed is thrown away. The tree
-    grows by its most probable node. That the successor of rank r is right has the probability
-    ``(share[r] + p[r]) / 2``: how often that rank was right so far, and how probable the model held it last time;
-    so the tree is broad where ranks are close, and deep where the first is clear.
+    Every row is a source, those of rejected tokens too: nothing that the model computed is thrown away. The tree grows
+    by its most probable node. A successor of rank r is right with the probability ``(share[r] + p[r]) / 2``: how often
+    that rank was right so far, and how probable the model held it last time. So the tree is broad where the ranks are
+    close, and deep where the first one is clear.
 
-    Luo et al., arXiv:2408.08696 (Token Recycling), where the tree is fixed.
+    Luo et al., arXiv:2408.08696 (Token Recycling), where the shape of the tree is fixed.
 
     Args:
         breadth: k, successors kept of each token.
@@ -31,31 +33,48 @@ class TokenRecycling:
     def __init__(self, breadth: int = 8, depth: int = 6) -> None:
         self.wants_top = breadth
         self._depth = depth
-        self._successors: Successors | None = None
-        self._drafted = np.empty(0, np.int64)
+        self._share = [0.4 * 0.5**rank for rank in range(breadth)]
+        self._successors: dict[int, tuple[list[int], list[float]]] = {}  # tokens and probabilities, by token
+        self._drafted: list[int] = []
 
     def propose(self, context: Context, rows: int) -> DraftTree:
         """See `Drafter`."""
-        tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
-        count = grow(self._known(context), context.tokens[-1], self._depth, tokens, parents, survival)
-        self._drafted = tokens[:count]
-        return DraftTree.of(self._drafted.tolist(), parents[:count].tolist(), survival[:count].tolist())
+        tree, depths, root = DraftTree(), [0], context.tokens[-1]
+        heap: list[tuple[float, int, int, int]] = []  # -survival, parent, rank, token
+        self._push(heap, root, ROOT, 0, 1.0)
+        while heap and len(tree) < rows:
+            negative, parent, rank, token = heappop(heap)
+            node = tree.add(token, parent, -negative)
+            depths.append(depths[parent + 1] + 1)
+            if depths[-1] < self._depth:
+                self._push(heap, token, node, 0, -negative)
+            if parent == ROOT:
+                self._push(heap, root, ROOT, rank + 1, 1.0)
+            else:
+                self._push(heap, tree.tokens[parent], parent, rank + 1, tree.survival[parent])
+        self._drafted = tree.tokens
+        return tree
 
     def learn(self, context: Context, outcome: Outcome) -> None:
         """See `Drafter`."""
-        path = np.array(context.tokens[-len(outcome.path) - 1 :], np.int64)
-        rows = np.array(outcome.rows, np.int64)
-        learn(self._known(context), path, self._drafted, rows, outcome.top_tokens, outcome.top_probabilities)
-        self._drafted = np.empty(0, np.int64)
+        path = context.tokens[-len(outcome.path) - 1 :]
+        for token, following in pairwise(path):
+            if token in self._successors:
+                tokens, _ = self._successors[token]
+                self._share = [
+                    share + (1 - _KEPT) * ((successor == following) - share)
+                    for share, successor in zip(self._share, tokens, strict=True)
+                ]
+        if outcome.top_tokens.shape[1] == self.wants_top:  # there are fewer where the vocabulary is smaller
+            tokens_by_row, probabilities = outcome.top_tokens.tolist(), outcome.top_probabilities.tolist()
+            for token, row in zip((path[0], *self._drafted), (0, *outcome.rows), strict=False):
+                if row >= 0:
+                    self._successors[token] = tokens_by_row[row], probabilities[row]
+        self._drafted = []
 
-    def _known(self, context: Context) -> Successors:
-        if self._successors is None:
-            self._successors = no_successors(context.vocabulary, self.wants_top)
-        return self._successors
-
-
-def no_successors(vocabulary: int, breadth: int) -> Successors:
-    """None known yet, of no token; most systems give the memory when a token is seen."""
-    shape = vocabulary, breadth
-    share = np.array([0.4 * 0.5**rank for rank in range(breadth)])
-    return Successors(np.zeros(vocabulary, np.bool_), np.zeros(shape, np.int32), np.zeros(shape, np.float32), share)
+    def _push(self, heap: list[tuple[float, int, int, int]], token: int, node: int, rank: int, survival: float) -> None:
+        """Consider the successor of this rank behind a node; the next rank follows when this one is taken."""
+        if rank < len(self._share) and token in self._successors:
+            tokens, probabilities = self._successors[token]
+            chance = (self._share[rank] + probabilities[rank]) / 2
+            heappush(heap, (-survival * chance, node, rank, tokens[rank]))

@@ -1,0 +1,116 @@
+"""Trials of compiled code with numbers whose results are known. Whoever calls one has compiled all that it calls.
+
+They run in the compiler's process first: what this processor cannot do ends that one. torch takes too long for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stretto.local_engine.kernels.draws import drawn
+from stretto.local_engine.kernels.forward import Asked, Held, Pads, Room, Weights, run
+from stretto.local_engine.kernels.ranks import ranked
+from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.kernels.tiles import multiply as compiled_multiply
+from stretto.local_engine.kernels.vectors import MOST, PAIRED
+
+__all__ = ["KINDS", "choose", "forward", "multiply"]
+
+KINDS: dict[str, tuple[NDArray[np.generic], int]] = {
+    "bfloat16": (np.empty(0, np.uint16), 0x3F80),
+    "float16": (np.empty(0, np.int16), 0x3C00),
+    "float32": (np.empty(0, np.float32), 1),
+    "pairs": (np.empty(0, np.uint32), 0x3F803F80) if PAIRED else (np.empty(0, np.uint16), 0x3F80),
+}
+"""What weights of each kind are known by (see `stretto.local_engine.kernels.tiles.multiply_part`), and a 1 in it."""
+
+_HIDDEN, _WIDTH, _HEADS, _STORED = 2 * PANEL, PANEL, 2, 1
+
+
+def choose() -> None:
+    """Rank and draw tokens. Raises RuntimeError where others are found."""
+    logits = np.array([[0.0, 9.0, 1.0]], np.float32)
+    ids, probabilities = np.empty((1, 2), np.int64), np.empty((1, 2), np.float32)
+    ranked(logits.ctypes.data, logits.nbytes, 3, np.zeros(1, np.int64), ids, probabilities)
+    found, scales, keys = np.empty(1, np.int64), np.full(1, 0.1, np.float32), np.ones((1, 2), np.int32)
+    drawn(logits.ctypes.data, logits.nbytes, scales, keys, np.arange(3, dtype=np.int32), found)
+    if ids.tolist() != [[1, 2]] or found.tolist() != [1] or not 0.99 < probabilities[0, 0] <= 1:
+        raise RuntimeError(
+            f"compiled code chose {ids.tolist()} and {found.tolist()} where 1 is the most probable token"
+        )
+
+
+def multiply(weights: str) -> None:
+    """Multiply rows of ones with ones, in every number of rows that there is code for. Raises RuntimeError."""
+    like, panels = KINDS[weights][0], _ones(weights, 4 * PANEL, _HIDDEN)
+    for count in range(1, MOST + 2):
+        rows, result = np.ones((count, _HIDDEN), np.float32), np.empty((count, 4 * PANEL), np.float32)
+        compiled_multiply(like, rows, panels.ctypes.data, result, 0, 1)
+        _check(result, _HIDDEN)
+
+
+def forward(embedding: str, weights: str, pads: str) -> None:
+    """Run a layer on a tree with a [PAD], all weights being 1. Raises RuntimeError where the logits are no numbers."""
+    count, everything, units = 3, _HEADS + 2 * _STORED, PANEL
+    sizes = [
+        (everything * _WIDTH, _HIDDEN),
+        (_HIDDEN, _HEADS * _WIDTH),
+        (2 * _HIDDEN, _HIDDEN),
+        (_HIDDEN, _HIDDEN),
+        (_HIDDEN, _HIDDEN),
+    ]
+    panels = [_ones(weights, *size) for size in sizes]
+    of_pads = [_ones(pads, *size) for size in ((units, _HIDDEN), (_HIDDEN, units), (units, 2 * _HIDDEN))]
+    unit, last = [[each.ctypes.data for each in pair] for pair in (of_pads[:2], (of_pads[2], of_pads[1]))]
+    keys, values = (np.zeros((1, PANEL, _STORED, _WIDTH), np.float32) for _ in range(2))
+    like, one = KINDS[embedding]
+    model = Weights(
+        embedding=np.full((_HIDDEN, _HIDDEN), one, like.dtype),
+        norms=np.ones((3, _HIDDEN), np.float32),
+        head_norms=np.empty((1, _HEADS + _STORED, 0), np.float32),
+        first_bias=np.empty((1, 0, _WIDTH), np.float32),
+        second_bias=np.empty((1, 0), np.float32),
+        frequencies=np.ones(_WIDTH // 2, np.float32),
+        amplitude=np.float32(1),
+        epsilon=np.float32(1e-5),
+        windows=np.full(1, 2**62),
+        stored=_STORED,
+        products=np.array([[each.ctypes.data for each in panels[:4]]]),
+        vocabulary=panels[4].ctypes.data,
+    )
+    adapter = Pads(
+        np.ones((1, _HIDDEN), np.float32), np.array([[*unit, units], [*last, units]]), np.array([0, 0, 1], bool)
+    )
+    asked = Asked(
+        tokens=np.array([1, 2, -1]),
+        batches=np.zeros(count, np.int64),
+        lines=np.arange(count),
+        positions=np.array([[0, 1, 1]]),
+        slots=np.arange(count)[None].copy(),
+        ancestry=np.array([[[1, 0, 0], [1, 1, 0], [1, 0, 1]]], bool),
+        extent=count,
+        wanted=np.arange(count),
+    )
+    shapes = [(_HIDDEN,), (everything, _WIDTH), (_HEADS, _WIDTH), (2 * _HIDDEN,), (_HIDDEN,), (_HIDDEN,), (_HIDDEN,)]
+    shared: list[Any] = [np.zeros((count, *shape), np.float32) for shape in shapes]
+    room = Room._make((*shared, np.zeros(count * units, np.float32), np.zeros(1, np.int64)))
+    logits = np.empty((count, _HIDDEN), np.float32)
+    held = Held(np.array([keys.ctypes.data]), np.array([values.ctypes.data]), PANEL)
+    run(KINDS[weights][0], model, KINDS[pads][0], adapter, asked, held, room, logits, 0, 1)
+    _check(logits[:2], _HIDDEN)
+    if not np.isfinite(logits).all():
+        raise RuntimeError("compiled code made logits that are no numbers")
+
+
+def _ones(kind: str, outer: int, inner: int) -> NDArray[np.generic]:
+    """A weight of ones in panels; see `stretto.local_engine.kernels.panels.Panels`."""
+    like, one = KINDS[kind]
+    return np.full((outer // PANEL, inner // 2 if like.dtype == np.uint32 else inner, PANEL), one, like.dtype)
+
+
+def _check(found: NDArray[np.float32], expected: float) -> None:
+    if not np.allclose(found, expected, rtol=1e-3):
+        raise RuntimeError(f"compiled code gave {found.ravel()[0]} where {expected} is right")

@@ -1,0 +1,55 @@
+"""A forward that runs in torch's operations until there is compiled code for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stretto.local_engine.kernels.compiler import are_ready
+from stretto.local_engine.kernels.parts import Part
+from stretto.local_engine.model.acceptance import disagreement
+from stretto.local_engine.model.llama import LlamaForward
+
+__all__ = ["Unpacked"]
+
+_log = logging.getLogger(__name__)
+
+
+class Unpacked:
+    """Lays a model's weights out for compiled code once that is there.
+
+    Args:
+        model: of transformers, with which the forward is compared then; it is kept until it was.
+        forward: of the model.
+        parts: that the forward needs.
+        limit: standard deviations by which logits may differ.
+    """
+
+    def __init__(self, model: Any, forward: LlamaForward, parts: Sequence[Part], limit: float) -> None:
+        self.parts = tuple(parts)
+        self._model, self._forward, self._limit = model, forward, limit
+
+    def pack(self) -> None:
+        """Change over to compiled code, if that is ready and agrees with the model. Nothing may be running.
+
+        Keys and values that were computed before are of no use afterwards.
+        """
+        model, self._model = self._model, None
+        if model is None or not are_ready(self.parts):
+            return
+        before = dict(vars(self._forward))
+        try:
+            with torch.inference_mode(mode=False):
+                self._forward.pack()
+            with torch.inference_mode():
+                gap = disagreement(model, self._forward)
+            if gap < self._limit:
+                return
+            cause = f"logits are off by {gap:.2g} standard deviations"
+        except Exception as error:  # noqa: BLE001 - the model goes on as it was
+            cause = f"{type(error).__name__}: {error}"
+        vars(self._forward).update(before)
+        _log.warning("packed weights are not used: %s", cause)

@@ -1,0 +1,188 @@
+"""Imports go one way. ``python tests/test_imports.py`` prints which room imports which."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CLIENT = (
+    *("stretto.client", "stretto.streams", "stretto.writing", "stretto.background"),
+    "stretto.structured_logs",
+)
+ENGINE = ("kernels", "text", "pocket", "model", "choosing", "drafting", "serving", "long_context", "measuring")
+ROOMS = (
+    "values",  # requests, answers, events, errors: single files at the top
+    "language",
+    "documents",
+    "prompts",
+    "prices",
+    "display",  # answers in notebooks and as timelines
+    "local_engine",  # what is asked for and handed back
+    *(f"local_engine.{room}" for room in ENGINE),
+    "backends",
+    "router",
+    "strategies",
+    "client",
+    "stretto",  # the public names
+    "integrations",
+    "server",
+    "testing",
+    "cli",
+)
+"""From the ground up: a room imports only those before it. `docs/architecture.md` says what each holds."""
+
+EXCEPTIONS = {
+    ("stretto.answer", "stretto.display.notebook"): "an answer shows itself in a notebook",
+    ("stretto.answer", "stretto.display.timeline"): "likewise",
+    ("stretto.route", "stretto.display.notebook"): "likewise",
+    ("stretto.document", "stretto.documents"): "`Document.of` reads files when it is called",
+    ("stretto.messages", "stretto.documents"): "files in a message are read when it is made",
+    ("stretto.router.policy", "stretto.strategies"): "the router asks the strategies for their offers",
+    ("stretto.router.case", "stretto.strategies.items.splitting"): "it reads text only",
+}
+"""Imports inside of functions that go the other way, and why they may."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import at run time; those for type checkers do not count."""
+
+    source: str
+    target: str
+    is_late: bool  # inside of a function
+
+
+def floor(module: str) -> int:
+    own = room(module)
+    return ROOMS.index(own) if own in ROOMS else len(ROOMS)
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    if module in CLIENT:
+        return "client"
+    if len(parts) == 1:
+        return "stretto"
+    if not (ROOT / "stretto" / parts[1]).is_dir():
+        return "values"
+    if parts[1] == "local_engine" and len(parts) > 2 and (ROOT / "stretto" / "local_engine" / parts[2]).is_dir():
+        return f"local_engine.{parts[2]}"
+    return parts[1]
+
+
+def imports() -> list[Import]:
+    files = {_module(file): file for file in sorted((ROOT / "stretto").rglob("*.py"))}
+    found = []
+    for module, file in files.items():
+        for statement, is_late in _statements(ast.parse(file.read_text(encoding="utf-8")), is_late=False):
+            if isinstance(statement, ast.ImportFrom):
+                names = [f"{statement.module}.{alias.name}" for alias in statement.names]
+                targets = {name if name in files else str(statement.module) for name in names}
+            else:
+                targets = {alias.name for alias in statement.names}
+            found += [Import(module, target, is_late) for target in sorted(targets & files.keys())]
+    return found
+
+
+def _module(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _statements(node: ast.AST, *, is_late: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, is_late
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        else:
+            yield from _statements(child, is_late=is_late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def circle(targets: dict[str, set[str]]) -> list[str]:
+    """A way from a node back to itself, if there is one."""
+    done: set[str] = set()
+
+    def follow(path: list[str]) -> list[str]:
+        if path[-1] in path[:-1]:
+            return path[path.index(path[-1]) :]
+        if path[-1] not in done:
+            for target in sorted(targets[path[-1]]):
+                if found := follow([*path, target]):
+                    return found
+            done.add(path[-1])
+        return []
+
+    return next((found for node in sorted(targets) if (found := follow([node]))), [])
+
+
+@pytest.fixture(scope="module")
+def every():
+    return imports()
+
+
+def test_every_room_has_its_floor(every):
+    assert {room(each.source) for each in every} <= {*ROOMS}, "add the new room to ROOMS and to docs/architecture.md"
+
+
+def test_a_room_imports_only_those_below_it(every):
+    wrong = [
+        f"{each.source} ({room(each.source)}) imports {each.target} ({room(each.target)})"
+        for each in every
+        if floor(each.source) < floor(each.target) and not (each.is_late and (each.source, each.target) in EXCEPTIONS)
+    ]
+    assert wrong == []
+
+
+def test_every_exception_is_needed(every):
+    assert EXCEPTIONS.keys() <= {(each.source, each.target) for each in every if each.is_late}
+
+
+def test_no_modules_import_each_other_in_a_circle(every):
+    targets = defaultdict[str, set[str]](set)
+    for each in every:
+        if not each.is_late:
+            targets[each.source].add(each.target)
+    assert circle(targets) == []
+
+
+def test_a_circle_is_found():
+    targets = defaultdict[str, set[str]](set, {"a": {"b"}, "b": {"c", "d"}, "d": {"b"}})
+    assert circle(targets) == ["b", "d", "b"]
+
+
+def test_kernels_know_nothing_of_the_library(every):
+    own = {each.target for each in every if room(each.source) == "local_engine.kernels"}
+    assert {room(target) for target in own} <= {"local_engine.kernels", "values"}
+
+
+def test_the_engine_knows_nothing_of_what_is_above_it(every):
+    values = {
+        each.target for each in every if room(each.source).startswith("local_engine") and "engine" not in each.target
+    }
+    assert values <= {"stretto.errors", "stretto.fork", "stretto.stop_texts"}
+
+
+def test_strategies_see_no_provider(every):
+    seen = {each.target for each in every if room(each.source) == "strategies"}
+    assert not [
+        target for target in seen if target.startswith(("stretto.backends.providers", "stretto.backends.local"))
+    ]
+
+
+def main() -> None:
+    targets = defaultdict[str, set[str]](set)
+    for each in imports():
+        if room(each.source) != room(each.target):
+            targets[room(each.source)].add(room(each.target))
+    for own in ROOMS:
+        if own in targets:
+            print(f"{own:<26} {', '.join(sorted(targets[own]))}")
+
+
+if __name__ == "__main__":
+    main()
