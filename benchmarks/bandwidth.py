@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from rich.console import Console
 
-from stretto.local_engine.kernels.shelf import Shelf
+from stretto.local_engine.kernels.arena import Arena
 
 __all__ = ["floor_ms", "read_bandwidth", "synchronise", "weight_bytes"]
 
@@ -32,7 +32,7 @@ def read_bandwidth(megabytes: int, *, device: str = "cpu", threads: int | None =
     try:
         words = max(megabytes * 1_000_000 // 4, 4096)
         if device == "cpu":  # in large pages, which take less time to find
-            numbers = Shelf(4 * words, 1).room((words,), torch.float32).fill_(1)
+            numbers = Arena(4 * words, 1).allocate((words,), torch.float32).fill_(1)
         else:
             numbers = torch.ones(words, dtype=torch.float32, device=device)
         matrix = numbers.view(torch.bfloat16)[: 2 * words // 4096 * 4096].view(-1, 4096)

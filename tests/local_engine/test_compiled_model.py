@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from recipes.lexical.train import Plan
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.kernels import crew
+from stretto.local_engine.kernels import thread_team
 from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.sharing import Sharing
 from stretto.local_engine.model.cache import KeyValueCache, Rows
@@ -39,13 +39,13 @@ def inference():
 def sharing(threads):
     """So many threads for every product, small as they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crew, "_WORK", 1)
+        patch.setattr(thread_team, "_WORK", 1)
         patch.setattr(Sharing, "parts", lambda _, __, most: most)
-        crew.allow(threads)
+        thread_team.limit_threads(threads)
         try:
             yield
         finally:
-            crew.allow(0)
+            thread_team.limit_threads(0)
 
 
 def tree(*paths):

@@ -57,7 +57,7 @@ def test_rows_may_stand_apart_but_not_their_numbers():
     keys = [(1, 2), (3, 4), (5, 6), (7, 8)]
     apart = draw(wide[:, 1, :90], [1.0] * 4, keys, numbers(90))
     assert apart == draw(wide[:, 1, :90].contiguous(), [1.0] * 4, keys, numbers(90))
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="not contiguous"):
         draw(wide[0].T, [1.0], keys[:1], np.arange(2, dtype=np.int32))
 
 
@@ -76,6 +76,6 @@ def test_of_infinite_logits_one_is_drawn():
 def test_rows_keys_and_tokens_have_to_fit():
     logits = torch.zeros(2, 20)
     for keys, tokens in (([(1, 1)], 20), ([(1, 1)] * 2, 19)):
-        with pytest.raises(ValueError, match="none of logits"):
+        with pytest.raises(ValueError, match="do not fit logits"):
             draw(logits, [1.0] * len(keys), keys, numbers(tokens))
     assert draw(logits[:0], [], [], numbers(20)) == []

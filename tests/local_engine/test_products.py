@@ -1,13 +1,20 @@
 import pytest
 import torch
 
-from stretto.local_engine.kernels import crew
+from stretto.local_engine.kernels import thread_team
+from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.panels import Layout, Panels, layout_for, narrowest
+from stretto.local_engine.kernels.parts import product as product_part
 from stretto.local_engine.kernels.sharing import Sharing
 from stretto.local_engine.kernels.vectors import PAIRED
 from stretto.local_engine.model.products import packed, product
 
 TYPES = [torch.bfloat16, torch.float16, torch.float32]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    assert compile_now([product_part(kind) for kind in ("bfloat16", "float16", "float32", "pairs")])
 
 
 def drawn(*shape, scale=0.02):
@@ -61,14 +68,14 @@ def test_rows_times_panels_are_those_of_float32(dtype, rows, threads, monkeypatc
     weight, given, bias = drawn(70, 600).to(dtype).float(), drawn(2, rows, 600, scale=1.0), drawn(70, scale=1.0)
     exact = (given.double() @ weight.double().T + bias.double()).float()
     monkeypatch.setattr(Sharing, "parts", lambda _, __, most: most)
-    monkeypatch.setattr(crew, "_WORK", 1)  # or nothing as small as this would be shared
-    crew.allow(threads)
+    monkeypatch.setattr(thread_team, "_WORK", 1)  # or nothing as small as this would be shared
+    thread_team.limit_threads(threads)
     try:
         found = [
             product(given, packed(weight, Layout(dtype)), bias, rectified=rectified) for rectified in (False, True)
         ]
     finally:
-        crew.allow(0)
+        thread_team.limit_threads(0)
     torch.testing.assert_close(found[0], exact, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[1], exact.relu(), rtol=1e-5, atol=1e-5)
 

@@ -28,7 +28,7 @@ def test_of_equals_the_one_with_the_smaller_id_comes_first():
 def test_rows_may_stand_apart_but_not_their_numbers():
     wide = drawn(4, 100)
     assert best(wide[:, :90], [1, 2], 2)[0].tolist() == wide[1:3, :90].topk(2).indices.tolist()
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="not contiguous"):
         best(wide.T, [0], 1)
 
 

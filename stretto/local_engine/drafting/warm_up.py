@@ -1,4 +1,4 @@
-"""Compiles what drafters run, or loads it, before a request needs it."""
+"""Runs the drafters that are compiled once, so that their code is compiled or loaded before a request needs it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from stretto.local_engine.kernels.parts import Part
 __all__ = ["DRAFTING", "UNITS", "warm_up", "warm_up_units"]
 
 DRAFTING = Part("drafting", f"{__name__}:warm_up")
-"""What most drafters run."""
+"""What `auto` and `suffix` run."""
 
 UNITS = Part("units", f"{__name__}:warm_up_units")
 """What lexical units run, which few requests use."""
 
 
 def warm_up() -> None:
-    """Run the drafters that can be compiled once."""
+    """Draft with the suffix automaton."""
     memory = AnswerMemory()
     memory.remember([1, 2])
     _draft([Suffix(memory)])
 
 
 def warm_up_units() -> None:
-    """Do the same for lexical units."""
+    """Draft with lexical units."""
     _draft([Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
 
 

@@ -1,4 +1,4 @@
-"""Attention, and what stands before it: which slots a row sees, and where its keys and values go."""
+"""Attention, and what it needs: which slots a row sees, and where its keys and values are written."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from stretto.local_engine.kernels.vectors import dots, soften
 
 __all__ = ["mix", "visible", "write"]
 
-_ROWS = 48  # of a prompt and heads, that attend together: the scores of few stay near, and see little in vain
+_ROWS = 48  # rows times heads that attend together: few enough that their scores stay in the cache
 
 
 @inner
 def visible(batches, lines, slots, positions, ancestry, window, seen, bounds, paths, bends):
-    """Say which positions each row sees, and where their keys stand.
+    """Compute which positions each row sees, and the slots of their keys.
 
-    A token stands in the slot of its position, but for the nodes of a draft tree: these stand one behind the other in
-    the order of their rows. `_attend` puts the scores of a node's ancestors into the order of their positions, the
-    order in which the same tokens are added up without a tree.
+    A token is in the slot of its position, except nodes of a draft tree, which are in the order of their rows.
+    `_attend` moves the scores of a node's ancestors into the order of their positions, in which the same tokens are
+    added up without a tree.
 
     Args:
-        batches: see `stretto.local_engine.kernels.forward.Asked`; so are the next five.
+        batches: see `stretto.local_engine.kernels.forward.Inputs`; so are the next five.
         lines: see there.
         slots: see there.
-        positions: see there; a node's is that of its sequence's first row and its depth.
+        positions: see there; that of a node is the position of its sequence's first row plus its depth.
         ancestry: see there.
-        window: positions a row sees at most, itself included.
-        seen: written: which positions a row sees # [count, extent]
-        bounds: written: the first slot a row sees, rounded down to a multiple of `PANEL`, as it is for any other
-            rows; the slot behind the last # [count, 2]
-        paths: written: the slots of a row and its ancestors in a tree, the first row's first # [count, rows], or
-            without a tree # [count, 0]
-        bends: written: the first place of a row's path whose slot is not its position, and that the row sees; the
-            length of the path; the position of its first place # [count, 3]
+        window: positions that a row sees at most, with its own.
+        seen: output: which positions a row sees # [count, kv_len]
+        bounds: output: the first slot that a row sees, rounded down to a multiple of `PANEL`, and the slot after the
+            last # [count, 2]
+        paths: output: the slots of a row and its ancestors in a tree, from the root on # [count, rows], or without a
+            tree # [count, 0]
+        bends: output: the first element of a row's path whose slot is not its position and that the row sees; the
+            length of the path; the position of its first element # [count, 3]
     """
     for row in range(len(batches)):
         batch, line = batches[row], lines[row]
@@ -61,7 +61,7 @@ def visible(batches, lines, slots, positions, ancestry, window, seen, bounds, pa
 def _gather(scores, first, path, bend, start):
     """Move the scores of ancestors from their slots to their positions; the first score is that of slot ``first``.
 
-    A node's slot is never before its position, so no score is written over before it is moved.
+    A node's slot is never before its position, so no score is overwritten before it is moved.
     """
     for place in range(bend, len(path)):
         scores[start + place - first] = scores[path[place] - first]
@@ -69,7 +69,7 @@ def _gather(scores, first, path, bend, start):
 
 @inner
 def _scatter(scores, first, path, bend, start):
-    """Move what `_gather` moved back, and put zeros into the slots in between."""
+    """Undo `_gather`, and put zeros into the slots in between."""
     for place in range(len(path) - 1, bend - 1, -1):
         own, before = path[place], path[place - 1] if place > bend else start + bend - 1
         scores[own - first] = scores[start + place - first]
@@ -79,7 +79,7 @@ def _scatter(scores, first, path, bend, start):
 
 @summing
 def _turn(line, norm, epsilon, cosine, sine):
-    """Turn a query or key to its position, normalised where there is a norm # [head_dim]."""
+    """Apply the rotary embedding to a query or key, after the norm if there is one # [head_dim]."""
     half = len(cosine)
     if len(norm) > 0:
         squares = np.float32(0)
@@ -95,28 +95,30 @@ def _turn(line, norm, epsilon, cosine, sine):
 
 
 @inner
-def _attend(like, heads, start, end, key, value, slot_step, seen, paths, bends, first, last, head, group, room, result):
-    """Mix the values of one sequence for some heads of its rows, those from ``start`` up to ``end``.
+def _attend(
+    like, heads, start, end, key, value, slot_step, seen, paths, bends, first, last, head, group, scratch, result
+):
+    """Attention of the rows from ``start`` up to ``end``, all of one sequence, for some heads.
 
     Args:
         like: an array of float32.
-        heads: queries, and what else `write` had # [count, heads + 2 * key_value_heads, head_dim]
+        heads: see `write`; the queries are used # [count, heads + 2 * num_kv_heads, head_dim]
         start: see above.
         end: see above.
-        key: address of the first slot's; ``slot_step`` bytes on is the next.
+        key: address of the first slot's key; the next is ``slot_step`` bytes further.
         value: like ``key``.
         slot_step: see there.
-        seen: see `visible`; the extent is a multiple of `PANEL` # [count, extent]
+        seen: see `visible`; kv_len is a multiple of `PANEL` # [count, kv_len]
         paths: see `visible`.
         bends: see `visible`.
         first: of the slots that any of the rows sees; a multiple of `PANEL`.
-        last: of them, and one more.
-        head: the first that attends to these keys.
-        group: how many do: each key is read once for all of them.
-        room: scores # [rows * group, extent], queries and what is mixed # [rows * group, head_dim]
+        last: of them, plus one.
+        head: the first query head of this key-value head.
+        group: number of its query heads: each key is read once for all of them.
+        scratch: scores # [rows * group, kv_len], queries and outputs # [rows * group, head_dim]
         result: # [count, heads, head_dim]
     """
-    scores, queries, mixed = room
+    scores, queries, mixed = scratch
     count, slots, width = (end - start) * group, last - first, result.shape[2]
     filled, line = -(-slots // PANEL) * PANEL, 4 * width
     for number in range(count):
@@ -155,24 +157,24 @@ def _attend(like, heads, start, end, key, value, slot_step, seen, paths, bends, 
 
 @inner
 def write(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targets, queries, part, parts):
-    """Turn queries and keys to their positions, and write keys and values, for one part of all rows' heads.
+    """Apply the rotary embedding to queries and keys, and write keys and values, for one part of all rows' heads.
 
     Args:
-        heads: queries, keys and values of each row, changed in place # [count, heads + 2 * key_value_heads, head_dim]
-        bias: of them # [heads + 2 * key_value_heads, head_dim], or empty.
-        norm: of queries and keys # [heads + key_value_heads, head_dim], or without numbers.
+        heads: queries, keys and values of each row, changed in place # [count, heads + 2 * num_kv_heads, head_dim]
+        bias: of them # [heads + 2 * num_kv_heads, head_dim], or empty.
+        norm: of queries and keys # [heads + num_kv_heads, head_dim], or empty.
         epsilon: of the norm.
-        cosine: of the angles that they are turned by # [count, head_dim / 2]
+        cosine: of the rotary angles # [count, head_dim / 2]
         sine: of the angles.
-        keys: of the layer # [batch, slots, key_value_heads, head_dim]
+        keys: of the layer # [batch, slots, num_kv_heads, head_dim]
         values: of the layer.
         batches: the sequence of each row # [count]
         targets: the slot of each row # [count]
-        queries: how many of the heads are.
+        queries: number of query heads.
         part: of the heads of all rows.
-        parts: that they are divided into.
+        parts: their number.
     """
-    (count, every, width), stored = heads.shape, keys.shape[2]
+    (count, every, width), num_kv_heads = heads.shape, keys.shape[2]
     for number in range(count * every * part // parts, count * every * (part + 1) // parts):
         row, head = number // every, number % every
         line = heads[row, head]
@@ -180,37 +182,38 @@ def write(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targe
             own_bias = bias[head]
             for at in range(width):
                 line[at] += own_bias[at]
-        if head < queries + stored:
+        if head < queries + num_kv_heads:
             _turn(line, norm[head], epsilon, cosine[row], sine[row])
         if head >= queries:
-            spot = (keys if head < queries + stored else values)[batches[row], targets[row], (head - queries) % stored]
+            target = keys if head < queries + num_kv_heads else values
+            spot = target[batches[row], targets[row], (head - queries) % num_kv_heads]
             for at in range(width):
                 spot[at] = line[at]
 
 
 @inner
 def mix(heads, keys, values, batches, seen, bounds, paths, bends, result, part, parts):
-    """Attend to what is written, for one part of the query heads.
+    """Attention to all that is written, for one part of the query heads.
 
     Args:
-        heads: queries, and what else `write` had # [count, heads + 2 * key_value_heads, head_dim]
-        keys: of the layer # [batch, slots, key_value_heads, head_dim]
+        heads: see `write`; the queries are used # [count, heads + 2 * num_kv_heads, head_dim]
+        keys: of the layer # [batch, slots, num_kv_heads, head_dim]
         values: of the layer.
-        batches: the sequence of each row; rows of one stand side by side # [count]
+        batches: the sequence of each row; rows of one are adjacent # [count]
         seen: see `visible`.
         bounds: see `visible`.
         paths: see `visible`.
         bends: see `visible`.
         result: # [count, heads, head_dim]
         part: of the query heads.
-        parts: that they are divided into.
+        parts: their number.
     """
-    count, queries, stored, width = len(heads), result.shape[1], keys.shape[2], keys.shape[3]
-    sharing, like = queries // stored, np.empty(0, np.float32)
+    count, queries, num_kv_heads, width = len(heads), result.shape[1], keys.shape[2], keys.shape[3]
+    sharing, like = queries // num_kv_heads, np.empty(0, np.float32)
     most = min(sharing, -(-queries // parts))
     rows = min(count, max(_ROWS // most, 1))
     scores, vectors = np.empty((rows * most, seen.shape[1]), np.float32), np.empty((2, rows * most, width), np.float32)
-    room, slot_step = (scores, vectors[0], vectors[1]), 4 * stored * width
+    scratch, slot_step = (scores, vectors[0], vectors[1]), 4 * num_kv_heads * width
     start = 0
     while start < count:
         end, first, last = start, bounds[start, 0], bounds[start, 1]
@@ -223,6 +226,6 @@ def mix(heads, keys, values, batches, seen, bounds, paths, bends, result, part, 
             place = (batches[start] * keys.shape[1] + first) * slot_step + 4 * own * width
             key, value = keys.ctypes.data + place, values.ctypes.data + place
             rows_see = (seen, paths, bends, first, last)
-            _attend(like, heads, start, end, key, value, slot_step, *rows_see, head, group, room, result)
+            _attend(like, heads, start, end, key, value, slot_step, *rows_see, head, group, scratch, result)
             head += group
         start = end

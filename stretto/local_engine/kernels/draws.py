@@ -26,7 +26,7 @@ __all__ = ["draw", "drawn"]
 _BLOCK = 64
 _FACTOR = np.int32(0x7FEB352D)
 _CLOSEST = np.float32(1 - 2.0**-24)
-_COLDEST = 1e-30  # float32 has a number for it, and at it only the most probable token is drawn
+_COLDEST = 1e-30  # a float32; at this temperature only the most probable token is drawn
 
 
 def draw(
@@ -37,15 +37,15 @@ def draw(
     Args:
         logits: float32 in the processor's memory # [rows, vocabulary]
         temperatures: above 0 # [rows]
-        keys: of the places; see `stretto.local_engine.choosing.noise` # [rows]
+        keys: of the positions; see `stretto.local_engine.choosing.noise` # [rows]
         tokens: the numbers of the tokens that are mixed with them # [vocabulary]
     """
     step, beside = logits.stride()
     if beside != 1:
-        raise ValueError("the logits of a row do not stand side by side")
+        raise ValueError("the logits of a row are not contiguous")
     rows = len(keys)
     if not rows == len(temperatures) == logits.shape[0] or logits.shape[1] != len(tokens):
-        raise ValueError(f"{rows} keys and {len(tokens)} tokens are none of logits with the shape {logits.shape}")
+        raise ValueError(f"{rows} keys and {len(tokens)} tokens do not fit logits of the shape {logits.shape}")
     found, scales = np.empty(rows, np.int64), np.array(temperatures).clip(_COLDEST).astype(np.float32)
     drawn(logits.data_ptr(), 4 * step, scales, np.array(keys, np.int32).reshape(-1, 2), tokens, found)
     tokens_drawn: list[int] = found.tolist()
@@ -54,7 +54,7 @@ def draw(
 
 @inner
 def _largest(line):
-    """Return the largest number of a line; vectors compare so, and do not where places are told as well."""
+    """The largest number of a line, without its index: so it is vectorised."""
     largest = np.full(_BLOCK, -np.inf, np.float32)
     whole = len(line) // _BLOCK * _BLOCK
     for start in range(0, whole, _BLOCK):
@@ -70,7 +70,7 @@ def _largest(line):
 
 @inner
 def _weigh(line, most, temperature, key, tokens, uniform, bounds):
-    """Write down each token's number between 0 and 1, and how large a multiple its probability can be at most."""
+    """Compute each token's random number between 0 and 1, and an upper bound of its multiple."""
     first, second = key[0], np.int32(key[1] | 1)
     for token in range(len(line)):
         state = np.int32((tokens[token] ^ first) * second)
@@ -84,9 +84,9 @@ def _weigh(line, most, temperature, key, tokens, uniform, bounds):
 
 @inner
 def _winner(uniform, bounds, highest):
-    """Say which token has the largest multiple, the first one of equals."""
+    """The token with the largest multiple, the first of equals."""
     best, found = np.float32(-1), 0
-    for token in range(len(bounds)):  # some token that is likely to be it, so that few others have to be looked at
+    for token in range(len(bounds)):  # a likely winner first, so that few others have to be compared
         if bounds[token] == highest:
             best, found = _multiple(uniform[token], bounds[token]), token
             break

@@ -1,6 +1,6 @@
-"""A whole forward.
+"""A whole forward as one compiled function.
 
-Addresses stand for tensors that the caller keeps alive; all numbers but weights and input vectors are float32.
+Tensors are passed as addresses, and the caller keeps them alive. All numbers but weights and embeddings are float32.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from stretto.local_engine.kernels.attention import mix, visible, write
 from stretto.local_engine.kernels.jit import entry, inner, summing
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
-from stretto.local_engine.kernels.vectors import exp, meet, pointer
+from stretto.local_engine.kernels.vectors import barrier, exp, pointer
 
-__all__ = ["Asked", "Held", "Pads", "Room", "Weights", "run"]
+__all__ = ["Inputs", "KeyValues", "Pads", "Scratch", "Weights", "run"]
 
 
 class Weights(NamedTuple):
-    """A model.
+    """The weights of a model.
 
     Attributes:
-        embedding: float32, or bfloat16 as it is held # [vocabulary, hidden]
+        embedding: float32, or bfloat16 as it is stored # [vocabulary, hidden]
         norms: two of each layer and the last # [2 * layers + 1, hidden]
-        head_norms: of queries and keys # [layers, heads, head_dim], without numbers where there are none.
+        head_norms: of queries and keys # [layers, heads, head_dim], empty if there are none
         first_bias: of queries, keys and values # [layers, heads, head_dim], or empty.
-        second_bias: of what attention gives # [layers, hidden], or empty.
-        frequencies: of the rotation # [head_dim / 2]
-        amplitude: of the rotation.
+        second_bias: of the output of attention # [layers, hidden], or empty
+        frequencies: of the rotary embedding # [head_dim / 2]
+        amplitude: of the rotary embedding.
         epsilon: of the norms.
         windows: # [layers]
-        stored: key-value heads.
+        num_kv_heads: key-value heads.
         products: addresses of queries, keys and values; attention's; gate and up; down # [layers, 4]
         vocabulary: address of the last product.
     """
@@ -49,19 +49,19 @@ class Weights(NamedTuple):
     amplitude: np.float32
     epsilon: np.float32
     windows: NDArray[np.int64]
-    stored: int
+    num_kv_heads: int
     products: NDArray[np.int64]
     vocabulary: int
 
 
 class Pads(NamedTuple):
-    """An adapter for [PAD] rows, and which rows they are; see `stretto.local_engine.model.pads`.
+    """An adapter for [PAD] rows, and which rows are [PAD]s; see `stretto.local_engine.model.pads`.
 
     Attributes:
-        vectors: of the places # [places, hidden]
-        layers: addresses of what leads into the units and out of them, and their number; the last layer at the end
-            # [layers + 1, 3]
-        padded: # [count], or empty
+        vectors: input vector of each [PAD] # [pads, hidden]
+        layers: addresses of the matrices into the units and out of them, and the number of units; the last layer at
+            the end # [layers + 1, 3]
+        padded: whether a row is a [PAD] # [count], or empty
     """
 
     vectors: NDArray[np.float32]
@@ -69,18 +69,18 @@ class Pads(NamedTuple):
     padded: NDArray[np.bool_]
 
 
-class Asked(NamedTuple):
-    """Rows; see `stretto.local_engine.model.cache.Rows`.
+class Inputs(NamedTuple):
+    """The rows of a forward; see `stretto.local_engine.model.cache.Rows`.
 
     Attributes:
-        tokens: of all rows but padding; those of one sequence stand side by side # [count]
+        tokens: of all rows but padding; those of one sequence are adjacent # [count]
         batches: the sequence of each # [count]
-        lines: which of its rows it is # [count]
+        lines: index of the row in its sequence # [count]
         positions: # [batch, rows]
         slots: # [batch, rows]
         ancestry: # [batch, rows, rows], or empty
-        extent: slots in use.
-        wanted: rows that are to be scored, in order # [wanted]
+        kv_len: slots in use.
+        wanted: rows whose logits are computed, in order # [wanted]
     """
 
     tokens: NDArray[np.int64]
@@ -89,31 +89,31 @@ class Asked(NamedTuple):
     positions: NDArray[np.int64]
     slots: NDArray[np.int64]
     ancestry: NDArray[np.bool_]
-    extent: int
+    kv_len: int
     wanted: NDArray[np.int64]
 
 
-class Held(NamedTuple):
-    """Addresses of the layers' keys and of their values # [layers]; slots of a sequence."""
+class KeyValues(NamedTuple):
+    """Addresses of the keys and of the values of each layer # [layers]; slots of a sequence."""
 
     keys: NDArray[np.int64]
     values: NDArray[np.int64]
     slots: int
 
 
-class Room(NamedTuple):
-    """What the parts write for each other.
+class Scratch(NamedTuple):
+    """Buffers that the threads of a forward share.
 
     Attributes:
         state: the residual stream # [count, hidden]
         heads: queries, keys and values # [count, heads, head_dim]
-        mixed: what attention gives # [count, heads, head_dim]
-        gates: and beside them what they are multiplied with # [count, 2 * inner]
-        passed: what they let through # [count, inner]
-        final: states # [count, hidden]
-        added: by [PAD]s' units # [count, hidden]
-        units: theirs # [count * units]
-        met: see `meet` # [1]
+        mixed: output of attention # [count, heads, head_dim]
+        gates: of the feed-forward, and beside them what they are multiplied with # [count, 2 * inner]
+        passed: the products # [count, inner]
+        final: normalised state after the last layer # [count, hidden]
+        added: by the units of [PAD]s # [count, hidden]
+        units: of [PAD]s # [count * units]
+        counter: see `barrier` # [1]
     """
 
     state: NDArray[np.float32]
@@ -124,7 +124,7 @@ class Room(NamedTuple):
     final: NDArray[np.float32]
     added: NDArray[np.float32]
     units: NDArray[np.float32]
-    met: NDArray[np.int64]
+    counter: NDArray[np.int64]
 
 
 @summing
@@ -152,7 +152,7 @@ def _gate(source, target, part, parts):
 
 
 def _look_up(table: Any, line: Any, target: Any) -> None:
-    """Put a line of a table into float32s."""
+    """Copy a row of a table as float32."""
     raise NotImplementedError
 
 
@@ -172,7 +172,7 @@ def _choose_look_up(table, line, target):  # noqa: ARG001 - numba calls it by th
 
 @inner
 def _read_in(tokens, embedding, pad_vectors, state):
-    """Look up the input vectors # [count, hidden]; a negative token is the [PAD] of a place."""
+    """Look up the input vectors # [count, hidden]; negative tokens are [PAD]s."""
     for row in range(len(tokens)):
         token = tokens[row]
         if token >= 0:
@@ -183,7 +183,7 @@ def _read_in(tokens, embedding, pad_vectors, state):
 
 @inner
 def _angles(batches, lines, positions, frequencies, amplitude, cosine, sine):
-    """Say how far each row's queries and keys are turned # [count, head_dim / 2]."""
+    """Compute the rotary cosines and sines of each row # [count, head_dim / 2]."""
     for row in range(len(batches)):
         position = np.float32(positions[batches[row], lines[row]])
         for at in range(len(frequencies)):
@@ -199,8 +199,8 @@ def _add_bias(state, bias, part, parts):
 
 
 @inner
-def _add_units(like, read, layer, padded, room, state, part, parts):
-    """Add to the [PAD] rows of the state what a layer's units make of ``read`` # [count, width], [count, hidden]."""
+def _add_units(like, read, layer, padded, scratch, state, part, parts):
+    """Add a layer's units for ``read`` # [count, width] to the [PAD] rows of the state # [count, hidden]."""
     (count, width), hidden, found, number = read.shape, state.shape[1], 0, layer[2]
     chosen, some = np.empty(count, np.int64), np.empty((count, width), np.float32)
     for row in range(count):
@@ -209,23 +209,23 @@ def _add_units(like, read, layer, padded, room, state, part, parts):
             for at in range(width):
                 some[found, at] = read[row, at]
             found += 1
-    units, rectified = room.units[: found * number].reshape(found, number), np.empty((found, number), np.float32)
+    units, rectified = scratch.units[: found * number].reshape(found, number), np.empty((found, number), np.float32)
     multiply_part(like, some[:found], layer[0], units, np.int64(0), part, parts)
-    meet(room.met.ctypes.data, parts)
+    barrier(scratch.counter.ctypes.data, parts)
     for row in range(found):
         for unit in range(number):
             rectified[row, unit] = max(units[row, unit], np.float32(0))
-    multiply_part(like, rectified, layer[1], room.added[:found], np.int64(0), part, parts)
+    multiply_part(like, rectified, layer[1], scratch.added[:found], np.int64(0), part, parts)
     panels = hidden // PANEL
     for row in range(found):
-        for at in range(panels * part // parts * PANEL, panels * (part + 1) // parts * PANEL):  # what this part made
-            state[chosen[row], at] += room.added[row, at]
-    meet(room.met.ctypes.data, parts)
+        for at in range(panels * part // parts * PANEL, panels * (part + 1) // parts * PANEL):  # of this part
+            state[chosen[row], at] += scratch.added[row, at]
+    barrier(scratch.counter.ctypes.data, parts)
 
 
 @inner
 def _anchored(state, batches, lines, ancestry, padded):
-    """Put behind each row its anchor, the nearest of its ancestors that is no [PAD] # [count, 2 * hidden]."""
+    """Append to each row its anchor, the nearest ancestor that is no [PAD] # [count, 2 * hidden]."""
     hidden = state.shape[1]
     both = np.empty((len(state), 2 * hidden), np.float32)
     for row in range(len(state)):
@@ -239,80 +239,81 @@ def _anchored(state, batches, lines, ancestry, padded):
 
 
 @entry
-def run(like, weights, pad_like, pads, asked, held, room, logits, part, parts):
-    """Read rows, write their keys and values, and score some: one part of it, all others running at the same time.
+def run(like, weights, pad_like, pads, inputs, key_values, scratch, logits, part, parts):
+    """Run one part of a forward, while the other parts run in other threads: write keys and values, compute logits.
 
     Args:
         like: see `multiply_part`.
         weights: of the model.
         pad_like: see `multiply_part`; of the adapter.
         pads: the adapter.
-        asked: the rows.
-        held: keys and values.
-        room: that the parts share.
-        logits: of the vocabulary and what fills its last panel up # [wanted, out]
+        inputs: the rows.
+        key_values: of the sequences.
+        scratch: buffers that the parts share.
+        logits: of the vocabulary, filled up to whole panels # [wanted, out]
         part: this one.
-        parts: all of them.
+        parts: their number.
     """
-    state, heads, mixed, normed = room.state, room.heads, room.mixed, np.empty_like(room.state)
-    count, batch, layers, width = len(asked.tokens), len(asked.positions), len(weights.products), heads.shape[2]
+    state, heads, mixed, normed = scratch.state, scratch.heads, scratch.mixed, np.empty_like(scratch.state)
+    count, batch, layers, width = len(inputs.tokens), len(inputs.positions), len(weights.products), heads.shape[2]
     flat_heads, flat_mixed = heads.reshape(count, heads.shape[1] * width), mixed.reshape(count, mixed.shape[1] * width)
-    counter, put, add = room.met.ctypes.data, np.int64(0), np.int64(1)
+    counter, put, add = scratch.counter.ctypes.data, np.int64(0), np.int64(1)
 
     cosine, sine = np.empty((count, width // 2), np.float32), np.empty((count, width // 2), np.float32)
-    extent = -(-asked.extent // PANEL) * PANEL
-    seen, targets, window = np.empty((count, extent), np.bool_), np.empty(count, np.int64), np.int64(0)
+    kv_len = -(-inputs.kv_len // PANEL) * PANEL
+    seen, targets, window = np.empty((count, kv_len), np.bool_), np.empty(count, np.int64), np.int64(0)
     bounds, bends = np.empty((count, 2), np.int64), np.empty((count, 3), np.int64)
-    paths = np.empty((count, asked.ancestry.shape[1]), np.int64)
+    paths = np.empty((count, inputs.ancestry.shape[1]), np.int64)
     if part == 0:
-        _read_in(asked.tokens, weights.embedding, pads.vectors, state)
-    _angles(asked.batches, asked.lines, asked.positions, weights.frequencies, weights.amplitude, cosine, sine)
+        _read_in(inputs.tokens, weights.embedding, pads.vectors, state)
+    _angles(inputs.batches, inputs.lines, inputs.positions, weights.frequencies, weights.amplitude, cosine, sine)
     for row in range(count):
-        targets[row] = asked.slots[asked.batches[row], asked.lines[row]]
-    meet(counter, parts)
+        targets[row] = inputs.slots[inputs.batches[row], inputs.lines[row]]
+    barrier(counter, parts)
 
     for layer in range(layers):
-        keys = carray(pointer(held.keys[layer]), (batch, held.slots, weights.stored, width), np.float32)
-        values = carray(pointer(held.values[layer]), (batch, held.slots, weights.stored, width), np.float32)
+        shape = (batch, key_values.slots, weights.num_kv_heads, width)
+        keys = carray(pointer(key_values.keys[layer]), shape, np.float32)
+        values = carray(pointer(key_values.values[layer]), shape, np.float32)
         _normalise(state, weights.norms[2 * layer], weights.epsilon, normed)
         multiply_part(like, normed, weights.products[layer, 0], flat_heads, put, part, parts)
         if weights.windows[layer] != window:
             window = weights.windows[layer]
-            of_rows = (asked.batches, asked.lines, asked.slots, asked.positions, asked.ancestry)
+            of_rows = (inputs.batches, inputs.lines, inputs.slots, inputs.positions, inputs.ancestry)
             visible(*of_rows, window, seen, bounds, paths, bends)
-        meet(counter, parts)
+        barrier(counter, parts)
         bias, norm, turned = weights.first_bias[layer], weights.head_norms[layer], (weights.epsilon, cosine, sine)
-        write(heads, bias, norm, *turned, keys, values, asked.batches, targets, mixed.shape[1], part, parts)
-        meet(counter, parts)
-        mix(heads, keys, values, asked.batches, seen, bounds, paths, bends, mixed, part, parts)
-        meet(counter, parts)
+        write(heads, bias, norm, *turned, keys, values, inputs.batches, targets, mixed.shape[1], part, parts)
+        barrier(counter, parts)
+        mix(heads, keys, values, inputs.batches, seen, bounds, paths, bends, mixed, part, parts)
+        barrier(counter, parts)
         multiply_part(like, flat_mixed, weights.products[layer, 1], state, add, part, parts)
-        meet(counter, parts)
+        barrier(counter, parts)
         if weights.second_bias.shape[1] > 0:
             _add_bias(state, weights.second_bias[layer], part, parts)
-            meet(counter, parts)
+            barrier(counter, parts)
         _normalise(state, weights.norms[2 * layer + 1], weights.epsilon, normed)
-        multiply_part(like, normed, weights.products[layer, 2], room.gates, put, part, parts)
-        meet(counter, parts)
-        _gate(room.gates, room.passed, part, parts)
-        meet(counter, parts)
-        multiply_part(like, room.passed, weights.products[layer, 3], state, add, part, parts)
-        meet(counter, parts)
+        multiply_part(like, normed, weights.products[layer, 2], scratch.gates, put, part, parts)
+        barrier(counter, parts)
+        _gate(scratch.gates, scratch.passed, part, parts)
+        barrier(counter, parts)
+        multiply_part(like, scratch.passed, weights.products[layer, 3], state, add, part, parts)
+        barrier(counter, parts)
         if len(pads.padded) > 0 and pads.layers[layer, 2] > 0:
-            _add_units(pad_like, normed, pads.layers[layer], pads.padded, room, state, part, parts)
+            _add_units(pad_like, normed, pads.layers[layer], pads.padded, scratch, state, part, parts)
 
-    final = room.final
+    final = scratch.final
     if part == 0:
         _normalise(state, weights.norms[2 * layers], weights.epsilon, final)
-    meet(counter, parts)
+    barrier(counter, parts)
     if len(pads.padded) > 0:
-        both = _anchored(final, asked.batches, asked.lines, asked.ancestry, pads.padded)
-        meet(counter, parts)
-        _add_units(pad_like, both, pads.layers[layers], pads.padded, room, final, part, parts)
+        both = _anchored(final, inputs.batches, inputs.lines, inputs.ancestry, pads.padded)
+        barrier(counter, parts)
+        _add_units(pad_like, both, pads.layers[layers], pads.padded, scratch, final, part, parts)
     chosen = final
-    if len(asked.wanted) < count:
-        chosen = np.empty((len(asked.wanted), final.shape[1]), np.float32)
-        for place in range(len(asked.wanted)):
+    if len(inputs.wanted) < count:
+        chosen = np.empty((len(inputs.wanted), final.shape[1]), np.float32)
+        for place in range(len(inputs.wanted)):
             for at in range(final.shape[1]):
-                chosen[place, at] = final[asked.wanted[place], at]
+                chosen[place, at] = final[inputs.wanted[place], at]
     multiply_part(like, chosen, weights.vocabulary, logits, put, part, parts)

@@ -1,4 +1,4 @@
-"""Building blocks of code that is written for LLVM; see `stretto.local_engine.kernels.vectors`."""
+"""Building blocks of LLVM code; see `stretto.local_engine.kernels.vectors`."""
 
 from __future__ import annotations
 
@@ -80,35 +80,35 @@ def exponential(builder: Any, number: Any) -> Any:
 
 
 def chosen(builder: Any, left: Any, right: Any, places: Iterable[int]) -> Any:
-    """Take these places of two vectors that stand one behind the other."""
+    """Shuffle: take these elements of the concatenation of two vectors."""
     mask = list(places)
     return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INT, len(mask)), mask))
 
 
 def long(number: int) -> Any:
-    """Make a number of 64 digits."""
+    """An i64 constant."""
     return ir.Constant(LONG, number)
 
 
 def far(builder: Any, address: Any, step: Any, times: int) -> Any:
-    """The address so many steps on."""
+    """The address this many steps further."""
     return builder.add(address, builder.mul(step, long(times)))
 
 
 def load(builder: Any, address: Any, kind: Any) -> Any:
-    """Load what stands at an address."""
+    """Load from an address."""
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=4)
 
 
 def spread(builder: Any, number: Any) -> Any:
-    """Put a number into all places of a vector."""
+    """Broadcast a number to all elements of a vector."""
     anything = ir.Constant(ir.VectorType(number.type, PANEL), ir.Undefined)
     first = builder.insert_element(anything, number, INT(0))
     return builder.shuffle_vector(first, anything, ir.Constant(WORDS, [0] * PANEL))
 
 
 def added(builder: Any, left: Any, right: Any, total: Any) -> Any:
-    """Multiply, and add to the total, rounded once where the processor can."""
+    """Multiply and add to the total, fused where the processor can."""
     operation = declared(builder, f"llvm.fmuladd.v{PANEL}f32", VECTOR, [VECTOR] * 3)
     return builder.call(operation, [left, right, total])
 
@@ -121,20 +121,20 @@ def paired(builder: Any, left: Any, right: Any, total: Any) -> Any:
 
 
 def prefetch(builder: Any, address: Any) -> None:
-    """Have the processor fetch what will be read soon; nothing happens where there is no memory."""
+    """Prefetch what will be read soon; addresses without memory do no harm."""
     byte = ir.IntType(8).as_pointer()
     operation = declared(builder, "llvm.prefetch.p0i8", ir.VoidType(), [byte, INT, INT, INT])
     builder.call(operation, [builder.inttoptr(address, byte), *(ir.Constant(INT, number) for number in (0, 3, 1))])
 
 
 def declared(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
-    """The function of that name and these types, which may be written elsewhere."""
+    """The function of this name and these types, which may be defined elsewhere."""
     return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)  # type: ignore[no-untyped-call]  # numba leaves it untyped
 
 
 @contextmanager
 def loop(builder: Any, times: Any, starts: Sequence[Any]) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-    """Count up to ``times``, and carry values from turn to turn: the body leaves the next ones in the last list."""
+    """Count up to ``times``. The body puts the values that the next iteration gets into the last list."""
     before, (head, body, after) = builder.block, (builder.append_basic_block() for _ in range(3))
     following: list[Any] = []
     builder.branch(head)
@@ -154,7 +154,7 @@ def loop(builder: Any, times: Any, starts: Sequence[Any]) -> Iterator[tuple[Any,
 
 
 def called(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Callable[[Any], None]) -> Any:
-    """Call a function of that name, written once: called from many places, it would be compiled at each otherwise."""
+    """Call a function of this name that is defined once; it would be inlined, and compiled, at every call otherwise."""
     function = declared(builder, name, ir.VoidType(), [value.type for value in given])
     if function.is_declaration:
         function.linkage = "linkonce_odr"
@@ -165,9 +165,9 @@ def called(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Ca
 
 
 def folded(builder: Any, sums: Sequence[Any]) -> Any:
-    """Add up each of some vectors, as many as a power of two: halves onto each other, in an order of our own.
+    """Sum each of some vectors, whose number is a power of two, by adding halves.
 
-    Whatever stands beside it, a row's sum is the same then: no compiler may choose another order.
+    The order is fixed, so a row's sum is the same whatever rows are beside it: no compiler may choose another order.
     """
     size, held = PANEL, list(sums)
     while size > 1:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stretto.local_engine.kernels.crew import share
-from stretto.local_engine.kernels.shelf import Shelf
+from stretto.local_engine.kernels.arena import Arena
 from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.kernels.thread_team import share
 
 __all__ = ["Layout", "Panels", "held_as", "kind_of", "layout_for", "narrowest", "pairs"]
 
@@ -24,7 +24,7 @@ _LIKE: dict[torch.dtype, NDArray[np.generic]] = {
     torch.float16: np.empty(0, np.int16),
     torch.float32: np.empty(0, np.float32),
 }
-"""For each type that weights are held in, what `multiply` knows it by: numpy has no bfloat16."""
+"""The dtype tag for `multiply`, by the type in which weights are stored: NumPy has no bfloat16."""
 
 _PAIRS = np.empty(0, np.uint32)
 
@@ -42,43 +42,43 @@ class Layout:
     """How the weights of a model are laid out.
 
     Attributes:
-        dtype: they are held in.
-        paired: inputs stand in pairs, and rows are rounded to bfloat16 before they are multiplied: half the operations,
-            where the processor has them for this. Only of bfloat16, and an even number of inputs.
-        shelf: they stand on.
+        dtype: in which they are stored.
+        paired: whether inputs are stored in pairs, and rows rounded to bfloat16 before the product: half the operations
+            on processors that multiply pairs. Only for bfloat16 and an even number of inputs.
+        arena: their memory.
     """
 
     dtype: torch.dtype
     paired: bool = False
-    shelf: Shelf | None = None
+    arena: Arena | None = None
 
 
 def held_as(weights: Sequence[Tensor]) -> torch.dtype:
-    """The type that these weights, all of one, are held in: float32 in the narrowest that has all their numbers."""
+    """The type in which these weights, all of one type, are stored: float32 in the narrowest without loss."""
     own = weights[0].dtype
     return narrowest(weights) if own == torch.float32 else own
 
 
 def pairs(weights: Sequence[Tensor]) -> bool:
-    """Whether these weights can stand in pairs: see `Layout`."""
+    """Whether these weights can be stored in pairs; see `Layout`."""
     return weights[0].dtype == torch.bfloat16 and not any(each.shape[1] % 2 for each in weights)
 
 
 def kind_of(weights: Sequence[Tensor], dtype: torch.dtype) -> str:
-    """The kind of compiled products for weights that are held in a type; see `trials.KINDS`."""
+    """The kind of compiled products for weights that are stored in a type; see `trials.KINDS`."""
     return "pairs" if pairs(weights) else str(dtype).removeprefix("torch.")
 
 
 def layout_for(weights: Sequence[Tensor], *, dtype: torch.dtype | None = None, paired: bool | None = None) -> Layout:
-    """The layout for weights of one type, with a shelf for all of them where there is memory for one.
+    """The layout for weights of one type, with an arena for all of them if there is memory for it.
 
-    Those of float32 are held in the narrowest type that has all their numbers, and computed with in float32. So are
-    those in half precision, but for bfloat16 where the processor multiplies it.
+    Weights of float32 are stored in the narrowest type without loss, and computed with in float32. So are those in half
+    precision, except bfloat16 where the processor multiplies it.
 
     Args:
         weights: all of them.
-        dtype: what `held_as` says, where that is known.
-        paired: whether they stand in pairs where they can; by default, as the processor multiplies.
+        dtype: from `held_as`, if known.
+        paired: whether they are stored in pairs if they can be; by default, if the processor multiplies pairs.
     """
     dtype = dtype or held_as(weights)
     if paired is None and pairs(weights):
@@ -87,18 +87,18 @@ def layout_for(weights: Sequence[Tensor], *, dtype: torch.dtype | None = None, p
         paired = PAIRED
     filled = [-(-len(weight) // PANEL) * PANEL * weight.shape[1] for weight in weights]
     try:
-        shelf = Shelf(sum(filled) * dtype.itemsize, len(filled))
-    except OSError:  # not so much at once
-        shelf = None
-    return Layout(dtype, bool(paired) and pairs(weights), shelf)
+        arena = Arena(sum(filled) * dtype.itemsize, len(filled))
+    except OSError:  # not so much memory in one piece
+        arena = None
+    return Layout(dtype, bool(paired) and pairs(weights), arena)
 
 
 @dataclass(frozen=True, slots=True)
 class Panels:
     """A weight # [outer, inner] laid out so that a product reads it from beginning to end.
 
-    The numbers of as many outputs as a register holds stand side by side, input by input or pair by pair. Most models
-    are published in half precision; run in float32, such weights are read as they were published and widened in the
+    A panel holds the numbers of as many outputs as fit into a register, input by input or pair by pair. Most models are
+    published in half precision. Run in float32, such weights are read as they were published and widened in the
     product: half the memory to read, the same numbers.
     """
 
@@ -112,8 +112,8 @@ class Panels:
         filled = pad(weight.to(dtype), (0, 0, 0, -outer % PANEL))
         panels = filled.view(-1, PANEL, inner // 2, 2) if layout.paired else filled.view(-1, PANEL, inner)
         panels = panels.transpose(1, 2)
-        shelf, shape = layout.shelf, panels.shape
-        held = torch.empty(shape, dtype=dtype) if shelf is None else shelf.room(shape, dtype)
+        arena, shape = layout.arena, panels.shape
+        held = torch.empty(shape, dtype=dtype) if arena is None else arena.allocate(shape, dtype)
         return cls(held.copy_(panels), outer)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -129,12 +129,12 @@ class Panels:
 
     @property
     def address(self) -> int:
-        """Where the numbers stand."""
+        """Address of the numbers."""
         return self.held.data_ptr()
 
     @property
     def inner(self) -> int:
-        """Inputs."""
+        """Number of inputs."""
         return prod(self.held.shape[1:]) // PANEL
 
     @property

@@ -25,8 +25,8 @@ def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int
 
     Args:
         logits: float32 in the processor's memory # [all rows, vocabulary]
-        rows: which of them.
-        most: how many tokens of each.
+        rows: indices of rows.
+        most: number of tokens of each.
 
     Returns:
         # [rows, most], twice.
@@ -36,14 +36,14 @@ def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int
     ids, probabilities = np.empty((len(rows), most), np.int64), np.empty((len(rows), most), np.float32)
     chosen, (step, beside) = np.array(rows, np.int64), logits.stride()
     if beside != 1:
-        raise ValueError("the logits of a row do not stand side by side")
+        raise ValueError("the logits of a row are not contiguous")
     ranked(logits.data_ptr(), 4 * step, logits.shape[1], chosen, ids, probabilities)
     return ids, probabilities
 
 
 @inner
 def _any_above(line, least):
-    """Whether a number is above another; all are looked at, which vectors do faster than stopping at the first."""
+    """Whether any number is above ``least``. All are compared: vectors do that faster than stopping at the first."""
     found = False
     for at in range(len(line)):
         found |= line[at] > least
@@ -52,7 +52,7 @@ def _any_above(line, least):
 
 @inner
 def _rank(line, ids, values):
-    """Write down the largest numbers of a line, in order, and their places."""
+    """Find the largest numbers of a line, in order, and their indices."""
     held, least, start = 0, np.float32(-np.inf), 0
     while start < len(line):
         block = line[start : start + _BLOCK]
@@ -67,7 +67,7 @@ def _rank(line, ids, values):
 
 @inner
 def _insert(token, score, ids, values):
-    """Write down a number that is larger than the last one."""
+    """Insert a number that is larger than the last one."""
     at = len(ids) - 1
     while at > 0 and values[at - 1] < score:
         ids[at], values[at] = ids[at - 1], values[at - 1]
@@ -77,7 +77,7 @@ def _insert(token, score, ids, values):
 
 @inner
 def _raise(line, most, raised):
-    """Raise e to each number, without the largest of them."""
+    """Exp of each number minus the largest."""
     for token in range(len(line)):
         raised[token] = exp(line[token] - most)
 

@@ -1,4 +1,4 @@
-"""Whether several threads are faster than one, as it turns out while they work."""
+"""Finds out, while threads work, whether several are faster than one."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from statistics import median
 __all__ = ["Sharing"]
 
 _SOON, _LATE = 16, 1024  # calls between two trials of the slower way
-_TRIAL, _RECENT = 3, 8  # calls of a trial, and the last of each way by which they are compared
-_SPIKE = 2.5  # times as long as usual is taken for no more than that: the processor was elsewhere
-_HOPELESS = 1.5  # times as long as the other way ends a trial
-_SMALL, _LARGE = 28, 31  # binary digits: work of more is one kind, and is not done by one thread for a trial
+_TRIAL, _RECENT = 3, 8  # calls of a trial, and recent calls of each way that are compared
+_SPIKE = 2.5  # outliers are capped at this many times the median: the processor was elsewhere
+_TOO_SLOW = 1.5  # a trial ends if a call takes this many times as long as in the other way
+_SMALL, _LARGE = 28, 31  # log2(work): from 2**28 on, sizes share one statistic; above 2**31 one thread is not tried
 
 
 class Sharing:
     """Chooses between one thread and several, for work of each size.
 
-    Threads that compute one forward meet dozens of times. Where other programs use the processor too, or its time is
-    limited as a container's is, one of them waits milliseconds for its turn, and all others for it. So both ways are
-    timed. The slower one is tried again now and then, and the more seldom the longer it stays so. A trial is a few
-    calls, of which the first does not count: a helper that was not called for long wakes up late.
+    The threads of a forward wait for each other dozens of times. Where other programs use the processor too, or its
+    time is limited as in a container, one of them waits milliseconds for its turn, and all others wait for it. So both
+    ways are timed. The slower one is tried again now and then, and more rarely the longer it stays slower. A trial is a
+    few calls, of which the first does not count: a helper that was not called for long wakes up late.
     """
 
     def __init__(self) -> None:
         self._kinds: dict[int, _Kind] = {}
 
     def parts(self, amount: int, most: int) -> int:
-        """By how many threads to share so much work: ``most`` or 1."""
+        """The number of threads for this much work: ``most`` or 1."""
         return most if self._kind(amount).chosen(trials=amount.bit_length() <= _LARGE) else 1
 
     def note(self, amount: int, parts: int, seconds: float) -> None:
-        """Take note of what it took."""
+        """Note how long it took."""
         self._kind(amount).note(seconds / amount, shared=parts > 1)
 
     def _kind(self, amount: int) -> _Kind:
@@ -45,11 +45,11 @@ class _Kind:
         self._paces = {shared: deque[float](maxlen=_RECENT) for shared in (True, False)}  # seconds for a unit of work
         self._shared = True
         self._left, self._patience = 0, _SOON  # calls until the next trial, and between two
-        self._trial = 0  # calls that are left of one
+        self._trial = 0  # calls left of the trial
         self._elsewhere = float("inf")  # pace of the other way, when it was last tried
 
     def chosen(self, *, trials: bool) -> bool:
-        """Whether to share the next."""
+        """Whether several threads do the next work."""
         if not trials or not self._paces[self._shared]:
             return self._shared
         if not self._trial and self._left <= 0:
@@ -58,7 +58,7 @@ class _Kind:
         return self._shared if not self._trial else not self._shared
 
     def note(self, pace: float, *, shared: bool) -> None:
-        """Take note of one."""
+        """Note the pace of one call."""
         own, other = self._paces[shared], self._paces[not shared]
         own.append(pace)
         if shared == self._shared:
@@ -69,14 +69,14 @@ class _Kind:
                 self._end(change=True)
         elif self._trial:
             self._trial -= 1
-            if pace > _HOPELESS * _usual(other):
+            if pace > _TOO_SLOW * _usual(other):
                 self._end(change=False)
             elif not self._trial:
                 own.popleft()
                 self._end(change=_usual(own) < _usual(other))
 
     def _end(self, *, change: bool) -> None:
-        """Go on in the other way, or in the same one."""
+        """End a trial; continue in the other way, or in the same one."""
         self._shared ^= change
         self._patience = _SOON if change else min(2 * self._patience, _LATE)
         self._left, self._trial = self._patience, 0
@@ -84,6 +84,6 @@ class _Kind:
 
 
 def _usual(paces: deque[float]) -> float:
-    """The mean, of which none is much longer than the one in the middle."""
+    """Mean, with outliers capped at `_SPIKE` times the median."""
     most = _SPIKE * median(paces)
     return sum(min(pace, most) for pace in paces) / len(paces)

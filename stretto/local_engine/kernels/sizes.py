@@ -1,11 +1,11 @@
-"""Sizes that compiled code and torch's side of it agree on."""
+"""Constants that compiled code and its callers share."""
 
 from __future__ import annotations
 
 __all__ = ["PANEL", "STOPPED"]
 
 PANEL = 16
-"""Outputs whose weights stand side by side: a register of AVX-512, two of AVX2, four of NEON."""
+"""Outputs of a panel: a register of AVX-512, two of AVX2, four of NEON."""
 
 STOPPED = -(2**62)
-"""Let into a counter, it lets all threads go that wait at it; see `stretto.local_engine.kernels.vectors.meet`."""
+"""Written into a counter, it releases all threads that wait; see `stretto.local_engine.kernels.vectors.barrier`."""

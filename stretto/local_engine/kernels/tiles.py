@@ -17,7 +17,7 @@ __all__ = ["multiply", "multiply_part", "stripe"]
 
 @inner
 def stripe(like, source, stride, count, width, weight, step, panel_step, target, out, add, first, last):
-    """Multiply rows with the panels from ``first`` up to ``last``: each is read once, and stays in the cache."""
+    """Multiply rows with the panels from ``first`` up to ``last``; each panel is read once and stays in the cache."""
     panel, tiles = first, -(-count // MOST)
     abreast = ABREAST[-(-count // tiles)]
     while panel < last:
@@ -46,7 +46,7 @@ def _rounded(rows):
 
 
 def _operand(like: Any, rows: Any) -> Any:
-    """Rows as weights like these are multiplied with."""
+    """The rows in the type that weights like these are multiplied with."""
     raise NotImplementedError
 
 
@@ -62,21 +62,22 @@ def multiply_part(like, rows, weight, result, add, part, parts):
     """Multiply rows # [count, width] by one part of a weight in panels # [out / PANEL, width, PANEL] -> [count, out].
 
     Args:
-        like: an array of the type the weight is held in: uint16 for bfloat16, int16 for float16, or float32; uint32 for
-            bfloat16 in pairs # [out / PANEL, width / 2, PANEL, 2], which rows rounded to bfloat16 are multiplied with.
-        rows: what is multiplied.
+        like: dtype tag, an array of the type in which the weight is stored: uint16 for bfloat16, int16 for float16, or
+            float32; uint32 for bfloat16 in pairs # [out / PANEL, width / 2, PANEL, 2], multiplied with rows that are
+            rounded to bfloat16.
+        rows: float32.
         weight: its address.
-        result: where to; other parts write the rest of it.
-        add: 1 to add to what is there, 0 to replace it.
+        result: output; other parts write the rest of it.
+        add: 1 to add to the result, 0 to replace it.
         part: of the panels.
-        parts: that they are divided into.
+        parts: their number.
     """
     _multiply(like, _operand(like, rows), weight, result, add, part, parts)
 
 
 @inner
 def _multiply(like, operand, weight, result, add, part, parts):
-    """See `multiply_part`. The caller keeps what is multiplied: of an array whose address was all, nothing is kept."""
+    """See `multiply_part`. The caller keeps the operand alive: here only its address is used."""
     (count, width), out = operand.shape, result.shape[1]
     panels, step = out // PANEL, PANEL * like.itemsize
     first, last = panels * part // parts, panels * (part + 1) // parts

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.draws import drawn
-from stretto.local_engine.kernels.forward import Asked, Held, Pads, Room, Weights, run
+from stretto.local_engine.kernels.forward import Inputs, KeyValues, Pads, Scratch, Weights, run
 from stretto.local_engine.kernels.ranks import ranked
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply as compiled_multiply
@@ -77,29 +77,29 @@ def forward(embedding: str, weights: str, pads: str) -> None:
         amplitude=np.float32(1),
         epsilon=np.float32(1e-5),
         windows=np.full(1, 2**62),
-        stored=_STORED,
+        num_kv_heads=_STORED,
         products=np.array([[each.ctypes.data for each in panels[:4]]]),
         vocabulary=panels[4].ctypes.data,
     )
     adapter = Pads(
         np.ones((1, _HIDDEN), np.float32), np.array([[*unit, units], [*last, units]]), np.array([0, 0, 1], bool)
     )
-    asked = Asked(
+    inputs = Inputs(
         tokens=np.array([1, 2, -1]),
         batches=np.zeros(count, np.int64),
         lines=np.arange(count),
         positions=np.array([[0, 1, 1]]),
         slots=np.arange(count)[None].copy(),
         ancestry=np.array([[[1, 0, 0], [1, 1, 0], [1, 0, 1]]], bool),
-        extent=count,
+        kv_len=count,
         wanted=np.arange(count),
     )
     shapes = [(_HIDDEN,), (everything, _WIDTH), (_HEADS, _WIDTH), (2 * _HIDDEN,), (_HIDDEN,), (_HIDDEN,), (_HIDDEN,)]
     shared: list[Any] = [np.zeros((count, *shape), np.float32) for shape in shapes]
-    room = Room._make((*shared, np.zeros(count * units, np.float32), np.zeros(1, np.int64)))
+    scratch = Scratch._make((*shared, np.zeros(count * units, np.float32), np.zeros(1, np.int64)))
     logits = np.empty((count, _HIDDEN), np.float32)
-    held = Held(np.array([keys.ctypes.data]), np.array([values.ctypes.data]), PANEL)
-    run(KINDS[weights][0], model, KINDS[pads][0], adapter, asked, held, room, logits, 0, 1)
+    key_values = KeyValues(np.array([keys.ctypes.data]), np.array([values.ctypes.data]), PANEL)
+    run(KINDS[weights][0], model, KINDS[pads][0], adapter, inputs, key_values, scratch, logits, 0, 1)
     _check(logits[:2], _HIDDEN)
     if not np.isfinite(logits).all():
         raise RuntimeError("compiled code made logits that are no numbers")

@@ -1,4 +1,4 @@
-"""Code that has to use the processor's vectors in one certain way, written for LLVM: numba would leave it to luck.
+"""Code that must use vector registers in one certain way, written for LLVM: numba leaves that to its optimiser.
 
 Addresses and steps are bytes.
 
@@ -43,7 +43,7 @@ from stretto.local_engine.kernels.llvm import (
 )
 from stretto.local_engine.kernels.sizes import PANEL
 
-__all__ = ["ABREAST", "MOST", "PAIRED", "dots", "exp", "meet", "pointer", "soften", "tile"]
+__all__ = ["ABREAST", "MOST", "PAIRED", "barrier", "dots", "exp", "pointer", "soften", "tile"]
 
 _FEATURES = frozenset(cpu_target.target_context.codegen().magic_tuple()[2].split(","))
 """Those that numba compiles for, which ``NUMBA_CPU_NAME`` and others change: not those that the processor has."""
@@ -57,13 +57,13 @@ MOST = 12 if _WIDE else 6
 """Rows of a tile. Of AVX-512's 32 registers 24 hold sums then, of AVX2's 16 twelve, of NEON's 32 narrow ones 24."""
 
 ABREAST = (1, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (1, 4, 2, 2, 1, 1, 1)
-"""Panels of a tile, by its rows: so many sums that few wait for their last one."""
+"""Panels of a tile, by its rows: enough accumulators to hide the latency of a multiply-add."""
 
 _ACROSS = 16 if _WIDE else 4
 """Sums of `dots` that are folded together."""
 
-_AHEAD = 2048  # bytes of a panel that are fetched ahead: by itself the processor does not go beyond a page
-_PATIENCE = 4096  # looks at a counter before another thread is let in
+_AHEAD = 2048  # bytes of a panel that are prefetched: by itself the processor does not go beyond a page
+_SPINS = 4096  # before sched_yield()
 
 
 def _loaded(builder: Any, address: Any, kind: Any) -> Any:
@@ -208,9 +208,9 @@ def dots(
     context: Any, count: Any, queries: Any, query_step: Any, keys: Any, key_step: Any, slots: Any, width: Any,
     scores: Any, score_step: Any,
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Multiply so many queries, known when it is compiled, with keys.
+    """Multiply ``count`` queries, a compile-time constant, with keys.
 
-    These are as wide as a multiple of `PANEL`, and as many.
+    The width and the number of the keys are multiples of `PANEL`.
     """
     many = count.literal_value
 
@@ -223,13 +223,13 @@ def dots(
 
 @intrinsic
 def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: Any) -> tuple[Any, Callable[..., Any]]:
-    """Raise e to scores, scaled and without the largest of them, and write down what that comes to.
+    """Softmax without the division: exp of the scaled scores minus the largest one, and their sum.
 
     Args:
         context: numba's.
-        scores: address of as many as a multiple of `PANEL`, which are replaced; what is not seen becomes 0.
+        scores: their address; they are replaced, by 0 where a slot is not seen.
         seen: address of a byte for each; at least one is seen.
-        slots: how many.
+        slots: number of scores, a multiple of `PANEL`.
         scale: of the scores.
         total: address of the sum.
     """
@@ -242,9 +242,9 @@ def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: 
 
 @intrinsic
 def exp(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
-    """Raise e to a float32, to seven digits, in operations that vectors have.
+    """Exp of a float32, to seven digits, in operations that can be vectorised.
 
-    Not for a function that sums in any order: its operations would be taken in another order too, and be wrong.
+    Not for a function that may sum in any order: the order of these operations would change too, and be wrong.
     """
 
     def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
@@ -255,7 +255,7 @@ def exp(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
 
 @intrinsic
 def pointer(context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
-    """Make an address what `numba.carray` takes."""
+    """Convert an address to what `numba.carray` takes."""
 
     def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
         return builder.inttoptr(given[0], cgutils.voidptr_t)
@@ -264,12 +264,11 @@ def pointer(context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 @intrinsic
-def meet(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., Any]]:
-    """Wait until all threads have come here; ``counter`` is the address of a number that begins with 0.
+def barrier(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., Any]]:
+    """Wait until all threads are here; ``counter`` is the address of a number that begins with 0.
 
-    Whoever sets it to `stretto.local_engine.kernels.sizes.STOPPED` lets all go, here and wherever they meet again:
-    one of them will not come.
-    They wait awake: in a step they are never far apart, and waking up takes longer than what they wait for.
+    If one of them will not come, setting the counter to `stretto.local_engine.kernels.sizes.STOPPED` releases the
+    others, here and at all later barriers. They spin: in a step they are never far apart, and waking up takes longer.
     """
 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
@@ -288,7 +287,7 @@ def meet(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., Any
         builder.cbranch(builder.or_(stopped, builder.icmp_signed(">=", here, arrivals)), go, spin)
         builder.position_at_end(spin)
         if sys.platform != "win32":  # lets a thread that has no processor have this one
-            with builder.if_then(builder.icmp_signed("==", builder.srem(turns, long(_PATIENCE)), long(0))):
+            with builder.if_then(builder.icmp_signed("==", builder.srem(turns, long(_SPINS)), long(0))):
                 builder.call(declared(builder, "sched_yield", INT, []), [])
         turns.add_incoming(builder.add(turns, long(1)), builder.block)
         builder.branch(look)

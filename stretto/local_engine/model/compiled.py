@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stretto.local_engine.kernels.crew import share
-from stretto.local_engine.kernels.forward import Asked, Held, Pads, Room, Weights, run
+from stretto.local_engine.kernels.forward import Inputs, KeyValues, Pads, Scratch, Weights, run
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import PANEL, STOPPED
+from stretto.local_engine.kernels.thread_team import share
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.pads import PadAdapter
 
@@ -87,7 +87,7 @@ class CompiledModel:
             amplitude=np.float32(amplitude),
             epsilon=np.float32(epsilon),
             windows=np.array([layer.window or _NO_WINDOW for layer in layers], np.int64),
-            stored=self._stored,
+            num_kv_heads=self._stored,
             products=np.array([[weight.address for weight in each] for each in products], np.int64),
             vocabulary=vocabulary.address,
         )
@@ -131,17 +131,17 @@ class CompiledModel:
         positions = _whole(rows.positions)
         slots = positions if rows.slots is None else _whole(rows.slots)
         ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
-        asked = Asked(tokens, batches, lines, positions, slots, ancestry, rows.kv_len, wanted)
+        inputs = Inputs(tokens, batches, lines, positions, slots, ancestry, rows.kv_len, wanted)
         keys, values = cache.addresses(rows.kv_len, len(self._kept), (self._stored, self._room[1][1]))
-        held, count = Held(keys, values, cache.capacity), len(tokens)
+        key_values, count = KeyValues(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
-        room = Room._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
+        scratch = Scratch._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
         logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL, dtype=torch.float32)
-        given, scores = (self._like, self._weights, pad_like, pads, asked, held, room), logits.numpy()
+        given, scores = (self._like, self._weights, pad_like, pads, inputs, key_values, scratch), logits.numpy()
         share(
             count * self._size,
             lambda part, parts: run(*given, scores, part, parts),
-            lambda: room.met.fill(STOPPED),
+            lambda: scratch.counter.fill(STOPPED),
         )
         found = logits[:, : self._vocabulary.outer]
         if len(wanted) < batch * kept:  # sequences that were read completely have none

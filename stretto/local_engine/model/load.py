@@ -228,7 +228,7 @@ def _context_window(config: Any) -> int:
 def _threads(model: Any) -> int | None:
     """How many threads share a step; for a small model, synchronising them takes longer than reading its weights.
 
-    Compiled code decides for itself, see `stretto.local_engine.kernels.crew`.
+    Compiled code decides for itself, see `stretto.local_engine.kernels.thread_team`.
     """
     if model.device.type != "cpu":
         return None

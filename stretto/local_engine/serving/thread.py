@@ -18,7 +18,7 @@ from stretto.errors import BackendError
 from stretto.local_engine.drafting.catalogue import WEIGHING, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.kernels.crew import allow, dismiss
+from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.serving.compiled_code import CompiledCode
@@ -156,7 +156,7 @@ class Serving:
     def _serve(self) -> None:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
-            allow(self._most_threads)
+            limit_threads(self._most_threads)
         self._code.begin()
         scheduler = self._scheduler
         with torch.inference_mode():
@@ -173,7 +173,7 @@ class Serving:
             self._cancel_all(scheduler)
             for work in self._alongside:
                 work.close()
-        dismiss()
+        end_threads()
         scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
 
     def _wake(self) -> None:

@@ -25,9 +25,9 @@ class Lookahead:
 
     The window has W columns and N-1 levels. Level 0, a chain of W-1 tokens, is the context of the columns; L1[i]
     follows L0[i-1], and L2[i] to L(N-2)[i] follow L1[i]. The token that the model predicts after L(N-2)[i] completes
-    the n-gram (L0[i-1], L1[i], ..., L(N-2)[i], new[i]), which goes into the pool. The levels then move down by one,
-    the columns move left by as many tokens as were accepted. The pool's n-grams that begin with the last committed
-    token are the guesses: as branches from the root, so that equal beginnings are computed once.
+    the n-gram (L0[i-1], L1[i], ..., L(N-2)[i], new[i]), which goes into the pool. The levels then move down by one, and
+    the columns move left by as many tokens as were accepted. Those n-grams of the pool that begin with the last
+    committed token are the guesses: as branches from the root, so that equal beginnings are computed once.
 
     Args:
         window: W, columns; 0 for n-grams of the text only. May be changed between two steps.

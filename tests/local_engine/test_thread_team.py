@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stretto.local_engine.kernels.crew import allow, dismiss, most_parts, share, together
+from stretto.local_engine.kernels.thread_team import end_threads, limit_threads, most_parts, share, together
 
 
 def test_all_parts_run_at_the_same_time():
@@ -64,20 +64,20 @@ def test_those_who_help_a_thread_end_with_it():
 def test_they_are_dismissed():
     before = threading.active_count()
     together(lambda part: None, 5)
-    dismiss()
+    end_threads()
     assert threading.active_count() <= before
 
 
 def test_small_products_are_not_shared():
-    allow(4)
+    limit_threads(4)
     try:
         assert [most_parts(rows * 4_000_000) for rows in (1, 2, 4, 64)] == [1, 1, 3, 4]
     finally:
-        allow(0)
+        limit_threads(0)
 
 
 def test_work_is_shared_by_as_many_as_are_allowed_or_done_by_one():
-    allow(3)
+    limit_threads(3)
     try:
         seen = []
         for _ in range(40):
@@ -85,7 +85,7 @@ def test_work_is_shared_by_as_many_as_are_allowed_or_done_by_one():
             share(2**26, lambda part, of, parts=parts: parts.append((part, of)))
             seen.append(sorted(parts))
     finally:
-        allow(0)
+        limit_threads(0)
     assert seen[0] == [(0, 3), (1, 3), (2, 3)]
     assert seen[1] == [(0, 1)]
     assert all(parts in (seen[0], seen[1]) for parts in seen)

@@ -1,4 +1,4 @@
-"""Memory for weights, in large pages where the system has them: reading on then needs few addresses looked up."""
+"""Memory for weights, in huge pages where the system has them, so that few addresses have to be looked up."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-__all__ = ["Shelf"]
+__all__ = ["Arena"]
 
 _LINE = 64  # bytes of the processor's caches
 
 
-class Shelf:
-    """Holds some tensors side by side; one that is still in use keeps the memory of all. Safe from any thread.
+class Arena:
+    """One block of memory for many tensors; a tensor that is still in use keeps the whole block. Safe from any thread.
 
-    A step reads every weight, and for each page, mostly of 4 KiB, the processor looks up where it is, in a virtual
-    machine twice. A large page is 512 of them.
+    A step reads every weight. For each page, mostly of 4 KiB, the processor looks up its address, in a virtual machine
+    twice. A huge page replaces 512 of them.
 
     Args:
-        size: bytes of all tensors. Raises OSError where there is no such memory.
-        tensors: how many, at most.
+        size: bytes of all tensors. Raises OSError if there is not so much memory.
+        tensors: their number at most.
     """
 
     def __init__(self, size: int, tensors: int) -> None:
@@ -32,11 +32,11 @@ class Shelf:
         self._memory = mmap.mmap(-1, max(size, 1) + _LINE * tensors, **private)
         self._used, self._lock = 0, Lock()
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            with suppress(OSError):  # a kernel without them
+            with suppress(OSError):  # a kernel without huge pages
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
 
-    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """A tensor that nothing has been written to yet. Raises ValueError where there is no room for it."""
+    def allocate(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """A tensor that is not initialised. Raises ValueError if there is no room for it."""
         size = prod(shape) * dtype.itemsize
         with self._lock:
             start = self._used

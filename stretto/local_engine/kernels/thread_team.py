@@ -1,4 +1,4 @@
-"""Threads that compute one thing together."""
+"""A team of threads that compute one forward together."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import torch
 
 from stretto.local_engine.kernels.sharing import Sharing
 
-__all__ = ["allow", "dismiss", "most_parts", "share", "together"]
+__all__ = ["end_threads", "limit_threads", "most_parts", "share", "together"]
 
-_WORK = 2**22  # products of two numbers for which one thread more is worth its coming
+_WORK = 2**22  # multiply-adds that justify waking one more thread
 
 _Work = Callable[[int], None]
 _Failure = BaseException | None
 _Task = tuple[_Work, int, SimpleQueue[_Failure]] | None
 
 
-class _Crew:
+class _Team:
     """The threads that help one thread. They end with it."""
 
     def __init__(self) -> None:
@@ -29,15 +29,15 @@ class _Crew:
         self._queues: list[SimpleQueue[_Task]] = []
 
     def queues(self, count: int) -> list[SimpleQueue[_Task]]:
-        """Where so many of them look for their work."""
+        """The queues from which this many threads take their work; missing threads are started."""
         while len(self._queues) < count:
             self._queues.append(SimpleQueue())
             self._threads.append(Thread(target=_help, args=self._queues[-1:], name="stretto product", daemon=True))
             self._threads[-1].start()
         return self._queues[:count]
 
-    def dismiss(self) -> None:
-        """End them, and wait for that."""
+    def stop(self) -> None:
+        """Stop the threads and wait for them."""
         self._end()
         for thread in self._threads:
             thread.join()
@@ -51,29 +51,32 @@ class _Crew:
 
 
 class _Own(local):
-    """What belongs to one thread: how many may share its work, whether that pays, and who helps."""
+    """State of one thread: how many threads may share its work, whether that pays, and its team."""
 
     def __init__(self) -> None:
-        self.threads, self.sharing, self.crew = 0, Sharing(), _Crew()
+        self.threads, self.sharing, self.team = 0, Sharing(), _Team()
 
 
 _own = _Own()
 
 
-def allow(threads: int) -> None:
-    """Let what is computed in this thread be shared by so many; without, it is as many as torch has here."""
+def limit_threads(threads: int) -> None:
+    """Let at most this many threads share the work of this one; 0 for as many as torch has here."""
     _own.threads = threads
 
 
 def most_parts(amount: int) -> int:
-    """By how many threads so many products of two numbers are shared at most."""
+    """The most threads that share this many multiply-adds."""
     return max(1, min(_own.threads or torch.get_num_threads(), amount // _WORK))
 
 
 def share(amount: int, work: Callable[[int, int], None], stop: Callable[[], None] = lambda: None) -> None:
-    """Run ``work`` for each part of so many, by as many threads as turn out to be fastest; ``stop`` as in `together`.
+    """Run ``work(part, parts)`` for each part, on as many threads as turn out to be fastest.
 
-    ``amount``: products of two numbers in it.
+    Args:
+        amount: multiply-adds of the whole work.
+        work: runs one part.
+        stop: see `together`.
     """
     most = most_parts(amount)
     if most == 1:
@@ -85,9 +88,9 @@ def share(amount: int, work: Callable[[int, int], None], stop: Callable[[], None
 
 
 def together(work: _Work, parts: int, stop: Callable[[], None] = lambda: None) -> None:
-    """Run ``work`` for the parts 0, 1, ... at the same time, the first of them in this thread, and wait for all.
+    """Run ``work`` for the parts 0, 1, ... at the same time, part 0 in this thread, and wait for all.
 
-    Where one raises, ``stop`` is called, so that no other waits for it, and the exception is raised here.
+    If one raises, ``stop`` is called, so that no other waits for it, and the exception is raised here.
     """
     if parts == 1:
         work(0)
@@ -101,8 +104,8 @@ def together(work: _Work, parts: int, stop: Callable[[], None] = lambda: None) -
             raise
 
     ends: SimpleQueue[_Failure] = SimpleQueue()
-    # Nobody else's helpers: parts wait for each other, and those of two callers would do so for ever.
-    for part, queue in enumerate(_own.crew.queues(parts - 1), 1):
+    # The team is never shared: parts wait for each other, and those of two callers would wait for ever.
+    for part, queue in enumerate(_own.team.queues(parts - 1), 1):
         queue.put((guarded, part, ends))
     failures = [_failure(guarded, 0), *(ends.get() for _ in range(1, parts))]
     for failure in failures:
@@ -110,30 +113,30 @@ def together(work: _Work, parts: int, stop: Callable[[], None] = lambda: None) -
             raise failure
 
 
-def dismiss() -> None:
-    """End the threads that help this one, and wait for that."""
-    crew, _own.crew = _own.crew, _Crew()
-    crew.dismiss()
+def end_threads() -> None:
+    """Stop the threads that help this one, and wait for them."""
+    team, _own.team = _own.team, _Team()
+    team.stop()
 
 
 def _help(queue: SimpleQueue[_Task]) -> None:
     while (task := queue.get()) is not None:
         work, part, ends = task
         ends.put(_failure(work, part))
-        del task, work, ends  # what they hold is not kept until the next ones come
+        del task, work, ends  # so that what they refer to is freed before the next task
 
 
 def _failure(work: _Work, part: int) -> _Failure:
     try:
         work(part)
-    except BaseException as error:  # noqa: BLE001 - it is raised where all ends are known
+    except BaseException as error:  # noqa: BLE001 - it is raised when all have ended
         return error
     return None
 
 
 def _forget() -> None:
-    """After a fork: they are not there."""
-    _own.crew = _Crew()
+    """Threads do not survive a fork."""
+    _own.team = _Team()
 
 
 if hasattr(os, "register_at_fork"):
