@@ -295,7 +295,7 @@ def test_memory_that_runs_out_for_the_storage_itself_leaves_the_sequence_as_it_w
     cache, alone = KeyValueCache(1), KeyValueCache(1)
     read(fast, cache, [5, 6, 7])
     read(plain, alone, [5, 6, 7])
-    monkeypatch.setattr(KeyValueCache, "like", lambda *_: no_memory(None))
+    monkeypatch.setattr(KeyValueCache, "new_empty", lambda *_: no_memory(None))
     torch.testing.assert_close(steps_of(fast, cache, [8, 9], 3), steps_of(plain, alone, [8, 9], 3))
     assert fast.slots == 0
 

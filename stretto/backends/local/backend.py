@@ -244,7 +244,7 @@ class LocalBackend:
         """The reader of prompts longer than the window; the first call reads and hashes the weights."""
         from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
 
-        assert self._way is not None  # noqa: S101 - it is asked for by those who have checked; told to the type checker
+        assert self._way is not None  # noqa: S101 - the caller has checked; for the type checker
         self._reader = self._reader or LongContextReader(engine, self._way)
         return self._reader
 

@@ -88,12 +88,7 @@ class Chunks:
     async def __anext__(self) -> Chunk:
         if self._over:
             raise StopAsyncIteration
-        await self._filled.wait()
-        with self._lock:
-            events, self._events = self._events, []
-            stages = None if self._stages == self._told_stages else self._stages
-            self._told_stages = self._stages
-            self._filled.clear()
+        events, stages = await self._news()
         pieces = [event for event in events if isinstance(event, Piece)]
         text = "".join(piece.text for piece in pieces)
         logprobs = tuple(self._logprob(each) for piece in pieces for each in piece.logprobs)
@@ -122,6 +117,18 @@ class Chunks:
             stages=stages,
             warnings=(*self._warnings, *(f"{self._backend}: {warning}." for warning in noted)),
         )
+
+    async def _news(self) -> tuple[list[Piece | Finished], Stages | None]:
+        """Wait for events or a stage; all events since the last ones, and the stages if they have changed."""
+        while True:
+            await self._filled.wait()
+            with self._lock:
+                events, self._events = self._events, []
+                stages = None if self._stages == self._told_stages else self._stages
+                self._told_stages = self._stages
+                self._filled.clear()
+            if events or stages:  # a stage may have come along with the events before it
+                return events, stages
 
     def _logprob(self, score: Score) -> TokenLogprob:
         word = self._model.word

@@ -194,18 +194,18 @@ class Sampler:
         constraint wins.
         """
         self._penalties.weigh(logits, path)
-        held = self._constraint is not None and self.failure is None
+        constrained = self._constraint is not None and self.failure is None
         if self._penalties.suppresses:
-            kept = logits.clone() if held else logits
+            kept = logits.clone() if constrained else logits
             self._penalties.suppress(logits, path)
-        if held:
+        if constrained:
             self._restrict(logits, path)
             if self._penalties.suppresses and bool(logits.isneginf().all()):
                 logits.copy_(kept)
                 self._restrict(logits, path)
 
     def _restrict(self, logits: Tensor, path: Sequence[int]) -> None:
-        assert self._constraint is not None  # noqa: S101 - told to the type checker
+        assert self._constraint is not None  # noqa: S101 - for the type checker
         try:
             self._constraint.restrict(logits, path)
         except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on

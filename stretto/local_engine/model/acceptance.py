@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are computed in float32 everywhere
 _LENGTHS = (29, 17)  # tokens of the texts that are tried
-_WINDOW = 8  # in place of the model's own: both texts are longer
-_SWITCH = 22  # in place of the model's own: the texts stay on either side of it
+_WINDOW = 8  # instead of the model's own; both texts are longer
+_SWITCH = 22  # instead of the model's own; one text is longer
 _SIBLINGS = 8  # they put the slot of a node far from its position, so that a bias by slot shows
 _EFFECT = 0.05  # standard deviations of the logits by which a smaller window must change them
 _NOT_WINDOWS = frozenset({"max_window_layers", "chunk_size_feed_forward"})
@@ -84,9 +84,9 @@ def choose_forward(
 def _lean(model: Any, limit: float, *, packed: bool, ready: Callable[[Sequence[Part]], bool]) -> Forward | None:
     """The lean forward, if it agrees with the model to the ``limit``; packed, if it does so then.
 
-    It is checked because a model may look like the family and differ in something that its configuration hides, and,
-    where steps are compiled, because no processor is like the other. It is made outside inference mode: what is made
-    there cannot be used where something is trained on top of the model.
+    It is checked because a model may look like the family and differ in something that its configuration hides, and
+    because compiled code may fail on another processor. It is made outside inference mode: tensors that are made inside
+    cannot be used to train something on top of the model.
     """
     for pack in (True, False) if packed else (False,):
         try:

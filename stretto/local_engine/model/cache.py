@@ -212,13 +212,13 @@ class KeyValueCache:
             addresses of the keys and of the values # [layers]
         """
         self._reach(kv_len)
-        for held in (self._keys, self._values):
-            held += [
-                torch.zeros(self.batch, self.capacity, *shape, dtype=torch.float32) for _ in range(layers - len(held))
+        for own in (self._keys, self._values):
+            own += [
+                torch.zeros(self.batch, self.capacity, *shape, dtype=torch.float32) for _ in range(layers - len(own))
             ]
         if self._first() is not self._keys[0]:  # all layers are replaced together
             self._first = weakref.ref(self._keys[0])
-            keys, values = ([layer.data_ptr() for layer in held] for held in (self._keys, self._values))
+            keys, values = ([layer.data_ptr() for layer in own] for own in (self._keys, self._values))
             self._addresses = np.array(keys, np.int64), np.array(values, np.int64)
         return self._addresses
 
@@ -240,8 +240,8 @@ class KeyValueCache:
             return
         chosen = torch.tensor(moves, device=device)  # [moves, 3]
         sources, targets = (chosen[:, :1] * self.capacity + chosen[:, 1:]).unbind(1)
-        for held in (self._keys, self._values):
-            for layer in held:
+        for own in (self._keys, self._values):
+            for layer in own:
                 flat = layer.flatten(0, 1)
                 flat.index_copy_(0, targets, flat.index_select(0, sources))
 
@@ -258,8 +258,8 @@ class KeyValueCache:
                 new = layer.new_zeros(copy.batch, copy.capacity, *layer.shape[2:])
                 for row, source in enumerate(sources):
                     if source is not None:
-                        held = getattr(source.cache, kind)[number]
-                        new[row, : source.length] = held[source.sequence, : source.length]
+                        known_layer = getattr(source.cache, kind)[number]
+                        new[row, : source.length] = known_layer[source.sequence, : source.length]
                 getattr(copy, kind).append(new)
         return copy
 
@@ -273,24 +273,24 @@ class KeyValueCache:
         for cache in (self, other):
             if cache.capacity < capacity:
                 cache._resize(capacity)
-        for held, coming in ((self._keys, other._keys), (self._values, other._values)):
+        for own, coming in ((self._keys, other._keys), (self._values, other._values)):
             for layer, more in enumerate(coming):
-                held[layer] = torch.cat((held[layer], more))
-                coming[layer] = held[layer][:0]  # frees its memory before the next layer is copied
+                own[layer] = torch.cat((own[layer], more))
+                coming[layer] = own[layer][:0]  # frees its memory before the next layer is copied
         self.batch += other.batch
         self.kv_len = max(self.kv_len, other.kv_len)
 
     def keep(self, sequences: Sequence[int]) -> None:
         """Keep only these sequences of the batch, in this order."""
-        for held in (self._keys, self._values):
-            for layer, old in enumerate(held):
-                held[layer] = old[torch.tensor(sequences, device=old.device)]
+        for own in (self._keys, self._values):
+            for layer, old in enumerate(own):
+                own[layer] = old[torch.tensor(sequences, device=old.device)]
         self.batch = len(sequences)
 
     def put(self, sequence: int, other: KeyValueCache, length: int) -> None:
         """Overwrite the first slots of a sequence with those of a cache of one sequence."""
-        for held, new in ((self._keys, other._keys), (self._values, other._values)):
-            for layer, coming in zip(held, new, strict=True):
+        for own, new in ((self._keys, other._keys), (self._values, other._values)):
+            for layer, coming in zip(own, new, strict=True):
                 layer[sequence, :length] = coming[0, :length]
 
     @classmethod
@@ -320,12 +320,12 @@ class KeyValueCache:
         """Whether it has been written to."""
         return bool(self._keys)
 
-    def like(self, batch: int, capacity: int) -> KeyValueCache:
-        """Make an empty cache of so many sequences and slots, with layers of these shapes."""
+    def new_empty(self, batch: int, capacity: int) -> KeyValueCache:
+        """Make an empty cache with this many sequences and slots, and with layers of the same shapes."""
         new = KeyValueCache(batch)
         new.capacity = capacity
-        for held, own in ((self._keys, new._keys), (self._values, new._values)):
-            own += [layer.new_zeros(batch, capacity, *layer.shape[2:]) for layer in held]
+        for own, empty in ((self._keys, new._keys), (self._values, new._values)):
+            empty += [layer.new_zeros(batch, capacity, *layer.shape[2:]) for layer in own]
         return new
 
     def settle(self, other: KeyValueCache, kv_len: int) -> None:
@@ -333,11 +333,11 @@ class KeyValueCache:
 
         The other one may have more sequences; the first ones become those of this cache.
         """
-        for held, new in ((self._keys, other._keys), (self._values, other._values)):
-            for layer, (old, place) in enumerate(zip(held, new, strict=True)):
-                own = place if other.batch == self.batch else place[: self.batch]
-                own[:, :kv_len] = old[:, :kv_len]
-                held[layer] = own
+        for own, theirs in ((self._keys, other._keys), (self._values, other._values)):
+            for layer, (old, new) in enumerate(zip(own, theirs, strict=True)):
+                shared = new if other.batch == self.batch else new[: self.batch]
+                shared[:, :kv_len] = old[:, :kv_len]
+                own[layer] = shared
         self.capacity = other.capacity
 
     def equals(self, other: KeyValueCache, kv_len: int) -> bool:
@@ -359,11 +359,11 @@ class KeyValueCache:
         self.kv_len = kv_len
 
     def _resize(self, capacity: int) -> None:
-        for held in (self._keys, self._values):
-            for layer, old in enumerate(held):
+        for own in (self._keys, self._values):
+            for layer, old in enumerate(own):
                 new = old.new_zeros(self.batch, capacity, *old.shape[2:])
                 new[:, : self.capacity] = old
-                held[layer] = new
+                own[layer] = new
         self.capacity = capacity
 
 

@@ -130,12 +130,12 @@ def load_model(
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
-    place = _device(device)
-    number = chosen_dtype(dtype, place)
-    model, tokenizer = read_model(source, number, trust_remote_code=trust_remote_code)
+    target = _device(device)
+    chosen = chosen_dtype(dtype, target)
+    model, tokenizer = read_model(source, chosen, trust_remote_code=trust_remote_code)
     if change is not None:
         change(dict(model.named_parameters()))
-    ready = prepare(source.name, model.to(place), tokenizer, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs)
+    ready = prepare(source.name, model.to(target), tokenizer, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs)
     return replace(ready, folder=source.folder)
 
 

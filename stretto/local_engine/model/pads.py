@@ -1,10 +1,10 @@
-"""[PAD] rows: tokens without a text, at which a model says what comes after the next token.
+"""[PAD] rows: tokens without a text, at which a model predicts tokens beyond the next one.
 
-A model's base stays as it is. What is trained are an input vector for each place behind the last known token, units
-beside the feed-forward layers of the upper half, and a last layer that also reads what the model makes of the last
-known token, in which the token after it is all but said. They act on [PAD] rows only, so that every other row is
-computed as without them. Sun et al., "Lexical unit decoding", arXiv:2405.15208, where the whole model is trained; units
-beside the feed-forward layer: He et al., arXiv:2110.04366.
+The base model is not changed. Trained are an input vector for each position behind the last known token, units beside
+the feed-forward layers of the upper half, and a last layer that also reads the final state of the last known token,
+which almost determines the next token. They act on [PAD] rows only; every other row is computed as without them.
+Sun et al., "Lexical unit decoding", arXiv:2405.15208, where the whole model is trained; units beside the feed-forward
+layer: He et al., arXiv:2110.04366.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["PadAdapter", "PadLayer"]
 
 @dataclass(frozen=True, slots=True)
 class PadLayer:
-    """Units beside a layer, for [PAD] rows; their matrices stand as `torch.nn.functional.linear` takes them."""
+    """Units beside a layer, for [PAD] rows, with matrices as `torch.nn.functional.linear` takes them."""
 
     units_in: Weight  # [units, hidden]
     units_out: Weight  # [hidden, units]
 
     def __call__(self, state: Tensor, read: Tensor, active: Tensor) -> Tensor:
-        """Add to the residual stream what the units make of ``read`` # [batch, rows, hidden], where ``active`` is 1."""
+        """Add the units' output for ``read`` # [batch, rows, hidden] to the residual stream, where ``active`` is 1."""
         units = product(read, self.units_in, rectified=True)  # [batch, rows, units]
         return added_product(units * active, self.units_out, state)
 
@@ -42,11 +42,11 @@ class PadLayer:
 class PadAdapter:
     """Everything that is trained for [PAD] rows.
 
-    The token id of the [PAD] at place i behind the last known token is ``-1 - i``: no model can choose it, so none is
-    ever committed.
+    The [PAD] number i behind the last known token has the token id ``-1 - i``. No model can choose it, so it is never
+    committed.
 
     Attributes:
-        places: input vector of each place; there are k - 1 of them for k tokens at once # [places, hidden]
+        places: input vector of each [PAD] in turn; k - 1 of them for k tokens at once # [places, hidden]
         layers: additions by the number of the base's layer.
         last: behind the last layer, over a row's own final state and its anchor's # [batch, rows, 2 * hidden]
     """
@@ -89,7 +89,7 @@ class PadAdapter:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> PadAdapter:
-        """Put together what `tensors` took apart."""
+        """Make an adapter from the result of `tensors`."""
         numbers = sorted(int(name.split(".")[1]) for name in tensors if name.startswith("layers.") and "_in" in name)
 
         def layer(prefix: str) -> PadLayer:

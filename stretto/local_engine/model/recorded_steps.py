@@ -138,7 +138,7 @@ class GraphedForward:
 
     @property
     def slots(self) -> int:
-        """Of keys and values, held by all storages for all sequences."""
+        """Slots of keys and values in all storages, over all sequences."""
         return sum(batch * slots for batch, slots in self._storages)
 
     @property
@@ -195,11 +195,11 @@ class GraphedForward:
         yield from (each for each in alone if each[2] not in lengths[:_USUAL])
 
     def _warm_up(self, batch: int, size: int, slots: int, device: torch.device) -> None:
-        cache, held = KeyValueCache(batch), min(_TEXT, slots - size)
-        self._forward(sample_rows(batch, held, 0, device), cache, torch.arange(held, device=device)[-1:])
+        cache, known = KeyValueCache(batch), min(_TEXT, slots - size)
+        self._forward(sample_rows(batch, known, 0, device), cache, torch.arange(known, device=device)[-1:])
         for check in range(_CHECKS):
             count = max(size - check, 1)
-            rows = sample_rows(batch, count, held - check, device)
+            rows = sample_rows(batch, count, known - check, device)
             if self._attempt(rows, cache, torch.arange(count, device=device), (batch, size), slots) is None:
                 break
 
@@ -226,8 +226,8 @@ class GraphedForward:
         self, rows: Rows, cache: KeyValueCache, keep: Tensor, shape: tuple[int, int], slots: int
     ) -> Tensor | None:
         (batch, count), (lines, size) = rows.tokens.shape, shape
-        held = rows.kv_len - count
-        storage = self._settle(cache, lines, held, max(held + size, slots))
+        known = rows.kv_len - count
+        storage = self._settle(cache, lines, known, max(known + size, slots))
         if storage is None:
             return None
         step = storage.steps.get(size)
@@ -235,7 +235,7 @@ class GraphedForward:
             return None
         beside = None
         if step is None or step.checks:
-            beside = KeyValueCache.copied([Source(cache, number, held) for number in range(batch)], rows.kv_len)
+            beside = KeyValueCache.copied([Source(cache, number, known) for number in range(batch)], rows.kv_len)
         if step is None:
             step = self._recorded(storage, rows, size)
         else:
@@ -275,8 +275,8 @@ class GraphedForward:
                 del self._storages[key]
         return self.slots + slots <= self._most_slots and self.steps + steps <= self._most_steps
 
-    def _settle(self, cache: KeyValueCache, lines: int, held: int, kv_len: int) -> _Storage | None:
-        """Move the first ``held`` slots into storage for ``lines`` sequences of ``kv_len`` slots.
+    def _settle(self, cache: KeyValueCache, lines: int, known: int, kv_len: int) -> _Storage | None:
+        """Move the first ``known`` slots into storage for ``lines`` sequences of ``kv_len`` slots.
 
         None while another cache occupies it, and where memory for a new one is short.
         """
@@ -291,12 +291,12 @@ class GraphedForward:
         if key not in self._storages:
             if not self._room(slots=lines * slots):
                 return None
-            self._storages[key] = _Storage(cache.like(lines, slots))
+            self._storages[key] = _Storage(cache.new_empty(lines, slots))
         storage = self._storages[key]
         if storage.occupied:
             return None
         self._storages[key] = self._storages.pop(key)  # the last one used
-        cache.settle(storage.cache, held)
+        cache.settle(storage.cache, known)
         storage.owner = weakref.ref(cache)
         return storage
 

@@ -14,7 +14,7 @@ from stretto.local_engine.model.recorded_steps import GraphedForward, Recorder
 
 __all__ = ["recorded", "refuse_elsewhere"]
 
-_SHARE = 4  # recorded steps may hold one slot in so many of those that fit into memory
+_SHARE = 4  # recorded steps may take one in four of the slots that fit into memory
 _SECONDS = 8.0
 _log = logging.getLogger(__name__)
 
@@ -59,8 +59,8 @@ def recorded(
             "CUDA graphs are not used: only models of the Llama family are recorded",
         )
         return forward, slots
-    held = slots // _SHARE
-    graphed = GraphedForward(forward, record or cuda_recorder(device), most_slots=held, tolerance=tolerance)
+    reserved = slots // _SHARE
+    graphed = GraphedForward(forward, record or cuda_recorder(device), most_slots=reserved, tolerance=tolerance)
     with torch.inference_mode():
         graphed.warm_up(device, longest=longest, seconds=seconds)
-    return (graphed, slots - held) if graphed.works else (forward, slots)
+    return (graphed, slots - reserved) if graphed.works else (forward, slots)

@@ -40,7 +40,7 @@ def segments(rows: Sequence[slice], kv_lens: Sequence[int]) -> tuple[Segment, ..
         kv_lens: slots that each sequence sees.
     """
     found: list[Segment] = []
-    place = 0
+    offset = 0
     for number, (own, kv_len) in enumerate(zip(rows, kv_lens, strict=True)):
         count = own.stop - own.start
         if not count:
@@ -50,12 +50,12 @@ def segments(rows: Sequence[slice], kv_lens: Sequence[int]) -> tuple[Segment, ..
             longest, before = max(last.kv_len, kv_len), number - last.sequences.start
             wasted = (before + 1) * longest - before * last.kv_len - kv_len
             if count * wasted <= _CALL:
-                sequences, packed = slice(last.sequences.start, number + 1), slice(last.packed.start, place + count)
+                sequences, packed = slice(last.sequences.start, number + 1), slice(last.packed.start, offset + count)
                 found[-1] = Segment(sequences, own, packed, longest)
-                place += count
+                offset += count
                 continue
-        found.append(Segment(slice(number, number + 1), own, slice(place, place + count), kv_len))
-        place += count
+        found.append(Segment(slice(number, number + 1), own, slice(offset, offset + count), kv_len))
+        offset += count
     return tuple(found)
 
 

@@ -61,8 +61,8 @@ def _misfit(found: dict[str, Any]) -> str:
     """Say which weights and which entries of the configuration do not fit together."""
     parts = []
     if resized := sorted(found["mismatched_keys"]):
-        name, held, wanted = resized[0]
-        parts.append(f"{len(resized)} of another size ({name} is {list(held)}, not {list(wanted)})")
+        name, saved, wanted = resized[0]
+        parts.append(f"{len(resized)} of another size ({name} is {list(saved)}, not {list(wanted)})")
     if missing := sorted(found["missing_keys"]):
         parts.append(f"{len(missing)} missing ({_some(missing)})")
     if surplus := sorted(name for name in found["unexpected_keys"] if not name.endswith(_HARMLESS)):

@@ -36,10 +36,10 @@ def next_wave(
     chosen: list[int] = []
     total = 0
     order = sorted(range(len(prompts)), key=lambda number: (not overdue[number], left[number]))
-    for place, number in enumerate(order):
+    for index, number in enumerate(order):
         longest = max((left[other] for other in chosen), default=0)
         own = left[number] if packed else max(longest, left[number]) * (len(chosen) + 1) - total
-        if chosen and (total + own > tokens or len(chosen) * own > (len(order) - place) * _FORWARD):
+        if chosen and (total + own > tokens or len(chosen) * own > (len(order) - index) * _FORWARD):
             break
         if any(_begin_alike(prompts[number], prompts[other], known[number]) for other in chosen):
             continue
@@ -57,4 +57,4 @@ def _begin_alike(prompt: tuple[int, ...], other: tuple[int, ...], known: int) ->
 def common_prefix(prompt: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many tokens both begin with. The last token of the first prompt does not count: it is read in any case."""
     limit = min(len(prompt) - 1, len(other))
-    return next((place for place in range(limit) if prompt[place] != other[place]), limit)
+    return next((index for index in range(limit) if prompt[index] != other[index]), limit)

@@ -77,7 +77,7 @@ class Batch:
         forward: runs the model.
         device: where the model is.
         draft_nodes: nodes of all drafts together that one forward evaluates at most.
-        cost: of a step; it is told how many requests share the next, and what that took.
+        cost: of a step; it learns how many requests share a step, and what the step took.
     """
 
     def __init__(

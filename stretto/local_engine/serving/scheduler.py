@@ -89,7 +89,7 @@ class Scheduler:
         self._reading: list[Handle] = []
         self._batch = self._new_batch()
         self._running: list[Handle] = []
-        self._ended: list[tuple[Handle, Finished]] = []  # not told yet
+        self._ended: list[tuple[Handle, Finished]] = []  # their listeners do not know it yet
 
     @property
     def handles(self) -> list[Handle]:
@@ -102,7 +102,7 @@ class Scheduler:
         return not self._reading
 
     def occupancy(self, waiting: int) -> Occupancy:
-        """What is held now, with ``waiting`` requests in the queue."""
+        """What the engine holds now, with ``waiting`` requests in the queue."""
         reading = self._prefill.cache.slots if self._prefill is not None else 0
         kept = self._prefixes
         return Occupancy(waiting, len(self.handles), self._batch.slots + reading, len(kept), kept.bytes)
@@ -150,8 +150,8 @@ class Scheduler:
     def turn(self) -> None:
         """Read a part of the prompts that are being read, and run one step of the others.
 
-        A request is told of its end once it has left: what it held is free then, or kept for the next. Whatever goes
-        wrong outside of one request ends those that are here; the engine goes on.
+        The listener of a request learns of its end after the request has left: its memory is free then, or kept for
+        the next request. A failure outside of one request ends all admitted ones; the engine goes on.
         """
         try:
             self._work()
@@ -163,7 +163,7 @@ class Scheduler:
             handle.tell(finished)
 
     def clear(self) -> None:
-        """Drop the requests, whose end is told elsewhere, and what is kept of earlier ones."""
+        """Drop all requests, and what is kept of earlier ones."""
         self._drop()
         self._prefixes.clear()
 

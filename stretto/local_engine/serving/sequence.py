@@ -102,10 +102,10 @@ class Sequence:
     def _accept_one_by_one(self, step: Step) -> tuple[Piece | None, Finished | None]:
         text = ""
         reason: Reason | None = None
-        for place, token in enumerate(step.tokens):
+        for index, token in enumerate(step.tokens):
             self.generated.append(token)
             self._silent.append(token)
-            self._silent_scores += step.scores[place : place + 1]
+            self._silent_scores += step.scores[index : index + 1]
             if token in self.request.end_ids:
                 reason = "stop"
                 break

@@ -50,10 +50,10 @@ def measuring(model: LoadedModel) -> Generator[None, None, dict[int, float]]:
     rows_fitting = [rows for rows in _ROWS if longest + rows <= model.context_window]
     device = model.device
     ids = torch.zeros(1, longest + _ROWS[-1], dtype=torch.long, device=device)
-    places = torch.arange(longest + _ROWS[-1], device=device)[None]
+    positions = torch.arange(longest + _ROWS[-1], device=device)[None]
     text = [0] * (longest + 1)
     cache = KeyValueCache(1)
-    model.forward(Rows(ids[:, :longest], places[:, :longest], longest), cache, places[0, :1])
+    model.forward(Rows(ids[:, :longest], positions[:, :longest], longest), cache, positions[0, :1])
     measured: dict[int, float] = {}
     spent = 0.0
     for rows in rows_fitting:
@@ -63,7 +63,7 @@ def measuring(model: LoadedModel) -> Generator[None, None, dict[int, float]]:
         while len(times) <= _REPETITIONS:  # the first of a shape may be slower
             yield
             start = time.perf_counter()
-            logits = model.forward(flatten([text], [tree], device), cache, places[0, :rows])
+            logits = model.forward(flatten([text], [tree], device), cache, positions[0, :rows])
             most_probable(logits).tolist()
             times.append(time.perf_counter() - start)
             spent += times[-1]
