@@ -1,6 +1,7 @@
 # make demo         a real answer on this machine, no key, no network
 # make test         format, lint, types, tests
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
+# make test-litellm litellm as a client of the server, in an environment of its own
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
 # CI runs `make test`. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
 
@@ -9,7 +10,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-wheel install-cost lint types docs bench clean
+.PHONY: demo test test-wheel test-litellm install-cost lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
@@ -19,6 +20,14 @@ test: lint types
 
 test-wheel: $(VENV)/.dev
 	$(BIN)/python .ci/test_wheel.py $(ONLY)
+
+test-litellm: $(VENV)/.dev build/litellm/.ready
+	build/litellm/bin/python tests/server/litellm_client.py $(BIN)/python
+
+build/litellm/.ready:
+	$(PYTHON) -m venv build/litellm
+	build/litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]'
+	@touch $@
 
 install-cost: $(VENV)/.dev
 	$(BIN)/python .ci/install_cost.py
@@ -40,6 +49,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/decoding.py --update-docs
 	$(BIN)/python benchmarks/batching.py --update-docs
 	$(BIN)/python benchmarks/soak.py --update-docs
+	$(BIN)/python benchmarks/server.py --update-docs
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

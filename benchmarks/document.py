@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from document_chart import draw
 from document_langchain import HOW, read
 from document_model import CAPTAIN, FACT, HOPS, QUESTION, haystack, reply
 from measuring import IMAGES, Spread, machine, save
@@ -291,6 +292,7 @@ def main() -> None:
     }
     sys.stdout.write(json.dumps(result, indent=2) + "\n")
     save("document", result)
+    draw(result)
 
 
 if __name__ == "__main__":

@@ -49,9 +49,9 @@ def reply(text: str) -> str:
 def _following(passage: str, notes: str) -> str:
     quotes = [CAPTAIN] if CAPTAIN in passage else []
     notes = "The captain is name3." if quotes else notes.strip()
-    if "name3" in notes:
-        quotes += [fact[0] for fact in FACT.finditer(passage) if fact[1] == "name3"]
-    return json.dumps({"evidence": quotes, "notes": notes, "no_information": not quotes})
+    codes = [fact[0] for fact in FACT.finditer(passage) if fact[1] == "name3" and "name3" in notes]
+    told = {"notes": notes, "answer": "".join(codes[:1]), "confidence": 5 if codes else 0}
+    return json.dumps({"evidence": quotes + codes, **told, "no_information": not quotes + codes})
 
 
 def _between(text: str, name: str) -> str:

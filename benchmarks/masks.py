@@ -155,9 +155,9 @@ _SEEN, _TAKEN, _EMPTY, _INK = "#8fb3cf", "#2f6f9f", "#f2f0ec", "#333333"
 
 def picture(step: Step) -> str:
     """The step's mask as SVG: a line for each row of the forward, a column for each slot of the cache it may see."""
-    mask = step.rows.mask(torch.float32)[0, 0]  # [rows, extent]
-    count, extent = mask.shape
-    first = max(extent - count - _SHOWN, 0)
+    mask = step.rows.mask(torch.float32)[0, 0]  # [rows, kv_len]
+    count, kv_len = mask.shape
+    first = max(kv_len - count - _SHOWN, 0)
     words = [step.text[-1], *(_WORDS[token] for token in step.tree.tokens)]
     heads = [*step.text[first:-1], *words]
     taken = {0, *(node + 1 for node in step.accepted)}

@@ -38,11 +38,13 @@ Every public name, made from the docstrings by `make docs`. Start with the guide
 SECTIONS = {
     "Clients": ("Stretto", "AsyncStretto", "ClientOptions", "SyncAnswerStream", "AnswerStream"),
     "Requests": ("RequestOptions", "Request", "GenerationOptions", "Message", "Document", "Budget"),
-    "Answers": ("Answer", "Branch", "Usage", "Cost", "Timeline", "Span", "Decoding", "TokenLogprob"),
+    "Answers": (
+        "Answer", "Branch", "Choice", "ToolCall", "Usage", "Cost", "Timeline", "Span", "Decoding", "TokenLogprob",
+    ),
     "Routes": ("Route", "Forecast", "DecodingForecast", "Router"),
     "Events": (
         "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "BranchDelta", "BranchFinished", "BranchFailed",
-        "TextDelta", "AnswerFinished",
+        "TextDelta", "ToolCallPiece", "ToolCallDelta", "ChoiceDelta", "AnswerFinished",
     ),
 }  # fmt: skip
 HEADING = re.compile(r"^(#+) `stretto\.(?:\w+\.)*?((?:[A-Z]\w*\.)?\w+)`$", re.MULTILINE)

@@ -8,7 +8,8 @@ if typing.TYPE_CHECKING:
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
-    from stretto.client import AnswerStream, AsyncStretto, ClientOptions, Stretto, SyncAnswerStream
+    from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
+    from stretto.client_options import ClientOptions
     from stretto.document import Document, Heading
     from stretto.errors import (
         AuthenticationError,
@@ -49,6 +50,7 @@ if typing.TYPE_CHECKING:
         ToolCallPiece,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
+    from stretto.local_engine.long_context.options import FocusOptions, StarOptions
     from stretto.prompts import Catalogue
     from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
@@ -99,6 +101,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FanOut",
+    "FocusOptions",
     "Forecast",
     "GenerationOptions",
     "Heading",
@@ -127,6 +130,7 @@ __all__ = [
     "SettingsError",
     "Span",
     "StalledError",
+    "StarOptions",
     "Strategy",
     "StreamBrokenError",
     "Stretto",
@@ -168,10 +172,10 @@ _HOMES = {
     "client": (
         "AnswerStream",
         "AsyncStretto",
-        "ClientOptions",
         "Stretto",
         "SyncAnswerStream",
     ),
+    "client_options": ("ClientOptions",),
     "document": ("Document", "Heading"),
     "errors": (
         "AuthenticationError",
@@ -216,6 +220,7 @@ _HOMES = {
         "Hooks",
         "RetryPlanned",
     ),
+    "local_engine.long_context.options": ("FocusOptions", "StarOptions"),
     "prompts": ("Catalogue",),
     "request": (
         "Budget",

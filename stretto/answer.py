@@ -164,11 +164,20 @@ def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 class Span(BaseModel):
     """When one branch waited, spoke and ended, in seconds since the request arrived. ``None``: it never came to it.
 
+    A call of a local model also has the times of its way to the first text. Those of the last call count, where a
+    branch made several.
+
     Attributes:
         needed_s: what it was waiting for, its outline line or its parents, was there.
         started_s: its call was sent.
         first_s: its first text arrived.
         ended_s: it ended.
+        loaded_s: the local model was loaded.
+        prepared_s: the prompt was made into tokens, and a grammar or an adapter was ready.
+        submitted_s: the call was in the engine's queue.
+        admitted_s: it had a slot, and the engine began to read its prompt.
+        prompt_read_s: the prompt was read.
+        first_token_s: the first token was chosen.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -177,6 +186,12 @@ class Span(BaseModel):
     started_s: float | None = None
     first_s: float | None = None
     ended_s: float | None = None
+    loaded_s: float | None = None
+    prepared_s: float | None = None
+    submitted_s: float | None = None
+    admitted_s: float | None = None
+    prompt_read_s: float | None = None
+    first_token_s: float | None = None
 
 
 class Branch(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
@@ -60,6 +61,22 @@ class BackgroundLoop:
         except BaseException:
             if portal is not None and not called.has_ended:  # Ctrl-C, say: in this thread, not in the other
                 portal.call(called.leave)
+            raise
+
+    async def acall(self, run: Callable[[], Awaitable[T]]) -> T:
+        """The same for a caller that waits in an event loop of its own; its cancellation cancels the call."""
+        if self._fork.happened():
+            raise StrettoError(self._forked)
+        called = _Call(run)
+        with self._lock:
+            portal = self._running()
+            future = portal.start_task_soon(called.run)
+        try:
+            return await asyncio.wrap_future(future)
+        except BaseException:
+            if not called.has_ended:
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wrap_future(portal.start_task_soon(called.leave))
             raise
 
     def close(self) -> None:

@@ -5,75 +5,41 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
 
 from stretto.answer import Answer
-from stretto.arguments import shown, spelled_out, unknown_names
+from stretto.arguments import spelled_out
 from stretto.backends.base import Backend
 from stretto.background import BackgroundLoop
-from stretto.errors import SettingsError, StrettoError
+from stretto.client_options import ClientOptions, check_options, models_by_role, own_strategies, provider_of
+from stretto.errors import StrettoError
 from stretto.fork import Fork
-from stretto.hooks import Hooks, Watchers
-from stretto.imports import import_all, made_ready
+from stretto.hooks import Watchers
+from stretto.imports import made_ready
 from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Prompting, Request, RequestOptions
 from stretto.route import Route
 from stretto.settings import Settings
-from stretto.streams import AnswerStream, StreamContext, SyncAnswerStream
+from stretto.streams import AnswerStream, Start, StreamContext, SyncAnswerStream, SyncStreamContext
 from stretto.structured_logs import log_answer, log_failure
 from stretto.telemetry import note_answer, note_route, request_span, route_span
 from stretto.writing import Emit, Writing
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
     from stretto.backends.resilience.resilient import Endpoints
-    from stretto.router import Router
+    from stretto.client_options import Model
     from stretto.strategies.base import Strategy
-
-    Model = str | Backend | BaseChatModel
-
-T = TypeVar("T")
 
 FORKED = (
     "This client was made before a fork, and its threads and connections stayed in the parent process. "
     "Make a new one in the child."
 )
-
-
-class ClientOptions(TypedDict, total=False):
-    """The keyword arguments of `AsyncStretto` and `Stretto`. All may be left out, and ``None`` counts as left out.
-
-    Attributes:
-        base_url: address of a server that speaks OpenAI's or Anthropic's protocol.
-        api_key: the key for it. Both hold for all names of the main model's provider.
-        small: a smaller, quicker model, for second opinions and for ``preference="fastest"``.
-        local: a model in this process, for ``preference="fastest"``.
-        roles: further models by role; the router that comes with the library uses "small" and "local".
-        strategies: strategies beside those of the library; the router weighs what they offer.
-        hooks: functions to call while answering, for metrics and logs.
-        settings: what applies to all requests; without it, the environment and the settings file are read.
-        router: what decides how a request is generated.
-        prompts: a catalogue of templates, or a folder whose templates replace those of the library.
-    """
-
-    base_url: str | None
-    api_key: str | None
-    small: Model | None
-    local: Model | None
-    roles: Mapping[str, Model] | None
-    strategies: Sequence[Strategy] | None
-    hooks: Hooks | None
-    settings: Settings | None
-    router: Router | None
-    prompts: Catalogue | Path | str | None
 
 
 class AsyncStretto:
@@ -101,8 +67,7 @@ class AsyncStretto:
     @spelled_out(ClientOptions)
     def __init__(self, model: Model | None = None, **options: Unpack[ClientOptions]) -> None:
         self.backends: dict[str, Backend] = {}
-        if wrong := unknown_names(options, ("model", *ClientOptions.__annotations__), "A client"):
-            raise SettingsError(f"{wrong} Further models go into roles=.")
+        check_options(options)
         base_url, api_key, prompts = options.get("base_url"), options.get("api_key"), options.get("prompts")
         self.settings = options.get("settings") or Settings.load()
         chosen = model if model is not None else self.settings.model
@@ -122,15 +87,12 @@ class AsyncStretto:
         self._writings: set[Writing] = set()
         self._fork = Fork()
         self.backends["main"] = self._open(chosen, "model", base_url, api_key)
-        for role, (argument, given) in _by_role(options).items():
-            same = _provider(given) == _provider(chosen)
+        for role, (argument, given) in models_by_role(options).items():
+            same = provider_of(given) == provider_of(chosen)
             self.backends[role] = self._open(given, argument, *((base_url, api_key) if same else ()))
         self._router = options.get("router")
-        self._own_strategies = _checked(options.get("strategies") or ())
-        hooks = options.get("hooks")
-        if hooks is not None and not isinstance(hooks, Hooks):
-            raise SettingsError(f"hooks= takes Hooks(...), not a value of type {type(hooks).__name__}.")
-        self._watchers = Watchers(hooks)
+        self._own_strategies = own_strategies(options)
+        self._watchers = Watchers(options.get("hooks"))
         self._prices = Prices(self.settings.prices)
         self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
 
@@ -180,10 +142,16 @@ class AsyncStretto:
 
     async def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> Writing:
         began = time.perf_counter()
-        await made_ready()
+        await made_ready(self._deadline_of(prompt, options))
         writing = self._writing(await self._request_read(prompt, options), began)
         await writing.start(self._writings)
         return writing
+
+    def _deadline_of(self, prompt: Prompting | Request, options: RequestOptions) -> float | None:
+        """The deadline as it was written down, before anything is imported that could check it."""
+        own = prompt.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
+        given = options.get("deadline_s")
+        return given if isinstance(given, (int, float)) and given > 0 else own
 
     def _writing(self, request: Request, began: float) -> Writing:
         """What will write the answer once it is started. Raises `StrettoError` after a fork."""
@@ -312,6 +280,11 @@ class Stretto:
         return self._stretto.backends
 
     @property
+    def asynchronous(self) -> AsyncStretto:
+        """The asynchronous client whose face this is; it can be used in any event loop, and is closed with this one."""
+        return self._stretto
+
+    @property
     def chosen_because(self) -> str:
         """Why this model, where none was named."""
         return self._stretto.chosen_because
@@ -323,75 +296,25 @@ class Stretto:
     @spelled_out(RequestOptions)
     def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
         """The whole answer. `RequestOptions` says what the arguments mean. Raises `StrettoError`."""
-        return self._call(partial(self._stretto.ask, prompt, **request))
+        return self._loop.call(partial(self._stretto.ask, prompt, **request))
 
     @spelled_out(RequestOptions)
     def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
         """How the request would be generated, and why. Loads no model, opens no connection."""
-        return self._call(partial(self._stretto.route, prompt, **request))
+        return self._loop.call(partial(self._stretto.route, prompt, **request))
 
     @spelled_out(RequestOptions)
-    @contextmanager
-    def stream(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Iterator[SyncAnswerStream]:
+    def stream(
+        self, prompt: Prompting | Request, **request: Unpack[RequestOptions]
+    ) -> AbstractContextManager[SyncAnswerStream]:
         """The events of one answer while it is being generated. Leaving the context cancels the rest."""
+        return SyncStreamContext(partial(self._begin, prompt, request), self._loop)
+
+    def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> tuple[Writing, Start]:
         began = time.perf_counter()
-        writing = self._stretto._writing(self._stretto._request(prompt, request), began)
-        try:
-            self._call(partial(writing.start, self._stretto._writings))
-            yield SyncAnswerStream(AnswerStream(writing), self._loop)
-        finally:
-            self._leave(writing)
-
-    def _call(self, run: Callable[[], Awaitable[T]]) -> T:
-        import_all()  # in this thread, which waits anyway
-        return self._loop.call(run)
-
-    def _leave(self, writing: Writing) -> None:
-        """Tell the loop that the reader has left; whatever the reader raised stays in this thread."""
-        if self._loop.is_here:  # the garbage collector found an abandoned stream; this thread cannot wait for itself
-            writing.stop()
-        else:
-            with suppress(StrettoError):  # closed, which has ended the answer
-                self._loop.call(writing.aclose)
-
-
-def _provider(given: Model) -> str | None:
-    return given.partition(":")[0] if isinstance(given, str) else None
-
-
-def _by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
-    """The models beside the main one by role, each with the argument that it came as. Raises `SettingsError`."""
-    roles: Any = options.get("roles") or {}
-    if not isinstance(roles, Mapping) or not all(isinstance(role, str) for role in roles):
-        raise SettingsError('roles= takes models by role, for instance roles={"small": "openai:gpt-5.4-nano"}.')
-    found = {role: (f"roles[{shown(role)}]", given) for role, given in roles.items() if given is not None}
-    if "main" in found:
-        raise SettingsError('roles= cannot hold "main": the main model is the first argument, model=.')
-    named = {"small": options.get("small"), "local": options.get("local")}
-    for role, given in named.items():
-        if given is not None and role in found:
-            raise SettingsError(f"The role {role!r} is given twice, as {role}= and in roles=. Leave one out.")
-        if given is not None:
-            found[role] = (role, given)
-    return found
-
-
-def _checked(strategies: Sequence[Strategy]) -> tuple[Strategy, ...]:
-    """The same strategies, if each is one and has a name that is free. Raises `SettingsError`."""
-    if not strategies:
-        return ()
-    from stretto.strategies import STRATEGIES, Strategy  # noqa: PLC0415 - keeps `import stretto` light
-
-    taken = {"auto", *STRATEGIES}
-    for each in strategies:
-        if isinstance(each, type) or not isinstance(each, Strategy):
-            raise SettingsError(
-                f"strategies= holds {shown(each)}, which is not a strategy: an object with name, offer() and run()."
-            )
-        if each.name in taken:
-            raise SettingsError(f"The strategy name {each.name!r} is taken. Give the strategy another name.")
-        taken.add(each.name)
-    return tuple(strategies)
+        self._loop.call(partial(made_ready, self._stretto._deadline_of(prompt, options)))
+        writing = self._stretto._writing(self._stretto._request(prompt, options), began)
+        return writing, partial(writing.start, self._stretto._writings)
 
 
 def _named(backends: Mapping[str, Backend]) -> str:
@@ -400,4 +323,4 @@ def _named(backends: Mapping[str, Backend]) -> str:
     )
 
 
-__all__ = ["AnswerStream", "AsyncStretto", "ClientOptions", "Stretto", "SyncAnswerStream"]
+__all__ = ["AnswerStream", "AsyncStretto", "Stretto", "SyncAnswerStream"]

@@ -43,6 +43,7 @@ class Document(BaseModel):
         source: the file or address it comes from.
         pages: offset of the first character of each page; empty where the format has no pages.
         headings: in the order of the text.
+        unread_pages: numbers of the pages that could not be read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +53,7 @@ class Document(BaseModel):
     source: str = ""
     pages: tuple[int, ...] = ()
     headings: tuple[Heading, ...] = ()
+    unread_pages: tuple[int, ...] = ()
 
     @classmethod
     def read(cls, path: Path | str) -> Document:

@@ -56,8 +56,10 @@ class Message(BaseModel):
         if isinstance(content := read.get("content"), list | tuple):
             parts, calls = without_calls(content)
             read["content"] = text_of(parts)
-            if calls:
-                read["tool_calls"] = [*(read.get("tool_calls") or ()), *calls]
+            if calls:  # LangChain's messages hold them in both places
+                known = [*(read.get("tool_calls") or ())]
+                there = {call.get("id") for call in known}
+                read["tool_calls"] = [*known, *(call for call in calls if call["id"] not in there)]
             if not all(map(is_plain, parts)):
                 read["parts"] = parts
         for name in ("parts", "tool_calls", "extra"):

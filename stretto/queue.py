@@ -54,6 +54,14 @@ class Queue(AsyncIterator[T]):
         self._moved.set()
         return item
 
+    def ready(self) -> list[T]:
+        """Take out all that lies in it now."""
+        items = list(self._items)
+        if items:
+            self._items.clear()
+            self._moved.set()
+        return items
+
     def end(self) -> None:
         """Take nothing more; what lies in it can still be taken. Idempotent."""
         self._ended = True

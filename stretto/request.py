@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic_core import PydanticCustomError
 
 from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
 from stretto.content import mended, read_tool, read_tool_choice
@@ -61,7 +62,6 @@ class GenerationOptions(BaseModel):
         top_p: sample from the most probable tokens that have this probability together.
         stop: texts that end the answer; they are not part of it.
         seed: sample the same way again, where the backend can.
-        deadline_s: seconds for the whole answer, retries and waits included.
         decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
         response_format: a JSON schema (a dict), a pydantic model class, of which all fields are written, or on a local
             model a regular expression (a string). The answer comes in one piece and is checked. One that does not fit
@@ -77,7 +77,6 @@ class GenerationOptions(BaseModel):
     top_p: float | None = Field(default=None, gt=0, le=1)
     stop: tuple[str, ...] = ()
     seed: int | None = None
-    deadline_s: float | None = Field(default=None, gt=0)
     decoding: str | None = None
     response_format: dict[str, Any] | str | None = None
     logprobs: int | None = Field(default=None, ge=0, le=20)
@@ -107,6 +106,18 @@ class GenerationOptions(BaseModel):
     def _one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("stop")
+    @classmethod
+    def _no_empty_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in value:
+            raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
+        return value
+
+    @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
+
 
 class Budget(BaseModel):
     """The most an answer may cost.
@@ -120,6 +131,11 @@ class Budget(BaseModel):
 
     max_calls: int | None = Field(default=None, ge=1)
     max_tokens_total: int | None = Field(default=None, ge=1)
+
+    @field_validator("max_calls", "max_tokens_total", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
 
 
 class RequestOptions(TypedDict, total=False):
@@ -185,6 +201,7 @@ class Request(BaseModel):
         options: how to sample and when to stop.
         preference: what matters more, speed or care.
         budget: the most the answer may cost.
+        deadline_s: seconds for the whole answer, retries and waits included.
         strategy: the name of a strategy, or "auto".
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written.
@@ -203,6 +220,7 @@ class Request(BaseModel):
     options: GenerationOptions = GenerationOptions()
     preference: Preference = "balanced"
     budget: Budget = Budget()
+    deadline_s: float | None = Field(default=None, gt=0)
     strategy: str = "auto"
     race: bool = False
     on_missing: OnMissing = "note"
@@ -211,6 +229,11 @@ class Request(BaseModel):
     n: int = Field(default=1, ge=1, le=128)
     extra: Mapping[str, Any] = Field(default_factory=dict)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
+
+    @field_validator("deadline_s", "n", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return _not_bool(value)
 
     @classmethod
     @spelled_out(RequestOptions)
@@ -225,7 +248,8 @@ class Request(BaseModel):
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None
         changes: dict[str, Any] = dict(base) if base else {}
-        changes |= {name: given[name] for name in ("preference", "race", "budget", "on_missing", "n") if name in given}
+        own = ("preference", "race", "budget", "deadline_s", "on_missing", "n")
+        changes |= {name: given[name] for name in own if name in given}
         try:
             messages = prompt.messages if isinstance(prompt, Request) else messages_of(prompt)
             system = given.get("system")
@@ -279,6 +303,13 @@ class Request(BaseModel):
         return {name: value for name, value in self.extra.items() if name in ACCOMPANYING}
 
 
+def _not_bool(value: Any) -> Any:
+    """The same value: True and False are numbers in Python, and never meant as one here."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("no_number", "Input should be a number")
+    return value
+
+
 def _closed(schema: Any) -> Any:
     """Let objects have exactly the fields that are declared: a schema that allows more gets more, and without end."""
     if isinstance(schema, list):
@@ -305,10 +336,10 @@ def _strategy(strategy: Any) -> dict[str, Any]:
 
 
 def _check(request: Request) -> None:
-    if request.options.response_format is not None and request.strategy not in ("auto", "direct"):
+    if request.options.response_format is not None and request.strategy not in ("auto", "direct", "document"):
         raise InvalidRequestError(
             f"response_format holds an answer as a whole, and strategy={request.strategy!r} writes it in parts. "
-            "Use strategy='direct', or leave it out."
+            "Use strategy='direct' or 'document', or leave it out."
         )
     if not request.messages:
         raise InvalidRequestError("The request has no messages. Add one with the question.")

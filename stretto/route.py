@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 Shape = Literal["short", "points", "steps", "prose", "items", "code", "transform"]
 
@@ -82,6 +82,21 @@ class Route(BaseModel):
     decoding_forecast: DecodingForecast | None = None
     forecast: Mapping[str, Forecast] = Field(default_factory=dict)
     elapsed_ms: float = 0.0
+    _parse: Any = PrivateAttr(default=None)
+
+    @property
+    def parse(self) -> Any:
+        """The parsed question, a `stretto.router.parse.Parse`; ``None`` if nothing was parsed.
+
+        The strategy that runs uses it instead of parsing again. It is not part of the JSON.
+        """
+        return self._parse
+
+    def with_parse(self, parse: Any) -> Self:
+        """The same route with a parsed question."""
+        route = self.model_copy()
+        route._parse = parse
+        return route
 
     def _repr_html_(self) -> str:
         from stretto.display.notebook import route_html  # noqa: PLC0415 - values know no pictures until one is asked for

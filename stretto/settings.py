@@ -33,11 +33,12 @@ class Settings(BaseModel):
         first_text_s: seconds to wait for the first text.
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
-        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next four.
+        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next five.
         device: where local models run, as ``cpu``.
         decoding: how local models find their tokens.
         threads: for one forward of a local model at most.
         compiled: whether local models run in code compiled for this processor.
+        long_context: how local models read prompts longer than their window: ``auto``, ``focus``, ``star``, ``refuse``.
         prompts: a folder whose templates replace those of the package.
         log_text: put questions and answers into log records.
         prices: a file with prices of models, which come before the list prices; see docs/cost.md.
@@ -51,7 +52,7 @@ class Settings(BaseModel):
     preference: Preference = "balanced"
     deadline_s: float | None = Field(default=None, gt=0)
     on_missing: OnMissing = "note"
-    concurrency: int = Field(default=16, ge=1, le=90)
+    concurrency: int = Field(default=16, ge=1, le=500)
     retries: int = Field(default=3, ge=0, le=10)
     stall_s: float = Field(default=30.0, gt=0)
     first_text_s: float = Field(default=120.0, gt=0)
@@ -62,6 +63,7 @@ class Settings(BaseModel):
     decoding: str | None = None
     threads: int | None = Field(default=None, ge=1)
     compiled: bool | None = None
+    long_context: str | None = None
     prompts: Path | None = None
     log_text: bool = False
     prices: Path | None = None
@@ -69,15 +71,19 @@ class Settings(BaseModel):
     @property
     def local(self) -> dict[str, Any]:
         """Those that are set of what is for local models only, by the arguments of `LocalBackend`."""
-        given = {name: getattr(self, name) for name in ("dtype", "device", "decoding", "threads", "compiled")}
+        names = ("dtype", "device", "decoding", "threads", "compiled", "long_context")
+        given = {name: getattr(self, name) for name in names}
         return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
     def load(cls, **arguments: Any) -> Settings:
         """Read all sources; arguments that are ``None`` count as not given. Raises `SettingsError`."""
         file = settings_file()
+        named = bool(os.environ.get("STRETTO_SETTINGS"))
+        if named and (file.is_dir() or not file.exists()):
+            raise SettingsError(f"STRETTO_SETTINGS names {file}, which is not a file. Write it, or unset the variable.")
         try:
-            written = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            written = tomllib.loads(file.read_text(encoding="utf-8")) if named or file.is_file() else {}
         except (OSError, ValueError) as error:
             raise SettingsError(f"The settings file {file} cannot be read: {error}. Mend or remove it.") from None
         exported = {

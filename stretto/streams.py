@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 
 from stretto.answer import Answer
 from stretto.background import BackgroundLoop
@@ -24,6 +25,13 @@ class AnswerStream(AsyncIterator[Event]):
         if isinstance(event, AnswerFinished):
             self._answer = event.answer
         return event
+
+    def ready(self) -> list[Event]:
+        """The next events that are there already, without waiting; may be none."""
+        events = self._writing.ready()
+        if events and isinstance(events[-1], AnswerFinished):
+            self._answer = events[-1].answer
+        return events
 
     async def text(self) -> AsyncIterator[str]:
         """Only the merged text, piece by piece."""
@@ -95,3 +103,47 @@ class SyncAnswerStream(Iterator[Event]):
 
     async def _next(self) -> Event | None:
         return await anext(self._stream, None)
+
+
+Start = Callable[[], Awaitable[None]]
+
+
+class SyncStreamContext(AbstractContextManager[SyncAnswerStream]):
+    """Opens a `SyncAnswerStream`, and ends its answer on leaving, or when nobody refers to this any more.
+
+    A class and not a generator: one that nobody has left is closed while the interpreter exits, when hardly anything
+    can be called; a finalizer is not.
+
+    Args:
+        begin: makes what will write the answer, and what starts it in the event loop.
+        loop: where it is written.
+    """
+
+    def __init__(self, begin: Callable[[], tuple[Writing, Start]], loop: BackgroundLoop) -> None:
+        self._begin = begin
+        self._loop = loop
+        self._abandoned: weakref.finalize[..., SyncStreamContext] | None = None
+
+    def __enter__(self) -> SyncAnswerStream:
+        writing, start = self._begin()
+        self._abandoned = weakref.finalize(self, _leave, writing, self._loop)
+        self._abandoned.atexit = False
+        try:
+            self._loop.call(start)
+        except BaseException:
+            self._abandoned()
+            raise
+        return SyncAnswerStream(AnswerStream(writing), self._loop)
+
+    def __exit__(self, *_: object) -> None:
+        if self._abandoned is not None:
+            self._abandoned()
+
+
+def _leave(writing: Writing, loop: BackgroundLoop) -> None:
+    """Tell the loop that the reader has left; whatever the reader raised stays in this thread."""
+    if loop.is_here:  # the garbage collector found an abandoned stream; this thread cannot wait for itself
+        writing.stop()
+    else:
+        with suppress(StrettoError):  # closed, which has ended the answer
+            loop.call(writing.aclose)

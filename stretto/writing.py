@@ -13,6 +13,7 @@ from stretto.queue import Queue
 
 Emit = Callable[[Event], Awaitable[None]]
 
+LEFT = "This stream was left before its end, which ended the answer. Read it inside its with block."
 EVENTS_AHEAD = 1024  # events a slow reader may fall behind before the branches wait for it
 
 
@@ -52,11 +53,18 @@ class Writing:
                 raise self._failure from None
             raise
 
+    def ready(self) -> list[Event]:
+        """The events that are there already."""
+        return self._events.ready()
+
     def stop(self, because: Exception | None = None) -> None:
-        """End it without waiting for that, from a task of the same event loop; ``because`` is raised to the reader."""
+        """End it without waiting for that, from a task of the same event loop; ``because`` is raised to the reader.
+
+        Without a cause, the reader has left, and who reads on all the same is told so.
+        """
         if self._events.ended:
             return  # cancelling what is complete would only put its reason together
-        self._failure = because
+        self._failure = because or StrettoError(LEFT)
         self._events.end()
         if self._scope is not None:
             self._scope.cancel()

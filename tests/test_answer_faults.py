@@ -5,6 +5,7 @@ import logging
 import re
 import threading
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -39,7 +40,8 @@ TEXTS = {
     "part on .Chain": "Oil it now and then.",
     "": "A straight answer.",
 }
-RESILIENCE = Resilience(first_wait_s=0.001, longest_wait_s=0.002, first_text_s=0.8, stall_s=0.8)
+RESILIENCE = Resilience(first_wait_s=0.001, longest_wait_s=0.002)
+IMPATIENT = replace(RESILIENCE, first_text_s=0.8, stall_s=0.8)  # where a server goes silent; a busy machine may, too
 
 
 class Script:
@@ -125,17 +127,22 @@ async def test_without_faults_all_is_well(provider):
 )
 @pytest.mark.parametrize("where", [OUTLINE, SECOND], ids=["outline", "point"])
 async def test_a_fault_before_the_first_text_is_tried_again(provider, where, fault):
-    async with serving(provider, Script({where: [fault]})) as (stretto, _):
+    silent = fault.kind == "stall"
+    async with serving(provider, Script({where: [fault]}), resilience=IMPATIENT if silent else RESILIENCE) as (
+        stretto,
+        _,
+    ):
         answer = await ask(stretto)
     assert (answer.text, answer.finish_reason, answer.warnings) == (WHOLE, "stop", ())
-    assert answer.usage.retries == 1
-    assert answer.usage.calls == 5
+    assert answer.usage.retries == 1 or (silent and answer.usage.retries > 1)
+    assert answer.usage.calls == 4 + answer.usage.retries
 
 
 @pytest.mark.parametrize("kind", ["reset", "stall", "broken", "error", "cut"])
 @pytest.mark.parametrize(("where", "after"), [(OUTLINE, 2), (SECOND, 2)], ids=["outline", "point"])
 async def test_a_fault_in_mid_stream_loses_nothing_that_was_received(provider, where, after, kind):
-    async with serving(provider, Script({where: [Fault(kind, after=after)]})) as (stretto, _):
+    patience = IMPATIENT if kind == "stall" else RESILIENCE
+    async with serving(provider, Script({where: [Fault(kind, after=after)]}), resilience=patience) as (stretto, _):
         answer = await ask(stretto)
     assert answer.finish_reason == "stop"
     assert answer.text == WHOLE

@@ -192,3 +192,51 @@ def test_a_key_as_the_folder_of_prompts_is_not_repeated():
     with pytest.raises(StrettoError) as caught:
         Stretto("local:pocket", prompts=SECRET)
     assert SECRET not in str(caught.value)
+
+
+# --- wrong values of a client's arguments
+
+
+@pytest.mark.parametrize("client", [Stretto, AsyncStretto])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"settings": SECRET}, r"settings= takes Settings.load\(...\) or Settings\(...\), not a value of type str"),
+        ({"settings": {}}, "settings= takes .*, not a value of type dict"),
+        ({"settings": Settings}, "settings= takes .*, not the class Settings"),
+        ({"base_url": 5}, "base_url= takes an address as a string, .*, not a value of type int"),
+        ({"base_url": SECRET}, "base_url must begin with http:// or https:// and name a host"),
+        ({"base_url": "http://"}, "base_url must begin with http:// or https:// and name a host"),
+        ({"base_url": "http://[bad"}, "base_url must begin with http:// or https:// and name a host"),
+        ({"router": SECRET}, r"router= takes a Router, or an object with its route\(\), not a value of type str"),
+        ({"prompts": 5}, "prompts= takes a folder or a Catalogue, not a value of type int"),
+        ({"api_key": 5}, "api_key= takes the key as a string, not a value of type int"),
+        ({"api_key": SECRET.encode()}, "api_key= takes the key as a string, not a value of type bytes"),
+        ({"api_key": SECRET + "\n"}, r"api_key= holds a line break or .* strip\(\) it"),
+        ({"api_key": SECRET + "ü"}, "api_key= holds a line break or a character that no key has"),
+        ({"roles": {"x": 5}}, r"roles\['x'\]= takes a model, not a value of type int"),
+        ({"roles": SECRET}, "roles= takes models by role, .*, not a value of type str"),
+        ({"hooks": SECRET}, r"hooks= takes Hooks\(...\), not a value of type str"),
+        ({"strategies": SECRET}, "strategies= takes a list of strategies, not a value of type str"),
+        ({"strategies": 5}, "strategies= takes a list of strategies, not a value of type int"),
+    ],
+)
+def test_a_wrong_value_is_one_error_that_names_the_argument_and_what_it_takes(client, wrong, says):
+    with pytest.raises(StrettoError, match=says) as caught:
+        client("openai:m", **wrong)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"stop": [""]}, "stop=.* cannot be used: an empty text would end every answer at once"),
+        ({"max_tokens": True}, "max_tokens=True cannot be used: input should be a number"),
+        ({"deadline_s": True}, "deadline_s=True cannot be used: input should be a number"),
+        ({"deadline_s": float("nan")}, "deadline_s=nan cannot be used"),
+        ({"budget": {"max_calls": True}}, "budget.max_calls=True cannot be used: input should be a number"),
+    ],
+)
+def test_a_number_that_is_none_is_refused(wrong, says):
+    with Stretto(backend()) as stretto, pytest.raises(InvalidRequestError, match=says):
+        stretto.ask("Why?", **wrong)

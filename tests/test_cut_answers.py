@@ -5,7 +5,7 @@ import pytest
 
 from stretto import AsyncStretto, Request, Settings
 from stretto.errors import IncompleteAnswerError, ServerFailedError, SettingsError, StreamBrokenError
-from stretto.strategies.notes import MISSING_BROKEN, language_of
+from stretto.language.telling import language_of, languages
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -146,13 +146,14 @@ async def test_the_note_in_the_text_is_short_and_the_cause_is_in_the_warnings():
         ("मैं अपनी साइकिल की देखभाल कैसे करूँ?", "hi"),
         ("Как ухаживать за велосипедом?", "ru"),
         ("Bisikletime nasıl bakarım?", "tr"),
+        ("자전거는 어떻게 관리하나요?", "ko"),
         ("What does 你好 mean in Chinese?", "en"),
         ("xyzzy", "en"),
     ],
 )
 def test_the_note_is_in_the_language_of_the_question(question, language):
     assert language_of(question) == language
-    assert language in MISSING_BROKEN
+    assert language in languages().notes
 
 
 async def test_a_german_question_gets_a_german_note():

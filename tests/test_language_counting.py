@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stretto.language
-from stretto.language.counting import numbers_in, points_asked, points_wanted
+from stretto.language.counting import numbers_in, points_in
 from stretto.language.folding import fold
 from stretto.language.words import words
 
@@ -44,8 +44,8 @@ FIVE = [
 
 @pytest.mark.parametrize("question", FIVE)
 def test_five_is_read_in_words_and_native_digits_by_router_and_outline(question):
-    assert points_wanted(question) == 5
-    assert points_asked(question) == 5
+    assert points_in(question).wanted == 5
+    assert points_in(question).asked == 5
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_five_is_read_in_words_and_native_digits_by_router_and_outline(question)
     ],
 )
 def test_more_points_than_an_outline_has_are_counted_and_no_number_for_it(question, number):
-    assert points_wanted(question) == number
-    assert points_asked(question) is None
+    assert points_in(question).wanted == number
+    assert points_in(question).asked is None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_more_points_than_an_outline_has_are_counted_and_no_number_for_it(questi
     ],
 )
 def test_a_number_that_does_not_hold_for_the_whole_answer_is_not_one_in_any_language(question):
-    assert points_asked(question) is None
+    assert points_in(question).asked is None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_number_that_does_not_hold_for_the_whole_answer_is_not_one_in_any_lang
     ],
 )
 def test_what_only_looks_like_a_number_of_points_is_none(text):
-    assert points_wanted(text) == 0
+    assert points_in(text).wanted == 0
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_folding_twice_gives_what_folding_once_gives(text):
 
 @given(st.text())
 def test_any_text_can_be_counted(text):
-    assert points_wanted(text) >= 0
-    assert points_asked(text) is None or 3 <= points_asked(text) <= 10
+    assert points_in(text).wanted >= 0
+    assert points_in(text).asked is None or 3 <= points_in(text).asked <= 10
 
 
 def test_every_language_has_the_numbers_of_an_outline():

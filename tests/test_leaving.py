@@ -343,3 +343,74 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\nYes.\n"
+
+
+def test_who_reads_on_after_leaving_a_stream_is_told_so(stretto):
+    with stretto.stream("endless", strategy="direct") as events:
+        assert next(events.text()) == "One"
+    for read in (events.rest, events.text().__next__, events.__next__):
+        with pytest.raises(StrettoError, match=r"left before its end, .* Read it inside its with block"):
+            read()
+    with stretto.stream("Why?", strategy="direct") as whole:
+        whole.rest()
+    assert list(whole) == []
+
+
+async def test_who_reads_on_after_leaving_an_asynchronous_stream_is_told_so(backend):
+    async with AsyncStretto(backend) as stretto:
+        async with stretto.stream("endless", strategy="direct") as events:
+            assert await anext(events.text()) == "One"
+        with pytest.raises(StrettoError, match="left before its end"):
+            await events.rest()
+
+
+def test_a_stream_that_is_entered_and_never_left_is_ended_when_nobody_holds_it(stretto, backend):
+    context = stretto.stream("endless", strategy="direct")
+    assert next(context.__enter__().text()) == "One"
+    del context
+    gc.collect()
+    assert backend.running == 0
+
+
+def test_a_stream_that_nobody_left_ends_without_a_word_when_the_program_does():
+    code = """
+import anyio
+from stretto import Stretto
+from stretto.testing import Reply, ScriptedBackend
+client = Stretto(ScriptedBackend({"": Reply(chunks=["One", "two"], chunk_delay_s=3600)}))
+context = client.stream("Why?", strategy="direct")
+assert next(context.__enter__().text()) == "One"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("client", ["Stretto", "AsyncStretto"])
+def test_the_deadline_holds_while_the_library_is_imported(client):
+    code = f"""
+import sys, threading, anyio
+from stretto import {client}, DeadlineExceededError
+from stretto.testing import ScriptedBackend
+go_on = threading.Event()
+class Slow:
+    def find_spec(self, name, *_):
+        if name == "stretto.strategies.answering":
+            go_on.wait()
+sys.meta_path.insert(0, Slow())
+client = {client}(ScriptedBackend({{"": "Yes."}}))
+async def answer(**options):
+    return await client.ask("Why?", **options)
+def ask(**options):
+    return client.ask("Why?", **options) if {client == "Stretto"} else anyio.run(lambda: answer(**options))
+try:
+    ask(deadline_s=0.05)
+except DeadlineExceededError as error:
+    print(error)
+go_on.set()
+print(ask(deadline_s=60))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == [
+        "The deadline passed after 0.05 s, while the library was still being imported. Allow more with deadline_s.",
+        "Yes.",
+    ]

@@ -21,7 +21,18 @@ def test_the_exported_names_are_the_documented_ones():
 
 def test_what_an_extension_needs_is_exported():
     named = {"Backend", "Capabilities", "Chunk", "Prompt", "Usage", "LocalBackend", "Router", "Catalogue", "Message"}
-    named |= {"Strategy", "Offer", "Case", "BranchSpec", "FanOut", "Hooks", "Document", "RequestOptions"}
+    named |= {
+        "Strategy",
+        "Offer",
+        "Case",
+        "BranchSpec",
+        "FanOut",
+        "Hooks",
+        "Document",
+        "RequestOptions",
+        "FocusOptions",
+        "StarOptions",
+    }
     assert named <= set(stretto.__all__)
 
 

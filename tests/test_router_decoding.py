@@ -17,9 +17,19 @@ STEPS = {1: 4.0, 2: 4.2, 4: 4.4, 8: 5.0, 16: 8.0}
 SEEN = Decoding(methods=("auto",), steps=100, rows=800, tokens=300, drafted={"suffix": 700}, accepted={"suffix": 200})
 
 
+class Measuring(ScriptedBackend):
+    """Says how fast it is."""
+
+    speed = None
+
+    def measured(self):
+        return self.speed
+
+
 def decided(prompt, *, decodings=METHODS, decoding=None, measured=None, **options):
-    capabilities = Capabilities(decodings=decodings, decoding=decoding, measured=measured)
-    local = ScriptedBackend({}, name="local:scripted", capabilities=capabilities)
+    capabilities = Capabilities(decodings=decodings, decoding=decoding)
+    local = Measuring({}, name="local:scripted", capabilities=capabilities)
+    local.speed = measured
     return Router().decide(Request.of(prompt, **options), {"main": local})
 
 
@@ -42,7 +52,7 @@ def test_what_repeats_its_prompt_or_itself_is_drafted_deep(prompt, options):
 def test_open_text_is_left_to_the_method_that_cuts_its_drafts_to_what_pays(prompt):
     route = decided(prompt)
     assert route.decoding == "auto"
-    assert route.decoding_cause == "Decoded with auto, for drafts of few rows: open text repeats little."
+    assert route.decoding_cause == "Decoded with auto, for short drafts: this text repeats little."
 
 
 @pytest.mark.parametrize(
@@ -58,7 +68,7 @@ def test_parts_that_are_written_side_by_side_are_drafted_for_only_where_a_step_i
         for measured in (None, Measured(step_ms=STEPS), Measured(step_ms={1: 40.0, 64: 80.0}))
     )
     assert [unknown.decoding, short.decoding, long.decoding] == ["autoregressive", "autoregressive", "auto"]
-    assert "share a step, and it is not measured yet" in unknown.decoding_cause
+    assert "share a step (not measured yet)" in unknown.decoding_cause
     assert "4.0 ms here, less than 10" in short.decoding_cause
     assert "a step takes 40 ms here" in long.decoding_cause
     assert decided(prompt, decodings=("suffix", "autoregressive"), measured=Measured({1: 40.0})).decoding == (
@@ -109,13 +119,13 @@ def test_a_draft_model_that_is_not_there_is_asked_for():
 def test_before_the_model_is_loaded_the_forecast_is_unknown_and_says_so():
     forecast = decided(CODE).decoding_forecast
     assert (forecast.ms_per_token, forecast.speed_up, forecast.tokens_per_step) == (None, None, None)
-    assert forecast.said == "What auto gains is unknown: the model is not loaded yet."
+    assert forecast.said == "The speed of auto is unknown: the model is not loaded yet."
 
 
 def test_a_method_that_decoded_nothing_yet_is_unknown_beside_a_known_step():
     forecast = decoding_forecast("auto", Measured(step_ms=STEPS))
     assert (forecast.step_ms, forecast.ms_per_token) == (4.0, None)
-    assert forecast.said.endswith("it has decoded nothing here yet. A step of one row takes 4.00 ms.")
+    assert forecast.said.endswith("it has not been used here yet. A step of one row takes 4.00 ms.")
 
 
 def test_the_forecast_is_the_measured_step_over_the_measured_tokens():

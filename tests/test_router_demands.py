@@ -1,7 +1,9 @@
 import pytest
 
-from stretto.language.counting import points_wanted
-from stretto.router.demands import items_wanted, may_be_list, wants_brevity, wants_format, words_wanted
+from stretto.language.counting import points_in
+from stretto.language.folding import fold
+from stretto.language.forms import words_wanted
+from stretto.router.demands import items_wanted, may_be_list, wants_brevity, wants_format
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_a_question_about_a_format_demands_none(text):
     [("Write a 300-word story", 300), ("an essay of 800 words", 800), ("a story about 7 dwarfs", None), ("", None)],
 )
 def test_the_length_asked_for_is_read(text, words):
-    assert words_wanted(text) == words
+    assert words_wanted(fold(text)) == words
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_items_are_counted(text, count):
     ],
 )
 def test_the_number_of_points_asked_for_is_read(text, count):
-    assert points_wanted(text) == count
+    assert points_in(text).wanted == count
 
 
 @pytest.mark.parametrize(

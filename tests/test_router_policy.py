@@ -351,7 +351,7 @@ def among(prompt, **options) -> Route:
 def test_with_fastest_the_backend_that_is_forecast_to_end_first_answers_and_the_cause_says_so():
     route = among(POEM, preference="fastest")
     assert route.role == "small"
-    assert route.cause.endswith("The small backend is forecast to be done first.")
+    assert route.cause.endswith("The small backend is forecast to finish first.")
 
 
 def test_a_few_words_come_soonest_from_the_local_backend():

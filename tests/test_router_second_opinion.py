@@ -66,7 +66,7 @@ async def test_where_it_could_change_nothing_nobody_is_asked(options):
 async def test_a_failing_model_leaves_the_first_opinion():
     chosen, small = await route(Reply(fault=ServerFailedError("down")), first=0.55)
     assert chosen.strategy == "skeleton"
-    assert "was asked" in chosen.cause
+    assert "was requested" in chosen.cause
     assert len(small.calls) == 1
 
 
@@ -79,7 +79,7 @@ async def test_a_silent_model_is_left_at_the_deadline():
     never = ScriptedBackend({"": Reply("A", hold=anyio.Event())}, name="openai:small")
     chosen, small = await route("", first=0.45, opinion=SecondOpinion(deadline_s=0.01), small=never)
     assert chosen.strategy == "direct"
-    assert "did not come in time" in chosen.cause
+    assert "did not arrive in time" in chosen.cause
     assert small.running == 0
 
 

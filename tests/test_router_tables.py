@@ -14,6 +14,7 @@ from router_prompts import (
 from recipes.router.rows import HELD_OUT, load, read
 from stretto.request import Request
 from stretto.router import Router
+from stretto.router.tails import wants_finished_list
 from stretto.testing import ScriptedBackend
 
 ENOUGH = 0.8
@@ -33,7 +34,47 @@ NAMED = {
     "बेहतर नींद के लिए पाँच सुझाव दीजिए": "skeleton",
     "Дай пять советов, как лучше спать": "skeleton",
     "Daha iyi uyumak için beş ipucu ver": "skeleton",
+    "Wie wechsle ich einen Reifen?": "direct",
+    "Wie backe ich ein Sauerteigbrot?": "direct",
+    "Comment faire une omelette ?": "direct",
+    "¿Cómo se cambia una rueda pinchada?": "direct",
+    "如何换自行车轮胎？": "direct",
+    "Explain the five stages of grief in order, each leading to the next": "direct",
+    "Wie bleibe ich auf langen Autofahrten wach?": "skeleton",
+    "Comment protéger ses plantes du gel ?": "skeleton",
+    "¿Cómo puedo aprovechar mejor el tiempo?": "skeleton",
+    "怎样让厨房保持整洁？": "skeleton",
 }
+TAILS = """\
+Nenne vier Gründe und fasse sie zusammen
+Donne cinq idées puis choisis la meilleure
+पाँच सुझाव दो और सबसे अच्छा चुनो
+Suggest six names and explain your favourite
+List five risks in order of importance
+Nomina cinque formaggi, dal più dolce al più piccante.
+Noem drie oplossingen en zeg welke je zou kiezen.
+Dê quatro motivos e diga qual é o mais forte, em ordem de importância.
+Назови три решения и выбери лучшее.
+Üç çözüm öner ve birini seç.
+اذكر ثلاثة حلول ثم رتبها حسب الأهمية.
+说出三个办法，再选出最好的一个。
+対策を三つ挙げて、重要な順に並べてください。
+해결책 세 가지를 말하고 그중 하나를 골라 주세요.""".splitlines()
+NO_TAILS = """\
+Nenne vier Gründe und erkläre jeden mit einem Beispiel.
+Donne cinq idées et décris chacune d'elles.
+Dame cuatro motivos y explica cada uno.
+Nomina cinque formaggi e descrivi ciascuno.
+Noem drie oplossingen en leg elke oplossing uit.
+Dê quatro motivos e explique cada um.
+Назови три решения и опиши каждое.
+Üç çözüm öner ve her birini açıkla.
+اذكر ثلاثة حلول واشرح كل حل.
+तीन उपाय बताओ और हर एक को समझाओ।
+说出三个办法，并分别说明。
+対策を三つ挙げて、それぞれ説明してください。
+해결책 세 가지를 말하고 각각 설명해 주세요.
+Suggest six names and explain each.""".splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +113,16 @@ def test_a_list_whose_end_depends_on_all_its_points_gets_no_skeleton(router, pro
     assert strategy(router, prompt) == "direct"
 
 
+@pytest.mark.parametrize("prompt", TAILS)
+def test_what_needs_the_finished_list_is_found_in_every_language(prompt):
+    assert wants_finished_list(prompt)
+
+
+@pytest.mark.parametrize("prompt", NO_TAILS)
+def test_what_is_said_of_each_point_needs_no_finished_list_in_any_language(prompt):
+    assert wants_finished_list(prompt) is None
+
+
 def test_a_list_that_explains_each_point_gets_a_skeleton(router):
     assert_enough(router, INDEPENDENT_LISTS, served=True)
 
@@ -94,7 +145,16 @@ def test_more_points_than_an_outline_has_get_no_skeleton_in_any_language(router,
 def test_the_tables_hold_no_prompt_of_the_training():
     known = {row.prompt.casefold() for row in load()}
     tables = [*POINTS.values(), *NOT_POINTS.values()]
-    prompts = [*HOW_TO_SETS, *HOW_TO_SEQUENCES, *DEPENDENT_TAILS, *INDEPENDENT_LISTS, *TWELVE, *NAMED]
+    prompts = [
+        *HOW_TO_SETS,
+        *HOW_TO_SEQUENCES,
+        *DEPENDENT_TAILS,
+        *INDEPENDENT_LISTS,
+        *TWELVE,
+        *NAMED,
+        *TAILS,
+        *NO_TAILS,
+    ]
     prompts += [prompt for table in tables for prompt in table.splitlines()]
     assert not [prompt for prompt in prompts if prompt.casefold() in known]
 

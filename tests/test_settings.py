@@ -1,6 +1,8 @@
+import os
+
 import pytest
 
-from stretto import AsyncStretto, Settings
+from stretto import AsyncStretto, Settings, Stretto
 from stretto.errors import SettingsError
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import ScriptedServer
@@ -8,6 +10,7 @@ from stretto.testing.server import ScriptedServer
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch, tmp_path):
+    (tmp_path / "settings.toml").touch()
     monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
 
 
@@ -45,7 +48,7 @@ async def test_settings_apply_to_every_request(monkeypatch):
     monkeypatch.setenv("STRETTO_PREFERENCE", "careful")
     async with AsyncStretto(ScriptedBackend({"": "Yes."})) as stretto:
         request = stretto._request("Why?", {})
-        assert (request.options.deadline_s, request.preference) == (30, "careful")
+        assert (request.deadline_s, request.preference) == (30, "careful")
         assert stretto._request("Why?", {"preference": "fastest"}).preference == "fastest"
 
 
@@ -65,3 +68,11 @@ async def test_a_server_in_the_settings_that_no_model_is_named_for_is_mentioned(
     monkeypatch.setenv("STRETTO_BASE_URL", "http://127.0.0.1:9/v1")
     async with AsyncStretto() as stretto:
         assert "base_url is not used: name a model of that server, openai:NAME" in stretto.chosen_because
+
+
+def test_a_settings_file_that_is_named_and_not_there_is_an_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "missing.toml"))
+    with pytest.raises(SettingsError, match=r"STRETTO_SETTINGS names .*missing.toml, which is not a file"):
+        Stretto("openai:m", api_key="k")
+    monkeypatch.setenv("STRETTO_SETTINGS", os.devnull)  # the usual way to have none
+    assert Settings.load().model is None

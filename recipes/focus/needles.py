@@ -66,12 +66,14 @@ class Lesson:
         jobs: local contexts.
         places: where the chunks' candidates stand, in rising order; gaps stand for chunks that are not there.
         total: candidates that the document is to be taken for.
+        lookups: questions about needles, each for the chunk that holds the answer alone.
     """
 
     chunks: tuple[tuple[int, ...], ...]
     jobs: tuple[Job, ...]
     places: tuple[int, ...]
     total: int
+    lookups: tuple[Job, ...] = ()
 
 
 def pocket_texts() -> Draw:
@@ -171,6 +173,7 @@ class Lessons:
         appended: tokens behind each chunk at most.
         tokens: of all chunks of a lesson, about.
         total: candidates that a document is taken for at most.
+        lookups: questions at most for the chunk that holds the answer alone: they cost little.
         jobs: questions of a hard lesson, where one needle is repeated; in an easy one it is the other way round. Beside
             them a span is repeated, and there is a continuation.
     """
@@ -182,6 +185,7 @@ class Lessons:
     tokens: int = 1024
     total: int = 1400
     jobs: int = 4
+    lookups: int = 16
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
         """One lesson; ``ease``, from 1 down to 0, has chunks be few and short at first."""
@@ -222,7 +226,10 @@ class Lessons:
             jobs.append(Job("repetition", span, len(span) // 2, self.appended, place, _LESS))
         if "continuation" in self.losses:
             jobs.append(Job("continuation", follows, _SPAN // 2, self.appended, count - 1, _LESS))
-        return Lesson(tuple(chunks), tuple(jobs), tuple(sorted(chance.sample(range(total), count))), total)
+        places = tuple(sorted(chance.sample(range(total), count)))
+        lookups = [self._question(chance, name, codes[name], where[name], alone=True) for name in where]
+        lookups = lookups if "question" in self.losses else []
+        return Lesson(tuple(chunks), tuple(jobs), places, total, tuple(lookups[: self.lookups]))
 
     def _chunk(
         self, chance: random.Random, length: int, needles: Sequence[tuple[int, ...]], ease: float
@@ -240,9 +247,9 @@ class Lessons:
             start = end
         return (*found, *hay[start:count]), tuple(hay[count:])
 
-    def _question(self, chance: random.Random, name: str, code: str, place: int) -> Job:
+    def _question(self, chance: random.Random, name: str, code: str, place: int, *, alone: bool = False) -> Job:
         asked, said = self.haystack.question(name), self.haystack.answer(name, code)
-        before = self.haystack.hay(chance, chance.choice((0, 0, 0, 16, self.appended)))
+        before = self.haystack.hay(chance, 0 if alone else chance.choice((0, 0, 0, 16, self.appended)))
         appended = chance.randint(len(asked), max(len(asked), self.appended))
         start = len(before) + len(asked)
         first = start + len(self.haystack.encode(f"The code of {name} is"))

@@ -4,7 +4,8 @@ The recipe of Li et al., arXiv:2408.11745, on a frozen model: a document is cut 
 the frozen decoder over the local context, and only the projections at the candidate positions learn. In every step
 there are all kinds of loss: *continuation*, where the local context follows the memory; *repetition*, where it is a
 span of the memory; and questions about needles in it. Many tokens of each local context carry loss, each with
-candidates that have not read it. Chunks, of drawn sizes, run without a gradient: it goes through the candidates alone.
+candidates that have not read it. Beside them, the candidate of the chunk that holds an answer has to say it by
+itself. Chunks, of drawn sizes, run without a gradient: it goes through the candidates alone.
 
 Of a document of a thousand chunks only some are computed: a candidate counts as often as there are places up to the
 next one, which adds the logarithm of that number to the scores with which it is attended to.
@@ -19,7 +20,7 @@ import argparse
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,14 +37,14 @@ from recipes.training import AdapterTraining, llama_forward
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.decoder import attention, run
-from stretto.local_engine.long_context.focus import Candidates, candidates
+from stretto.local_engine.long_context.focus import Candidates, candidates, candidates_and_states
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
 from stretto.local_engine.model.source import find_source
 
-__all__ = ["LOSSES", "Plan", "Shares", "Trainer", "lesson_losses", "main"]
+__all__ = ["LOSSES", "Plan", "Shares", "Trainer", "chunks_of", "lesson_losses", "lookup_losses", "main"]
 
 LOSSES = ("question", "repetition", "continuation")
 
@@ -60,7 +61,7 @@ class Plan:
     appended: int = 64
     learned: int = 5  # tokens of a local context that carry loss in one step
     skilled: tuple[float, float] = (0.88, 0.94)  # shares of the memory's tokens said right: below the first lessons
-    climb: float = 0.005  # become easier, above the second harder, by so much in a step; at 1 they are at their hardest
+    climb: float = 0.01  # become easier, above the second harder, by so much in a step; at 1 they are at their hardest
     rate: float = 0.001
     seed: int = 1
     save_every: float = 60.0  # seconds
@@ -78,7 +79,7 @@ class Shares:
         return Shares(self.loss + other.loss, self.right + other.right, self.tokens + other.tokens)
 
     def __str__(self) -> str:
-        kinds = [kind for kind in LOSSES if self.tokens[kind]]
+        kinds = [kind for kind in ("lookup", *LOSSES) if self.tokens[kind]]
         parts = (
             f"{kind} {self.loss[kind] / self.tokens[kind]:.2f} ({self.right[kind] / self.tokens[kind]:.0%} right)"
             for kind in kinds
@@ -87,7 +88,13 @@ class Shares:
 
 
 def lesson_losses(
-    plain: LlamaForward, forward: LlamaForward, adapter: FocusAdapter, lesson: Lesson, chosen: Sequence[Sequence[int]]
+    plain: LlamaForward,
+    forward: LlamaForward,
+    adapter: FocusAdapter,
+    lesson: Lesson,
+    chosen: Sequence[Sequence[int]],
+    *,
+    cache: KeyValueCache | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
     """Run each job of a lesson; what is wanted and what is said, with a gradient to the adapter.
 
@@ -97,16 +104,15 @@ def lesson_losses(
         adapter: the projections.
         lesson: document and jobs.
         chosen: for each job, places of its tokens that carry loss.
+        cache: of the chunks, if they are read already; what stands behind them is written over.
 
     Returns:
         for each job the tokens # [chosen] and the logits # [chosen, vocabulary]
     """
     found = []
     count, length = len(lesson.chunks), len(lesson.chunks[0])
-    cache = KeyValueCache(count)
-    cache.capacity = length + max(len(job.tokens) for job in lesson.jobs)
-    with torch.no_grad():
-        _read(plain, cache, lesson.chunks, 0)
+    if cache is None:
+        cache = chunks_of(plain, lesson)
     for job, wanted in zip(lesson.jobs, chosen, strict=True):
         first = max(0, job.learned - job.appended)
         behind = job.tokens[first : max(wanted)]
@@ -122,6 +128,51 @@ def lesson_losses(
         logits = forward.read_out(states[torch.arange(len(at)), at])
         found.append((torch.tensor([job.tokens[place] for place in wanted]), logits))
     return found
+
+
+def lookup_losses(
+    plain: LlamaForward, forward: LlamaForward, adapter: FocusAdapter, lesson: Lesson, cache: KeyValueCache
+) -> list[tuple[Tensor, Tensor]]:
+    """What the candidates of the chunks that hold an answer say by themselves, without the decoder behind them.
+
+    Finding the answer in its chunk was what projections learned last, because the gradient came to them through the
+    decoder only, past all other candidates. Here it comes at once, for many questions at the price of one.
+
+    Returns:
+        for each group of questions the tokens # [questions, told] and the logits # [questions, told, vocabulary]
+    """
+    length, layers = len(lesson.chunks[0]), range(forward.sizes[2])
+    groups: dict[tuple[int, int], list[Job]] = defaultdict(list)
+    for job in lesson.lookups:
+        groups[job.told].append(job)
+    found = []
+    for (start, stop), jobs in groups.items():
+        sources = torch.tensor([job.source for job in jobs])
+        known = [[cache.layer(number, length)[kind][sources] for number in layers] for kind in (0, 1)]
+        own = KeyValueCache.of(known[0], known[1], length + stop)
+        with torch.no_grad():
+            _read(plain, own, [job.tokens[: stop - 1] for job in jobs], length)
+        at = torch.arange(start - 1, stop - 1)
+        tokens = torch.tensor([job.tokens for job in jobs])
+        _, states = candidates_and_states(
+            forward,
+            adapter.layers,
+            tokens[:, at],
+            own,
+            slots=length + at,
+            places=torch.zeros(len(jobs), dtype=torch.long),
+        )
+        found.append((tokens[:, start:stop], forward.read_out(states)))
+    return found
+
+
+def chunks_of(plain: LlamaForward, lesson: Lesson) -> KeyValueCache:
+    """The chunks of a lesson, read, with room for its jobs behind them."""
+    cache = KeyValueCache(len(lesson.chunks))
+    cache.capacity = len(lesson.chunks[0]) + max(len(job.tokens) for job in lesson.jobs)
+    with torch.no_grad():
+        _read(plain, cache, lesson.chunks, 0)
+    return cache
 
 
 def _read(plain: LlamaForward, cache: KeyValueCache, tokens: Sequence[Sequence[int]], start: int) -> None:
@@ -224,9 +275,17 @@ class Trainer(AdapterTraining[Shares]):
         adapter = FocusAdapter.of({name: each.to(self.forward.dtype) for name, each in self.tensors.items()})
         shares = Shares()
         total, count, right, asked = torch.zeros(()), sum(map(len, chosen)), 0, 0
-        for job, (wanted, logits) in zip(
-            lesson.jobs, lesson_losses(self.plain, self.forward, adapter, lesson, chosen), strict=True
-        ):
+        cache = chunks_of(self.plain, lesson)
+        found = lesson_losses(self.plain, self.forward, adapter, lesson, chosen, cache=cache)
+        alone = lookup_losses(self.plain, self.forward, adapter, lesson, cache)
+        for wanted, logits in alone:
+            loss = cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), reduction="sum")
+            total = total + loss / sum(each.numel() for each, _ in alone)
+            said = int((logits.argmax(-1) == wanted).sum())
+            shares += Shares(
+                Counter({"lookup": loss.item()}), Counter({"lookup": said}), Counter({"lookup": wanted.numel()})
+            )
+        for job, (wanted, logits) in zip(lesson.jobs, found, strict=True):
             loss = cross_entropy(logits.float(), wanted, reduction="sum")
             total = total + job.weight * loss / count
             said = int((logits.argmax(-1) == wanted).sum())

@@ -71,7 +71,7 @@ def pack(anchors: Tensor, places: int, text_states: Tensor) -> Packing:
     return Packing(
         tokens=(-1 - place)[None],
         positions=(anchor + 1 + place)[None],
-        extent=text_states.shape[1] + len(place),
+        kv_len=text_states.shape[1] + len(place),
         pads=torch.ones(1, len(place), dtype=torch.bool),
         anchor=anchor,
         text_states=text_states,
@@ -83,12 +83,12 @@ class TextCache(KeyValueCache):
 
     def __init__(self, text: KeyValueCache) -> None:
         super().__init__(1)
-        self._keys, self._values, self.extent = text._keys, text._values, text.extent
+        self._keys, self._values, self.kv_len = text._keys, text._values, text.kv_len
 
     def begin(self, rows: Rows, *, packed: bool = False) -> None:
         """Nothing has to be made ready."""
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Give back the text's keys and values, then the rows' # [1, length + rows, key_value_heads, head_dim]."""
-        text_keys, text_values = self._keys[layer][:, : self.extent], self._values[layer][:, : self.extent]
+        text_keys, text_values = self._keys[layer][:, : self.kv_len], self._values[layer][:, : self.kv_len]
         return torch.cat((text_keys, keys), 1), torch.cat((text_values, values), 1)

@@ -24,6 +24,7 @@ NOTHING = "The documents do not tell it."
 """The answer where nothing was found."""
 
 _FAMILY = "pocket"
+_QUESTIONS = 3  # about one passage
 _TITLES = ("report", "notes", "letters", "minutes", "journal", "manual.txt", "part 2", "main.py", "chapter 7", "terms")
 
 
@@ -102,23 +103,21 @@ class Lessons:
         longest: characters of a passage at most.
     """
 
-    def __init__(self, hay: Hay, longest: int = 3600) -> None:
+    def __init__(self, hay: Hay, longest: int = 1300) -> None:
         self._hay, self._longest = hay, longest
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
         """One lesson; ``ease``, from 1 down to 0, has texts be short at first."""
-        kind = chance.choices(("map", "answer", "whole", "collapse", "straight"), (60, 14, 10, 4, 12))[0]
+        kind = chance.choices(("map", "answer", "whole", "collapse", "straight"), (68, 12, 8, 3, 9))[0]
         longest = max(300, self._longest * (1 - ease))
-        size = int(100 * (longest / 100) ** (chance.random() ** 0.7))
+        size = int(60 * (longest / 60) ** chance.random())
         lesson: Lesson = getattr(self, f"_{kind}")(chance, Writer(chance), size)
         return lesson
 
     def _map(self, chance: random.Random, writer: Writer, size: int) -> Lesson:
         text, facts = self.text(chance, writer, size)
         turns: list[tuple[str, str]] = []
-        for _ in range(
-            1 + (size > 300) + (size > 900) + (size > 2000)
-        ):  # the first prompt as it is, then more questions
+        for _ in range(_QUESTIONS):  # the first prompt as it is, then more questions
             fact, there = self._asked(chance, writer, facts)
             question = writer.question(fact)
             if turns:
@@ -174,7 +173,7 @@ class Lessons:
     def _straight(self, chance: random.Random, writer: Writer, size: int) -> Lesson:
         text, facts = self.text(chance, writer, size)
         turns: list[tuple[str, str]] = []
-        for _ in range(1 + (size > 300) + (size > 900)):
+        for _ in range(_QUESTIONS):
             fact, there = self._asked(chance, writer, facts)
             question = writer.question(fact)
             if not turns:
@@ -185,7 +184,7 @@ class Lessons:
     def text(self, chance: random.Random, writer: Writer, size: int) -> tuple[str, list[Fact]]:
         """A text of about so many characters with some facts in it."""
         most = 1 + size // 150
-        facts = writer.facts(min(7, chance.choice((0, 1, 1, 2, 3, most))))
+        facts = writer.facts(min(7, chance.choice((0, 1, 2, 2, 3, most))))
         if facts and chance.random() < 0.5:
             near = writer.near(facts[0])
             if (near.kind, near.about) not in {(fact.kind, fact.about) for fact in facts}:
@@ -200,7 +199,7 @@ class Lessons:
 
     def _asked(self, chance: random.Random, writer: Writer, facts: Sequence[Fact]) -> tuple[Fact, bool]:
         """What is asked for, and whether it is there."""
-        if facts and chance.random() < 0.68:
+        if facts and chance.random() < 0.8:
             return chance.choice(facts), True
         there = {(fact.kind, fact.about) for fact in facts}
         while True:

@@ -54,7 +54,7 @@ class Plan:
     micro: int = 1024  # of a batch, or one lesson that is longer
     rate: float = 0.002
     warm_up: int = 40  # steps
-    fall: float = 0.5  # of the run, in which the rate falls
+    fall: float = 0.4  # of the run, in which the rate falls
     harder: float = 0.4  # of the run, in which lessons get longer
     seed: int = 1
     save_every: float = 60.0  # seconds

@@ -25,6 +25,7 @@ from recipes.router.rows import HELD_OUT, Row, load, read
 from recipes.router.train import TARGET, calibrate, fit, out_of_fold, skeleton_logits, thresholds, weight
 from stretto.router.features import cues
 from stretto.router.obstacles import to_skeleton
+from stretto.router.parse import Parse
 from stretto.router.shape import CLASSES, SHAPES, ShapeModel
 
 FOLDS = 5
@@ -188,7 +189,7 @@ def _held_out(rows: Sequence[Row], write: Callable[[str], Any]) -> None:
         yes = [
             not judgement.unsure
             and judgement.skeleton >= model.thresholds["balanced"]
-            and to_skeleton(row.prompt) is None
+            and to_skeleton(Parse(row.prompt, row.prompt)) is None
             for row, judgement in zip(chosen, judged, strict=True)
         ]
         right = np.mean([judgement.shape == row.shape for row, judgement in zip(chosen, judged, strict=True)])

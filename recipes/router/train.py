@@ -60,8 +60,12 @@ class Vocabulary:
 
 
 def weight(row: Row) -> float:
-    """How much a row counts: doubtful labels less, rows near to real traffic more."""
-    return (1.0 if row.origin == "collected" else 0.7) * (0.5 if row.certainty == 1 else 1.0)
+    """How much a row counts: doubtful labels less, rows near to real traffic more, rows written where errors lay least.
+
+    At 0.7, as for other authored rows, the 2,753 late ones moved the measured rows' F1 down by .005.
+    """
+    near = 1.0 if row.origin == "collected" else 0.5 if row.late else 0.7
+    return near * (0.5 if row.certainty == 1 else 1.0)
 
 
 def fit(rows: Sequence[Row], bags: Sequence[Sequence[str]]) -> tuple[Vocabulary, NDArray[Any], NDArray[Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -27,10 +27,12 @@ class Allowance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """For what a call is made: a number for the answer, the name of its part."""
+    """For what a call is made: a number for the answer, the name of its part; what it writes, under which title."""
 
     answer: int
     part: str
+    kind: str = field(default="", compare=False)
+    title: str = field(default="", compare=False)
 
 
 _current: ContextVar[Allowance | None] = ContextVar("stretto_allowance", default=None)

@@ -26,6 +26,29 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Stages:
+    """When a call of a local model came to each stage before its first text.
+
+    In seconds of `time.perf_counter`; ``None`` for a stage that it has not come to.
+
+    Attributes:
+        loaded_s: the model was loaded.
+        prepared_s: the prompt was made into tokens, and what the call needs was ready: a grammar, an adapter.
+        submitted_s: the call was in the engine's queue.
+        admitted_s: it had a slot, and the engine began to read its prompt.
+        prompt_read_s: the prompt was read.
+        first_token_s: the first token was chosen; its text may be held back a while.
+    """
+
+    loaded_s: float | None = None
+    prepared_s: float | None = None
+    submitted_s: float | None = None
+    admitted_s: float | None = None
+    prompt_read_s: float | None = None
+    first_token_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a backend can do, known without loading a model or opening a connection.
 
@@ -48,7 +71,6 @@ class Capabilities:
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
-        measured: what the engine knows of its own speed; ``None`` before its model is loaded, and for other backends.
     """
 
     context_window: int | None = None
@@ -68,7 +90,6 @@ class Capabilities:
     reads_history: bool = True
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
-    measured: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +108,7 @@ class Prompt:
         tool_choice: "auto", "none", "required", or the one to call, in OpenAI's form.
         n: how many answers to write, for backends with ``choices``.
         extra: other fields of the body, passed on as they are.
+        reads: it shows text of documents, for which a local model may have an adapter of its own.
     """
 
     messages: tuple[Message, ...]
@@ -98,6 +120,7 @@ class Prompt:
     tool_choice: str | Mapping[str, Any] | None = None
     n: int = 1
     extra: Mapping[str, Any] = field(default_factory=dict)
+    reads: bool = False
 
     @property
     def prefix(self) -> str:
@@ -125,6 +148,7 @@ class Chunk:
         headers: response headers with rate limits, for `stretto.backends.resilience.pace`.
         decoding: how a local engine found the tokens.
         logprobs: where they were asked for, in the order of the tokens, not always beside their text.
+        stages: what a local model knows so far of the way to the first text; the last one counts.
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
         tool_calls: pieces of the calls that the model asks for.
@@ -139,6 +163,7 @@ class Chunk:
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
     thinking: bool = False
+    stages: Stages | None = None
     tool_calls: tuple[ToolCallDelta, ...] = ()
     choice: int = 0
 
@@ -217,8 +242,8 @@ class Backend(Protocol):
         Args:
             prompt: what to send: the messages, and what was asked of the answer's form. Only what `capabilities`
                 promises is asked for.
-            options: how to sample and when to stop. ``None`` leaves the choice to the backend. ``deadline_s`` is kept
-                by the caller. An option that cannot be honoured is named in ``Chunk.warnings``.
+            options: how to sample and when to stop. ``None`` leaves the choice to the backend. An option that cannot
+                be honoured is named in ``Chunk.warnings``.
 
         Raises `BackendError`, on entering or while iterating.
         """
@@ -247,3 +272,18 @@ class ReportsLimits(Protocol):
     def limits_left(self) -> Mapping[str, float]:
         """What is left now by kind: requests, tokens, input-tokens, output-tokens."""
         ...
+
+
+class MeasuresItself(Protocol):
+    """A backend that measures its own speed: a local engine."""
+
+    def measured(self) -> Measured | None:
+        """What it has measured so far; ``None`` before its model is loaded."""
+        ...
+
+
+def measured_by(backend: Backend) -> Measured | None:
+    """What a backend has measured of its own speed; ``None`` where it measures nothing, or has not yet."""
+    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+    found: Callable[[], Measured | None] | None = getattr(backend, MeasuresItself.measured.__name__, None)
+    return None if found is None else found()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
-from stretto.backends.base import Chunk
+from stretto.backends.base import Chunk, Stages
 from stretto.tool_calls import ToolCallDelta
 
 _REASONS = (None, *get_args(FinishReason))
@@ -20,6 +20,7 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "decoding": (chunk.decoding, (Decoding, type(None))),
         "logprobs": (chunk.logprobs, tuple),
         "warnings": (chunk.warnings, tuple),
+        "stages": (chunk.stages, (Stages, type(None))),
         "tool_calls": (chunk.tool_calls, tuple),
         "choice": (chunk.choice, int),
     }

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from stretto.arguments import begins_like_key, looks_like_key
 from stretto.backends.base import Backend
@@ -60,9 +61,11 @@ def open_backend(
                 "Name a model of the server, such as openai:NAME, or leave them out."
             )
         return make(model, **(local or {}))
-    if base_url is not None and not base_url.startswith(("http://", "https://")):
+    if base_url is not None and not _is_address(base_url):
         # The value is not repeated: it may hold a password, or be a key in the wrong place.
-        raise SettingsError("base_url must begin with http:// or https://, for instance http://localhost:8000/v1.")
+        raise SettingsError(
+            "base_url must begin with http:// or https:// and name a host, for instance http://localhost:8000/v1."
+        )
     return resilient(make(model, base_url=base_url, api_key=api_key), resilience, endpoints)
 
 
@@ -113,6 +116,15 @@ def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
     return LOCAL_DEFAULT, (
         f"Neither OPENAI_API_KEY nor ANTHROPIC_API_KEY is set, so the small embedded model {LOCAL_DEFAULT} answers."
     )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
 
 
 def _openai(model: str, **options: str | None) -> Backend:

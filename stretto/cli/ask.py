@@ -42,6 +42,7 @@ def ask(
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
+    long_context: options.LongContext = None,
     deadline: options.Deadline = None,
     on_missing: options.Missing = None,
     race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
@@ -100,7 +101,9 @@ def ask(
     }
     request = {name: value for name, value in request.items() if value is not None}
     screen = Screen(quiet=quiet, unrendered=plain)
-    client = open_client(context, model, base_url, key_variable, local_options(dtype, device, threads, no_compiled))
+    client = open_client(
+        context, model, base_url, key_variable, local_options(dtype, device, threads, no_compiled, long_context)
+    )
     begin = partial(introduce, client, screen, named=model is not None)
     answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))
     if trace_to is not None:

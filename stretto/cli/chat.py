@@ -35,6 +35,7 @@ def chat(
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
+    long_context: options.LongContext = None,
     on_missing: options.Missing = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
     plain: options.Plain = False,
@@ -51,7 +52,7 @@ def chat(
     from stretto.cli.screen import Screen  # noqa: PLC0415
 
     conversation = Conversation(
-        local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled)),
+        local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled, long_context)),
         Screen(quiet=quiet, unrendered=plain),
         model=model,
         base_url=base_url,

@@ -71,7 +71,7 @@ def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Fin
     engine_error = None if torch_error else look_at_engine()
     try:
         Settings.load()
-        settings_error = _settings_not_there(environ)
+        settings_error = None
     except StrettoError as error:
         settings_error = str(error)
     model, because = _default(open_client)
@@ -171,14 +171,6 @@ def _default(open_client: Opener) -> tuple[str | None, str]:
     except StrettoError as error:
         return None, str(error)
     return client.backends["main"].name, client.chosen_because or "The settings name it."
-
-
-def _settings_not_there(environ: Mapping[str, str]) -> str | None:
-    from stretto.settings import settings_file  # noqa: PLC0415 - keeps `stretto --help` light
-
-    if not environ.get("STRETTO_SETTINGS") or settings_file().is_file():
-        return None
-    return f"STRETTO_SETTINGS names {settings_file()}, which is not a file. Write it, or unset the variable."
 
 
 def _own(environ: Mapping[str, str]) -> list[str]:

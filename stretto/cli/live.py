@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Show = Callable[[Event], None]
 
+BEGINNING = (BranchDelta, TextDelta, AnswerFinished)
+"""Events before which an answer may still turn out to be an error."""
+
 
 async def answer_live(
     client: AsyncStretto,
@@ -56,7 +59,7 @@ async def answer_live(
                     if event is None:
                         _keep(prompt, events.answer, screen)
                         return events.answer
-                    if not begun and isinstance(event, (BranchDelta, AnswerFinished)):
+                    if not begun and isinstance(event, BEGINNING):
                         begun = True
                         begin()
                     progress.see(event)
@@ -93,12 +96,17 @@ async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) ->
 
 
 def text_on(screen: Screen, *, explain: bool = True) -> Show:
-    """Show the text of the answer; and before it, why it is written in this way."""
+    """Show the text of the answer; and before it, why it is written in this way: not before an error."""
+    reason = ""
 
     def show(event: Event) -> None:
+        nonlocal reason
+        if reason and isinstance(event, BEGINNING):
+            screen.note(reason)
+            reason = ""
         match event:
             case RouteChosen() if explain:
-                screen.note(f"{event.route.strategy}: {event.route.cause}")
+                reason = f"{event.route.strategy}: {event.route.cause}"
             case TextDelta():
                 screen.answer(event.text)
 

@@ -39,9 +39,12 @@ def open_client(
     return local_opener(opener_of(context), local)(model, base_url=base_url, api_key=key_in(key_variable))
 
 
-def local_options(dtype: str | None, device: str | None, threads: int | None, no_compiled: bool) -> dict[str, Any]:
+def local_options(
+    dtype: str | None, device: str | None, threads: int | None, no_compiled: bool, long_context: str | None = None
+) -> dict[str, Any]:
     """Those options of a command that are for local models and were given, by their settings."""
     given = {"dtype": dtype, "device": device, "threads": threads, "compiled": False if no_compiled else None}
+    given |= {"long_context": long_context}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -56,11 +59,15 @@ def local_opener(open_: Opener, local: Mapping[str, Any] | None) -> Opener:
         client = open_(model, settings=Settings.load(**local), **arguments)
         name = client.backends["main"].name
         if not name.startswith("local:"):
-            options = ", ".join("--no-compiled" if each == "compiled" else f"--{each}" for each in local)
+            options = ", ".join("--no-compiled" if each == "compiled" else f"--{_spelt(each)}" for each in local)
             raise SettingsError(f"{options}: only for models that run in this process, local:..., and {name} does not.")
         return client
 
     return opened
+
+
+def _spelt(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def key_in(variable: str | None, environ: Mapping[str, str] = os.environ) -> str | None:

@@ -45,6 +45,13 @@ def complete_decoding(incomplete: str) -> list[str]:
     return [name for name in DRAFTERS if name.startswith(incomplete)]
 
 
+def complete_long_context(incomplete: str) -> list[str]:
+    """Ways to read prompts that are longer than the window."""
+    from stretto.local_engine.long_context.options import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return [name for name in CHOICES if name.startswith(incomplete)]
+
+
 def complete_model(incomplete: str) -> list[str]:
     """Providers, and the one model whose name is always the same."""
     return completions(PROVIDERS, incomplete)
@@ -149,6 +156,15 @@ Threads = Annotated[
 ]
 NotCompiled = Annotated[
     bool, typer.Option("--no-compiled", help="Run a local model in torch, not in code compiled for this processor.")
+]
+LongContext = Annotated[
+    str | None,
+    typer.Option(
+        "--long-context",
+        metavar="WAY",
+        help="How a local model reads what is longer than its window: auto, focus, star or refuse.",
+        autocompletion=complete_long_context,
+    ),
 ]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
 Missing = Annotated[

@@ -73,9 +73,10 @@ use for what, and why.
 ## How a local model runs
 
 `--dtype`, `--device` and `--threads` choose the number type, the device and the most threads of a forward. The settings
-`dtype`, `device`, `decoding`, `threads` and `compiled` (`STRETTO_DTYPE`, ...) do the same for every command and every
-client. A forward on a CPU runs in code that is compiled for its processor; `--no-compiled` or `STRETTO_COMPILED=0` runs
-it in torch, more slowly, on machines where the compiler fails.
+`dtype`, `device`, `decoding`, `threads`, `compiled` and `long_context` (`STRETTO_DTYPE`, ...) do the same for every
+command and every client. A forward on a CPU runs in code that is compiled for its processor; `--no-compiled` or
+`STRETTO_COMPILED=0` runs it in torch, more slowly, on machines where the compiler fails. `--long-context` chooses how a
+prompt longer than the window is read.
 
 A model that is being loaded cannot be stopped. Ctrl-C and `--deadline` end the program all the same.
 
@@ -93,7 +94,9 @@ The critical path is the longest chain of branches that had to wait for each oth
 `--trace FILE.html` writes a page with the answer, its route and the same drawing; `--trace FILE.svg` the drawing alone.
 
 The last lines are there for a model in this process: how many forwards it took, how many tokens one gave and how many
-rows it evaluated, and of each source of drafts how many drafted tokens were right.
+rows it evaluated, and of each source of drafts how many drafted tokens were right. A table says how many seconds each
+branch waited for what before its first text: its turn, the model, the engine's queue, its prompt. See
+[where a request waits](local-models.md#where-a-request-waits).
 
 ## Kept answers and logs
 

@@ -9,7 +9,9 @@ OPTIONS = {
     "base_url": "--base-url",
     "deadline_s": "--deadline",
     "decoding": "--decoding",
+    "device": "--device",
     "documents": "--document",
+    "dtype": "--dtype",
     "logprobs": "--logprobs",
     "max_tokens": "--max-tokens",
     "model": "--model",
@@ -20,6 +22,7 @@ OPTIONS = {
     "strategy": "--strategy",
     "system": "--system",
     "temperature": "--temperature",
+    "threads": "--threads",
 }
 """Arguments of the library by name, and the options of the command line that stand for them."""
 

@@ -1,4 +1,4 @@
-"""``--trace``: what ran when, drawn with characters.
+"""``--trace``: what ran when, drawn with characters; and what calls of a local model waited for.
 
 One row a branch: waiting for its turn, waiting for the first text, writing. The characters alone
 tell the phases apart, so the drawing holds without colour, and in ASCII where there is no more.
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from stretto.answer import Answer, Branch, Decoding
+from stretto.answer import Answer, Branch, Decoding, Span
+from stretto.cli.columns import columns
 from stretto.cli.plain import one_line
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
 
@@ -21,6 +22,19 @@ FEWEST_BAR = 16
 HEADING = "     time  tokens"
 FIGURES = len(HEADING)
 MARKS_APART = 12  # cells between two numbers of the axis, at least
+
+
+_MOST_WAITS = 12  # rows
+_WAITS = (
+    ("turn", "started_s"),
+    ("load", "loaded_s"),
+    ("prepare", "prepared_s"),
+    ("queue", "admitted_s"),
+    ("prompt", "prompt_read_s"),
+    ("token", "first_token_s"),
+    ("text", "first_s"),
+)
+"""What a call waits for, in order, each with the time in `Span` at which that ends."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,13 @@ def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> 
         rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s))
     if hidden:
         rows.append(Text(f"{hidden:,} more passages were read in between", "dim"))
-    return [*rows, _legend(answer.branches, signs), _totals(answer, signs), *_decoded(answer, width, signs)]
+    return [
+        *rows,
+        _legend(answer.branches, signs),
+        _totals(answer, signs),
+        *_decoded(answer, width, signs),
+        *_waits(branches, room),
+    ]
 
 
 def _label(branch: Branch) -> str:
@@ -136,6 +156,40 @@ def _decoded(answer: Answer, width: int, signs: _Signs) -> list[Text]:
         f"{found.rows_per_step:.1f} rows a step",
     ]
     return _wrapped([f"decoding {one_line(', '.join(found.methods))}", *parts, *_sources(found)], width, signs)
+
+
+def _waits(branches: Sequence[Branch], room: int) -> list[Text]:
+    """What calls of a local model waited for before their first text: the longest of each, in seconds."""
+    local = [branch for branch in branches if branch.span.loaded_s is not None]
+    if not local:
+        return []
+    longest = sorted(local, key=_wait_s, reverse=True)[:_MOST_WAITS]
+    rows = [[_fitted(_label(branch), room), *map(_seconds, _steps_of(branch.span))] for branch in longest]
+    heading = ["before the first text, in s", *(name for name, *_ in _WAITS)]
+    lines = columns([heading, *rows], right=range(1, len(heading)))
+    if len(longest) < len(local):
+        lines.append(Text(f"{len(local) - len(longest):,} more branches waited less"))
+    return [Text(line.plain, "dim") for line in lines]
+
+
+def _steps_of(span: Span) -> list[float | None]:
+    """How long a call spent in each of `_WAITS`; where it ended before its first text, ``None`` for what follows."""
+    found: list[float | None] = []
+    since: float | None = span.needed_s
+    for _, name in _WAITS:
+        until = getattr(span, name)
+        end = span.ended_s if until is None else until
+        found.append(None if since is None or end is None else max(0.0, end - since))
+        since = until
+    return found
+
+
+def _wait_s(branch: Branch) -> float:
+    return sum(seconds or 0.0 for seconds in _steps_of(branch.span))
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.2f}"
 
 
 def _sources(found: Decoding) -> list[str]:

@@ -22,19 +22,24 @@ logging.getLogger("pypdf").setLevel(logging.ERROR)  # it tells of every oddity t
 
 
 def read_pdf(data: bytes, title: str) -> Document:
-    """The text of a PDF, page by page. Raises `DocumentError` for one that is locked, broken or without text."""
+    """The text of a PDF, page by page; a page that cannot be read is left out, and its number is told.
+
+    Raises `DocumentError` for a file that is locked, broken or without text.
+    """
     try:
         reader = _opened(data)
         named = str(reader.metadata.title or "").strip() if reader.metadata else ""
-        text, pages = _pages(reader)
+        text, pages, unread = _pages(reader)
         headings = tuple(_headings(reader, pages, len(text)))
     except DocumentError:
         raise
     except Exception as error:  # a parser of other people's files may raise anything
         raise DocumentError(f"it cannot be read as a PDF: {str(error)[:200] or type(error).__name__}") from error
+    if not text.strip() and unread:
+        raise DocumentError(f"none of its {len(unread)} pages with text can be read; repair or convert it")
     if not text.strip():
         raise DocumentError("it holds no text, only pictures perhaps; run text recognition on it first")
-    return Document(text=text, title=named or title, pages=pages, headings=headings)
+    return Document(text=text, title=named or title, pages=pages, headings=headings, unread_pages=unread)
 
 
 def _opened(data: bytes) -> PdfReader:
@@ -46,18 +51,24 @@ def _opened(data: bytes) -> PdfReader:
     return reader
 
 
-def _pages(reader: PdfReader) -> tuple[str, tuple[int, ...]]:
+def _pages(reader: PdfReader) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """The text, where each page begins, and the numbers of those that could not be read."""
     parts: list[str] = []
     starts: list[int] = []
+    unread: list[int] = []
     length = 0
-    for page in reader.pages:
+    for number in range(len(reader.pages)):
         starts.append(length)
-        part = page.extract_text().replace("\0", "").rstrip() + "\n\n"
+        try:
+            part = reader.pages[number].extract_text().replace("\0", "").rstrip() + "\n\n"
+        except Exception:  # noqa: BLE001 - a parser of other people's files may raise anything
+            unread.append(number + 1)
+            continue
         length += len(part)
         if length > _MOST_CHARACTERS:
             raise DocumentError(f"its text is longer than {_MOST_CHARACTERS:,} characters; split it")
         parts.append(part)
-    return "".join(parts), tuple(starts)
+    return "".join(parts), tuple(starts), tuple(unread)
 
 
 def _headings(reader: PdfReader, pages: tuple[int, ...], length: int) -> Iterator[Heading]:

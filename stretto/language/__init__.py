@@ -1,4 +1,4 @@
-"""What the library knows of languages, as data: number words, what points are called, how scripts are spelt.
+"""Words and spelling by language, as data: numbers, points, units, forms, tails, notes.
 
-Imports nothing else of the library.
+Imports nothing else from the library.
 """

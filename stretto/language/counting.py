@@ -1,7 +1,7 @@
-"""How many points a text asks for, in any language of ``words.toml``.
+"""Counts the points that a text asks for, in any language of ``words.toml``.
 
-A number counts where points stand behind it ("five good tips", "пять советов", "五个建议"), or in Japanese and Korean
-before it ("ヒントを5つ"). Native digits are read like others.
+A number counts if it is followed by a word for points ("five good tips", "пять советов", "五个建议"), or, in Japanese
+and Korean, preceded by one ("ヒントを5つ"). Native digits are read too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stretto.language.folding import UNSPACED, fold
 from stretto.language.words import words
 
-MOST_BETWEEN = 3  # words between a number and its points
+MOST_BETWEEN = 3  # words between a number and the word for points
 LONGEST_NUMBER = 3  # digits; longer ones are years
 
 _MARKS = "\u0300-\u036f\u0900-\u0903\u093a-\u094f\u0962\u0963"  # parts of a word that \w leaves out
@@ -33,7 +33,7 @@ _HAN = {"〇": 0, "零": 0, "两": 2, "兩": 2} | {digit: value for value, digit
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of points in a text: its value, its place and language (empty: written in digits)."""
+    """A number of points in a text: value, position, and language (empty if written in digits)."""
 
     value: int
     start: int
@@ -42,7 +42,7 @@ class Count:
 
 
 def points_counted(text: str) -> list[Count]:
-    """Every number of points in a text that is folded (`fold`), in no order that matters."""
+    """Every number of points in a folded text (`fold`), in arbitrary order."""
     known = words()
     tokens = _tokens(text)
     found = []
@@ -60,29 +60,41 @@ def points_counted(text: str) -> list[Count]:
             for match in pattern.finditer(text):
                 named = match.groupdict()
                 group = "number" if named["number"] else "bare"
-                value = _value(named[group])
+                value = number_value(named[group])
                 if value > 1 and not text[: match.start(group)].endswith(known.unlike_unspaced):
                     found.append(Count(value, match.start(), match.end(), "unspaced"))
     return found
 
 
-def points_wanted(text: str) -> int:
-    """How many points an answer is to have ("15 tips", "the top 20", "十二个理由"); 0 if no number is named."""
+@dataclass(frozen=True, slots=True)
+class Points:
+    """How many points a question asks the answer to have.
+
+    Attributes:
+        wanted: the first number named ("15 tips", "the top 20", "十二个理由"); 0 if there is none.
+        asked: the number, 3 to 10, that the question plainly asks for; ``None`` where it names none. Ranges, lower
+            bounds, numbers for each of several things and two numbers side by side are left to the outline.
+    """
+
+    wanted: int
+    asked: int | None
+
+
+def points_in(text: str) -> Points:
+    """The points that a text asks for. Any text is accepted."""
     text = fold(text)
     counts = points_counted(text)
+    return Points(_wanted(text, counts), _asked(text, counts))
+
+
+def _wanted(text: str, counts: list[Count]) -> int:
     if counts:
         return min(counts, key=lambda count: count.start).value
     top = _TOP.search(text)
     return int(top[1]) if top else 0
 
 
-def points_asked(text: str) -> int | None:
-    """The number of points, 3 to 10, that a question plainly asks the answer to have; ``None`` where it names none.
-
-    Ranges, lower bounds, numbers for each of several things and two numbers side by side are left to the outline.
-    """
-    text = fold(text)
-    counts = points_counted(text)
+def _asked(text: str, counts: list[Count]) -> int | None:
     if len(counts) != 1 or not 3 <= counts[0].value <= 10:
         return None
     (count,) = counts
@@ -91,9 +103,9 @@ def points_asked(text: str) -> int | None:
 
 
 def numbers_in(text: str) -> Iterator[int]:
-    """The numbers of a text that is folded, words and figures, in their order; those that may be other words left out.
+    """The numbers of a folded text, words and figures, in their order, except words with another common meaning.
 
-    In a script without blanks, a number needs a word behind it that counts things.
+    In a script without blanks, a number needs a counter word after it.
     """
     known = words()
     tokens = _tokens(text)
@@ -104,7 +116,7 @@ def numbers_in(text: str) -> Iterator[int]:
             yield count.value
         place = behind
     if _has_unspaced(text):
-        yield from (_value(found[1]) for found in known.unspaced_items.finditer(text) if not found[1].isdigit())
+        yield from (number_value(found[1]) for found in known.unspaced_items.finditer(text) if not found[1].isdigit())
 
 
 def _tokens(text: str) -> list[re.Match[str]]:
@@ -116,7 +128,7 @@ def _has_unspaced(text: str) -> bool:
 
 
 def _numbers_at(text: str, tokens: list[re.Match[str]], place: int) -> Iterator[tuple[Count, int]]:
-    """The numbers that begin with a token, the longest first, each with the token behind it."""
+    """The numbers that begin with a token, longest first, each with the index of the next token."""
     numbers, token = words().numbers, tokens[place]
     for length in words().lengths.get(token[0], ()):
         several = tokens[place : place + length]
@@ -129,7 +141,7 @@ def _numbers_at(text: str, tokens: list[re.Match[str]], place: int) -> Iterator[
 
 
 def _points_behind(text: str, tokens: list[re.Match[str]], place: int, language: str) -> int | None:
-    """The token behind a number that names its points, in the language of the number."""
+    """The index of the token after a number that means points, in the language of the number."""
     known = words()
     direct = tokens[place - 1][0] in known.homographs
     for at in range(place, min(place + 1 + (0 if direct else MOST_BETWEEN), len(tokens))):
@@ -155,7 +167,7 @@ def _by_beginning(word: str) -> frozenset[str]:
 
 
 def _is_asked(text: str, count: Count) -> bool:
-    """Whether a number stands where a question asks for so many: behind "give me", at the start, before "please"."""
+    """Whether the question asks for that many: the number follows "give me", or starts a clause."""
     if count.language == "unspaced":
         return True
     known = words()
@@ -170,7 +182,7 @@ def _is_asked(text: str, count: Count) -> bool:
 
 
 def _asked_behind(text: str, count: Count, before: list[re.Match[str]]) -> bool:
-    """Whether, in a language whose verb comes last, the sentence goes on to ask for the points or ends with them."""
+    """Whether, in a language with the verb last, the sentence goes on to ask for the points or ends with them."""
     known = words()
     noun = next(reversed(list(_TOKEN.finditer(text, count.start, count.end))))[0]
     languages = known.points.get(noun) or _by_beginning(noun)
@@ -180,8 +192,8 @@ def _asked_behind(text: str, count: Count, before: list[re.Match[str]]) -> bool:
     return rest.lstrip()[:1] in ("", ",") or any(token[0] in known.ask_behind for token in _TOKEN.finditer(rest))
 
 
-def _value(number: str) -> int:
-    """The value of a number in figures, Han or Korean."""
+def number_value(number: str) -> int:
+    """The value of a number in figures, in Han characters or in Korean."""
     if number.isdecimal():
         return int(number)
     if (native := words().native.get(number)) is not None:

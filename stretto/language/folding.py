@@ -1,15 +1,15 @@
-"""One spelling for text that can be spelt in several ways: case, digits, question marks, optional letters and marks."""
+"""Normalises spelling: case, digits, question marks, optional letters and marks."""
 
 from __future__ import annotations
 
 import re
 
 UNSPACED = "\u3040-\u30ff\u3400-\u9fff"
-"""Scripts without blanks between words, as a range for a pattern: kana and Han."""
+"""Scripts without blanks between words (kana and Han), as a character range for patterns."""
 
 _ARABIC = dict(zip("أإآٱىؤئةک", "ااااييئهك", strict=True)) | {"ؤ": "و", "ئ": "ي", "ی": "ي"}
 _ARABIC_MARKS = dict.fromkeys([chr(code) for code in range(0x64B, 0x653)] + ["\u0640", "\u0670"], "")
-# Nukta is often left out, and chandrabindu written as anusvara; the letters that include a nukta lose it too.
+# Nukta is often omitted, and chandrabindu written as anusvara; precomposed letters lose their nukta too.
 _HINDI = dict(zip("क़ख़ग़ज़ड़ढ़फ़य़".replace("\u093c", ""), "कखगजडढफय", strict=True))
 _HINDI_COMPOSED = dict(zip(map(chr, range(0x958, 0x960)), "कखगजडढफय", strict=True))
 _DIGITS = {
@@ -31,7 +31,7 @@ _ANY = re.compile("[" + "".join(_FOLDED) + "]")
 def fold(text: str) -> str:
     """Lower case, ASCII digits and question marks; Arabic, Hindi, Russian and Turkish without optional marks.
 
-    The result may be shorter than the text. Folding twice gives what folding once gives.
+    The result may be shorter than the text. Folding is idempotent.
     """
     text = text.lower()
     return text if text.isascii() else _ANY.sub(lambda found: _FOLDED[found[0]], text)

@@ -1,4 +1,4 @@
-"""The tables of ``words.toml``: number words, what points are called, and the words around them, by language."""
+"""The tables of ``words.toml``: number words, words for points, and the words around them, by language."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Words:
     """The tables of ``words.toml`` by word, folded."""
 
     numbers: dict[str, dict[str, int]]  # by word (or words with a blank between), then language
-    lengths: dict[str, list[int]]  # how many words the numbers that begin with a word have, the longest first
+    lengths: dict[str, list[int]]  # by first word, the lengths in words of number words, longest first
     homographs: frozenset[str]
     points: dict[str, frozenset[str]]  # languages by word
     beginnings: dict[str, frozenset[str]]  # languages by the first letters
@@ -32,7 +32,7 @@ class Words:
     unspaced: tuple[re.Pattern[str], ...]  # their groups "number" or "bare" are the number
     native: dict[str, int]  # number words of the languages in ``unspaced``
     unspaced_items: re.Pattern[str]  # its first group is the number
-    unlike_unspaced: tuple[str, ...]  # in front of a number: it points to known ones, or is part of a range
+    unlike_unspaced: tuple[str, ...]  # before a number: refers to known points, or makes it part of a range
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What stopped a request, in words its sender can use."""
+"""Errors that say what stopped a request, and what its sender can do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["explain", "out_of_memory"]
 
 
 def explain(error: Exception, name: str, device: torch.device) -> StrettoError:
-    """Make one error of whatever was raised while ``name`` generated on ``device``."""
+    """Turn an exception that was raised while ``name`` generated on ``device`` into an error for the caller."""
     if isinstance(error, StrettoError):
         return error
     if out_of_memory(error):
@@ -24,7 +24,7 @@ def explain(error: Exception, name: str, device: torch.device) -> StrettoError:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether it was an allocation that failed."""
+    """Whether an allocation failed."""
     # torch has an exception of its own for GPUs only; on a CPU its allocator raises a plain RuntimeError.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError) and "allocate memory" in str(error)

@@ -1,4 +1,4 @@
-"""What the engine is asked for, and what it hands back: token ids in, pieces of text out."""
+"""Requests to the engine and its results: token ids in, pieces of text out."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ prompt is read; its first token is chosen."""
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One request to the engine. Raises `InvalidRequestError` for a number that cannot be used.
+    """One request to the engine. Raises `InvalidRequestError` for a number out of range.
 
     Attributes:
         prompt: token ids, at least one.
-        max_new_tokens: after so many tokens it ends with the reason ``length``.
-        end_ids: token ids that end it; they are counted, and are no part of the text.
-        stop: texts that end it; neither they nor what follows them is part of the text.
-        temperature: 0 takes the most probable token each time; then the next four are not used. At most 100.
+        max_new_tokens: the most tokens to generate; an answer of this length ends with the reason ``length``.
+        end_ids: token ids that end the answer; they are counted, but are not part of the text.
+        stop: texts that end the answer; neither they nor what follows them is part of the text.
+        temperature: 0 always takes the most probable token, and the next four are not used. At most 100.
         top_p: sample among the most probable tokens whose probabilities add up to this.
         top_k: sample among this many most probable tokens; 0 for all.
         min_p: sample among tokens at least this fraction as probable as the most probable one.
-        seed: of this request's own random numbers; ``None`` draws one.
+        seed: of the random numbers of this request; ``None`` draws one.
         repetition_penalty: above 1, tokens of the prompt and the answer so far become less likely; 1 for none.
         logit_bias: numbers added to the logits of some tokens, after the penalty.
-        no_repeat_ngram_size: no run of so many tokens comes twice in prompt and answer; 0 for no such limit.
-        suppress_tokens: token ids that the answer does not contain.
-        begin_suppress_tokens: token ids that the answer does not begin with.
+        no_repeat_ngram_size: no n-gram of this size occurs twice in prompt and answer; 0 for no such limit.
+        suppress_tokens: token ids that the answer must not contain.
+        begin_suppress_tokens: token ids that the answer must not begin with.
         decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.
-        response_format: a JSON schema, or a regular expression, that the answer is held to; it needs ``end_ids``. An
+        response_format: a JSON schema or a regular expression that the answer must match; it needs ``end_ids``. An
             answer that ends with the reason ``length`` is the beginning of one that matches.
-        logprobs: report the log-probability of each token, and of so many of the most probable ones beside it; they
-            are the model's own, before temperature, penalties, limits and ``response_format``.
+        logprobs: report the log-probability of each token, and those of this many most probable tokens at its
+            position, before temperature, penalties, limits and ``response_format``.
     """
 
     prompt: tuple[int, ...]
@@ -94,12 +94,12 @@ def _whole(name: str, value: object, least: int | None, most: int | None) -> Non
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """How probable the model found a token of the answer.
+    """The log-probability of a token of the answer.
 
     Attributes:
         token: its id.
         logprob: natural logarithm of its probability.
-        top: the most probable tokens at its place with theirs, the most probable one first.
+        top: the most probable tokens at its position with theirs, best first.
     """
 
     token: int
@@ -109,10 +109,10 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that became certain, and the tokens generated since the piece before it.
+    """Text that is certain now, and the tokens generated since the previous piece.
 
     Attributes:
-        text: never empty; but where log-probabilities were asked for, the last piece may hold tokens only.
+        text: not empty, except that the last piece may hold tokens only, where log-probabilities were asked for.
         tokens: an end token included.
         logprobs: of each of ``tokens``, if they were asked for.
     """
@@ -124,17 +124,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How a generation went, in forwards.
+    """What a generation took, in forwards.
 
     Attributes:
         decoding: name of the method.
         steps: forwards after the prompt was read.
-        rows: evaluated in these forwards: the last committed token and the draft.
-        tokens: committed by these forwards. The first token of an answer is not among them: it comes with the prompt.
+        rows: tokens evaluated in these forwards: the last committed token and the nodes of the draft.
+        tokens: committed by these forwards. The first token of an answer is not counted: it comes with the prompt.
         drafted: nodes evaluated, by source.
-        accepted: those that were accepted.
-        changed: tokens that a lossy method took without verification and that the model, given the text before each,
-            would have chosen otherwise; 0 for every other method.
+        accepted: nodes accepted, by source.
+        changed: tokens that a lossy method accepted without verification, and that the model would not have chosen;
+            0 for every other method.
         warnings: what went wrong without harm to the answer: a drafter that failed.
     """
 
@@ -168,13 +168,12 @@ class Finished:
     """The end of a generation; nothing follows it.
 
     Attributes:
-        reason: an end token or a stop text, the limit of tokens, ``cancelled``, or a failure.
+        reason: ``stop`` for an end token or a stop text, ``length`` for the limit of tokens, ``cancelled``, ``error``.
         prompt_tokens: length of the prompt.
-        cached_tokens: prompt tokens whose keys and values were computed for another request: one that ran when
-            this one was read, or an earlier one that was kept.
+        cached_tokens: prompt tokens whose keys and values were copied from a running request or from an earlier one.
         completion_tokens: tokens generated, an end token included.
         error: what failed, where ``reason`` is ``error``.
-        figures: how it went; ``None`` if it never ran.
+        figures: what it took; ``None`` if it generated nothing.
     """
 
     reason: Reason

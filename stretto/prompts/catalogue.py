@@ -1,8 +1,8 @@
-"""Templates by family, version and name; a folder of the user's overrides those of the package.
+"""Prompt templates by family, version and name; a folder of the user overrides those of the package.
 
-A template is a text file: a line that says what it is for, then parts headed ``--- system ---`` or
-``--- user ---``. ``$name`` stands for a value (`string.Template`), so values are never read as
-templates themselves, and braces of JSON need no escape.
+A template is a text file: a line with its purpose, then parts headed ``--- system ---`` or ``--- user ---``.
+``$name`` is a placeholder (`string.Template`): values are never read as templates, and the braces of JSON need no
+escape.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GENERAL = "general"
 
 @dataclass(frozen=True)
 class Template:
-    """One prompt: family and version it belongs to, name, what it is for, and its text."""
+    """One prompt template: its family, version, name, purpose and text."""
 
     family: str
     version: str
@@ -45,11 +45,11 @@ class Template:
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """Names of the values the template wants."""
+        """Names of the template's placeholders."""
         return tuple(dict.fromkeys(name for _, text in self.parts for name in text.get_identifiers()))
 
     def messages(self, **values: str) -> tuple[Message, ...]:
-        """Fill in the values. Parts that come out empty are left out. Raises `UnknownPromptError`."""
+        """Fill in the values. Parts that end up empty are left out. Raises `UnknownPromptError`."""
         try:
             filled = [(role, _squeezed(text, values).substitute(values).strip("\n")) for role, text in self.parts]
         except (KeyError, ValueError) as error:
@@ -61,7 +61,7 @@ class Template:
 
 
 def _squeezed(text: _Text, values: Mapping[str, str]) -> _Text:
-    """The template without the blank lines that empty values would leave behind; those within values stay."""
+    """The template without the blank lines that empty values would leave; blank lines within values stay."""
     empty = [name for name in text.get_identifiers() if values.get(name) == ""]
     if not empty:
         return text
@@ -71,7 +71,7 @@ def _squeezed(text: _Text, values: Mapping[str, str]) -> _Text:
 
 
 class Catalogue:
-    """All templates, newest version of a family first in line; missing names come from ``general``."""
+    """All templates. A family without a template of some name uses that of ``general``."""
 
     def __init__(self, overrides: Path | str | None = None) -> None:
         self._folders: list[Path | Traversable] = [files("stretto.prompts").joinpath("templates")]
@@ -88,7 +88,7 @@ class Catalogue:
         return iter(self._templates.values())
 
     def get(self, name: str, family: str = GENERAL, version: str | None = None) -> Template:
-        """The template of that name for a family (else of ``general``), its newest version by default."""
+        """The template of that name for a family (else for ``general``), in its newest version by default."""
         for candidate in dict.fromkeys((family, GENERAL)):
             versions = [
                 template

@@ -1,4 +1,4 @@
-"""What shape the answer has, what each way of generating it would cost now, so which way."""
+"""Chooses how to generate an answer: judges its shape, forecasts the cost of each strategy, and weighs them."""
 
 from stretto.router.case import Case
 from stretto.router.offer import Offer

@@ -1,17 +1,18 @@
-"""Everything that one decision looks at; strategies read it to make their offers."""
+"""The input of one routing decision, from which strategies make their offers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from stretto.backends.base import Backend
+from stretto.backends.base import Backend, Measured, measured_by
 from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast
 from stretto.router import obstacles
 from stretto.router.decoding import Choice, choose_decoding
-from stretto.router.demands import items_wanted, may_be_list, words_wanted
+from stretto.router.demands import may_be_list
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, speed_of, straight
+from stretto.router.parse import Parse
 from stretto.router.shape import Judgement
 
 ITEMS_WORTH_COUNTING = 0.1
@@ -30,55 +31,60 @@ PHRASES = {
 
 @dataclass
 class Case:
-    """One request on one backend, and what is known of it without a call. Strategies read it, and change nothing.
+    """One request on one backend, with everything that is known about it without a call. Read-only for strategies.
 
     Attributes:
         request: what is asked.
-        backend: who would answer; only its name and capabilities may be read.
+        backend: the backend that would answer. Only its name and capabilities may be read.
         role: the role of this backend in the client.
-        text: the question as the router reads it, with the question before where it cannot be understood alone.
-        judgement: probabilities of the answer's shapes, and that an outline serves.
-        threshold: the probability from which an outline is written, by the preference of the request.
+        parse: the parsed question; each part is parsed once, when first needed.
+        judgement: the probability of each shape of the answer, and that an outline suits it.
+        threshold: the least probability at which an outline is written; depends on the request's preference.
     """
 
-    # Not frozen: freezing takes longer than all else about it.
+    # Not frozen: a frozen dataclass takes longer to create, and one is created for every decision.
     request: Request
     backend: Backend
     role: str
-    text: str
+    parse: Parse
     judgement: Judgement
     threshold: float
 
-    @cached_property
+    @property
+    def text(self) -> str:
+        """The question as the router reads it, with the question before where it cannot be understood alone."""
+        return self.parse.text
+
+    @property
     def items(self) -> int:
-        """Items that the prompt supplies or asks for."""
-        return items_wanted(self.text)
+        """Number of items that the prompt contains or asks for."""
+        return self.parse.items
 
     @property
     def listed(self) -> int:
-        """Items of a list by lines under a task that holds for each; 0 where the form shows none."""
+        """Number of lines in a list whose task applies to each line; 0 if there is no such list."""
         return self._form[0]
 
     @property
     def together(self) -> str | None:
-        """Why the lines of a list must not be taken apart; ``None`` where nothing says so."""
+        """Why the lines of a list must be answered together; ``None`` if nothing requires it."""
         return self._form[1]
 
     @property
     def countable(self) -> int:
-        """The items where the answer may consist of items, else 0."""
+        """Number of items if the answer may consist of items, else 0."""
         judged = self.judgement.shapes["items"] >= ITEMS_WORTH_COUNTING
         return self.items if judged or self.request.strategy == "items" or self.listed > 0 else 0
 
     @property
     def expected(self) -> str:
-        """What the answer most likely is, as half a sentence."""
+        """The most likely shape of the answer, as half a sentence."""
         shape = self.judgement.shape
         return f"the answer most likely {PHRASES[shape]} ({self.judgement.shapes[shape]:.0%} sure)"
 
     @cached_property
     def prompt_tokens(self) -> int:
-        """Tokens to read, roughly: four characters each, fewer beyond ASCII."""
+        """Estimated prompt tokens: 4 characters each, 2.5 in messages that are not ASCII."""
         total = 0.0
         for message in self.request.messages:
             total += len(message.content) / (4 if message.content.isascii() else 2.5)
@@ -86,10 +92,13 @@ class Case:
 
     @cached_property
     def answer_tokens(self) -> int:
-        """Tokens to write, as usual for the shape, or as asked for."""
-        return answer_tokens(
-            self.judgement.shape, words=words_wanted(self.text), max_tokens=self.request.options.max_tokens
-        )
+        """Estimated tokens of the answer: typical of its shape, or as the question asks."""
+        return answer_tokens(self.judgement.shape, words=self.parse.words, max_tokens=self.request.options.max_tokens)
+
+    @cached_property
+    def measured(self) -> Measured | None:
+        """What the backend has measured of its own speed."""
+        return measured_by(self.backend)
 
     @cached_property
     def speed(self) -> Speed:
@@ -98,39 +107,41 @@ class Case:
 
     @cached_property
     def straight(self) -> Forecast:
-        """The expected cost of one straight answer, which others are compared with."""
+        """Expected cost of a single generation, the baseline for the other strategies."""
         return straight(self.speed, self.prompt_tokens, self.answer_tokens)
 
     @cached_property
     def decoding(self) -> Choice:
-        """How the backend is to decode, if it is a local one."""
+        """The decoding method, if the backend is local."""
         backend = self.backend
-        return choose_decoding(self.request, backend.name, backend.capabilities, self.judgement.shape, self.text)
+        able, shape = backend.capabilities, self.judgement.shape
+        step_ms = self.measured.step_ms.get(1) if self.measured is not None else None
+        return choose_decoding(self.request, backend.name, able, shape, self.parse, step_ms=step_ms)
 
     @cached_property
     def decoding_forecast(self) -> DecodingForecast | None:
-        """What that is expected to do."""
+        """Expected speed of the decoding method."""
         method = self.decoding.method
-        return None if method is None else decoding_forecast(method, self.backend.capabilities.measured)
+        return None if method is None else decoding_forecast(method, self.measured)
 
     def obstacle(self, forecast: Forecast | None = None, *, special: str | None = None) -> str | None:
-        """What stands against generating the answer in parts, as half a sentence; ``None``: nothing.
+        """Why the answer cannot be generated in parts, as half a sentence; ``None`` if it can.
 
-        First what is in the request, then ``special``, then backend, budget and what ``forecast`` says.
+        Checks the request, then ``special``, then the backend, the budget and ``forecast``.
         """
-        if found := obstacles.to_any(self.request, self.text) or special:
+        if found := obstacles.to_any(self.request, self.parse) or special:
             return found
         return None if forecast is None else obstacles.to_parallel(self.request, self.backend, self.straight, forecast)
 
     @cached_property
     def _form(self) -> tuple[int, str | None]:
-        """How many lines of a list code can take apart, and as half a sentence why it must not; 0 and None: no list."""
+        """Number of lines that can be answered separately, and why they must not be; 0 and ``None`` without a list."""
         question, judged = self.request.question, self.judgement.shapes["items"]
         if self.request.strategy != "auto" or judged < ITEMS_WORTH_SPLITTING or not may_be_list(question):
             return 0, None
-        from stretto.strategies.items.splitting import Split, split  # noqa: PLC0415 - its patterns are slow to compile
+        from stretto.strategies.items.splitting import Split  # noqa: PLC0415 - its patterns are slow to compile
 
-        taken = split(question)
+        taken = self.parse.split
         if isinstance(taken, Split):
             return len(taken.items) if taken.marks in LISTED_MARKS else 0, None
         return 0, taken.cause if taken.final else None

@@ -1,12 +1,12 @@
-"""Which decoding method of a local backend an answer gets: by its shape, by how it is sampled, or as somebody said.
+"""Chooses the decoding method of a local backend: the one asked for, else one that suits shape and sampling.
 
-Every method named here gives the same answer; a wrong choice costs time, never a word. A draft is worth its rows where
-much of what comes next has stood in the text before: code, fields, a text to be changed. Where little has, drafts must
-cost little: ``auto`` cuts its own to the rows that pay by the measured cost of a step, and rests while none do. Parts
-written side by side share the rows of a step, and the time that drafting takes is spent once for each of them: where a
-step is short, that alone is more than drafts of open text can win, so they get none unless a step is known to be long.
-Other methods draft many rows even where few are accepted.
-The hotter the sampling, the rarer the token that a draft can foresee: what is likeliest is then seldom what is drawn.
+Every method named here gives the same answer, so a wrong choice costs time only. Drafts pay off where text repeats
+itself or the prompt: code, structured formats, edited text. In other text they must be cheap: ``auto`` keeps only the
+draft tokens that pay off at the measured cost of a step, and stops drafting while none do. Other methods draft many
+tokens even if few are accepted. Parts that are generated in one batch share each step, but every part is drafted for
+separately: if a step is short, drafting costs more than it saves, so these parts get no drafts unless a step is known
+to be long. At a high temperature the most probable token is seldom the one that is sampled, so drafts are seldom
+accepted.
 """
 
 from __future__ import annotations
@@ -19,35 +19,45 @@ from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Shape
 from stretto.router.demands import wants_format
+from stretto.router.parse import Parse
 
-HOT = 1.2  # temperature; above it a token is drawn from so many that drafts are seldom right
+HOT = 1.2  # temperature above which drafts are seldom accepted
 DEEP = ("auto", "suffix", "prompt_lookup")
 OPEN = ("draft_model", "auto", "prompt_lookup")
 SIDE_BY_SIDE = ("auto",)
-LONG_STEP_MS = 10.0  # drafting for one part takes some 0.3 ms
+LONG_STEP_MS = 10.0  # drafting for one part takes about 0.3 ms
 NONE = "autoregressive"
 _COPIES: dict[Shape, str] = {
-    "code": "code repeats its own names and forms",
-    "transform": "most of the answer stands in the prompt",
+    "code": "code repeats its own names and structure",
+    "transform": "most of the answer is in the prompt",
 }
 
 
 class Choice(NamedTuple):
-    """A decoding method, or none where the backend has none, and the reason as one sentence."""
+    """A decoding method (``None`` if the backend has none) and the reason for it, as one sentence."""
 
     method: str | None
     cause: str
 
 
-def choose_decoding(request: Request, backend: str, capabilities: Capabilities, shape: Shape, text: str) -> Choice:
-    """Name the decoding method for a request; the request's own goes first, then the one its backend was made with.
+def choose_decoding(
+    request: Request,
+    backend: str,
+    capabilities: Capabilities,
+    shape: Shape,
+    parse: Parse,
+    *,
+    step_ms: float | None = None,
+) -> Choice:
+    """Choose the decoding method: the request's own, else the one its backend was made with, else one that suits.
 
     Args:
         request: what is asked.
         backend: name of the backend, for errors.
-        capabilities: what it can do.
-        shape: of the answer.
-        text: the question as the router reads it.
+        capabilities: of the backend.
+        shape: the most likely shape of the answer.
+        parse: the parsed question.
+        step_ms: what a step of one row takes, where that is measured.
 
     Raises `InvalidRequestError` for a method that does not exist, or that this backend does not have.
     """
@@ -60,47 +70,46 @@ def choose_decoding(request: Request, backend: str, capabilities: Capabilities, 
         return Choice(wanted, f"Decoded with {wanted}: asked for by the caller.")
     if capabilities.decoding is not None:
         return Choice(capabilities.decoding, f"Decoded with {capabilities.decoding}: {backend} was made with it.")
-    step_ms = capabilities.measured.step_ms.get(1) if capabilities.measured is not None else None
-    return _suited(request, there, shape, text, step_ms)
+    return _suited(request, there, shape, parse, step_ms)
 
 
-def _suited(request: Request, there: tuple[str, ...], shape: Shape, text: str, step_ms: float | None) -> Choice:
-    """What nobody has said: by sampling first, then by what can be foreseen of the answer."""
+def _suited(request: Request, there: tuple[str, ...], shape: Shape, parse: Parse, step_ms: float | None) -> Choice:
+    """Choose where neither the request nor the backend names a method."""
     temperature = request.options.temperature
     if temperature is not None and temperature > HOT:
         hot = f"at temperature {temperature:g}, above {HOT:g}, few drafts would be accepted"
         return Choice(_first((NONE,), there), f"Decoded without drafts: {hot}.")
-    if foreseen := _deep(request, shape, text):
+    if foreseen := _deep(request, shape, parse):
         method = _first(DEEP, there)
         return Choice(method, f"Decoded with {method}, for deep drafts: {foreseen}.")
     if shape in ("points", "items"):
         return _side_by_side(there, step_ms)
     method = _first(OPEN, there)
     if method == "draft_model":
-        return Choice(method, f"Decoded with {method}: a smaller model guesses what stands nowhere yet.")
-    return Choice(method, f"Decoded with {method}, for drafts of few rows: open text repeats little.")
+        return Choice(method, f"Decoded with {method}: a smaller model drafts text that appears nowhere yet.")
+    return Choice(method, f"Decoded with {method}, for short drafts: this text repeats little.")
 
 
 def _side_by_side(there: tuple[str, ...], step_ms: float | None) -> Choice:
-    """For parts that share a step, and each of which is drafted for."""
+    """Choose for parts that are generated in one batch."""
     if step_ms is not None and step_ms >= LONG_STEP_MS:
         method = _first(SIDE_BY_SIDE, there)
         if method != NONE:
-            long = f"a step takes {step_ms:.0f} ms here, drafting for one part a fraction of one"
-            return Choice(method, f"Decoded with {method}, for parts side by side: {long}.")
+            long = f"a step takes {step_ms:.0f} ms here, drafting for one part less than 1 ms"
+            return Choice(method, f"Decoded with {method}, for parts in one batch: {long}.")
     known = "not measured yet" if step_ms is None else f"{step_ms:.1f} ms here, less than {LONG_STEP_MS:g}"
-    why = f"parts side by side share a step, and it is {known}: drafting for each would take longer than it saves"
+    why = f"parts in one batch share a step ({known}), and drafting for each would take longer than it saves"
     return Choice(_first((NONE,), there), f"Decoded without drafts: {why}.")
 
 
-def _deep(request: Request, shape: Shape, text: str) -> str | None:
-    """Why much of the answer can be foreseen, if it can."""
+def _deep(request: Request, shape: Shape, parse: Parse) -> str | None:
+    """Why much of the answer can be predicted, if it can."""
     if shape in _COPIES:
         return _COPIES[shape]
     if request.documents:
-        return "the answer draws on documents that come with the request"
-    if wants_format(text) or wants_format(request.system):
-        return "the format asked for repeats its own marks and names"
+        return "the answer draws on the documents of the request"
+    if parse.format or wants_format(request.system):
+        return "the requested format repeats its own syntax and names"
     return None
 
 

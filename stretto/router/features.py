@@ -1,9 +1,9 @@
-"""Cues of a prompt: words, word pairs, concepts and structure, as names that a person can read.
+"""Cues of a prompt: words, word pairs, concepts and structure, under readable names.
 
 All cues share one bag. ``w`` a word, ``w v`` a pair, ``|w`` a word that begins a clause, ``$w`` a word of the last
-clause, ``~stem`` the first letters of a word, ``^xy`` two characters in succession of a script without blanks between
-words, ``@c`` a concept of the lexicon, ``@c>@d`` two concepts in succession, ``=name`` a fact about the structure. The
-lexicon names the same concept in several languages, so that what is learned on English reaches them.
+clause, ``~stem`` the first letters of a word, ``^xy`` two adjacent characters of a script without blanks between words,
+``@c`` a concept of the lexicon, ``@c>@d`` two successive concepts, ``=name`` a structural fact. The lexicon lists the
+words for a concept in several languages, so that training on English carries over to them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_WORDS = 400
 BREAK = "."
 
 _KEPT = string.ascii_letters + string.digits + "+#-"
-# Bytes of UTF-8, as bytes are translated many times as fast as characters; those of other scripts stay.
+# UTF-8 bytes, which are translated many times as fast as characters; bytes of other scripts are kept.
 _CLEAN = bytes(
     code if code > 127 or chr(code) in _KEPT else ord(BREAK if chr(code) in ".!?:;\n" else " ") for code in range(256)
 )
@@ -44,15 +44,15 @@ _LENGTH_STEPS = (25, 50, 80, 120, 200, 350, 700, 1500, 4000)
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Concepts by word, by the letters a word begins with, and by what stands in a script without blanks."""
+    """Concepts by word, by the beginning of a word, and by substring in scripts without blanks."""
 
     words: dict[str, tuple[str, ...]]
     beginnings: dict[str, tuple[str, ...]]
     unspaced: dict[str, tuple[str, ...]]
-    pattern: re.Pattern[str]  # finds what is in ``unspaced``, the longest first
+    pattern: re.Pattern[str]  # finds the keys of ``unspaced``, the longest first
 
     def of(self, word: str) -> tuple[str, ...]:
-        """The concepts of a word, also of one that inflection made longer."""
+        """The concepts of a word, inflected or not."""
         if found := self.words.get(word):
             return found
         if word.isascii():
@@ -70,7 +70,7 @@ class Lexicon:
 
 @cache
 def lexicon() -> Lexicon:
-    """The lexicon that comes with the library."""
+    """The library's lexicon, read once."""
     words: dict[str, list[str]] = {}
     unspaced: dict[str, list[str]] = {}
     concept = ""
@@ -92,13 +92,13 @@ def lexicon() -> Lexicon:
 
 
 def _bare(word: str) -> str:
-    """An Arabic word without the article, conjunction or preposition in front of it; any other word as it is."""
+    """An Arabic word without its prefixed article, conjunction or preposition; any other word unchanged."""
     found = _ARABIC_CLITICS.match(word)
     return word[found.end() :] if found else word
 
 
 def cues(prompt: str) -> list[str]:
-    """Return the cues of a prompt by name, each once, in no order that matters. Any text is accepted."""
+    """Return the names of a prompt's cues, without duplicates, in arbitrary order. Any text is accepted."""
     text = excerpt(prompt)
     folded = fold(text)
     found = structure(prompt, text if text.isascii() else folded)
@@ -134,9 +134,9 @@ def _of_words(words: list[str], found: list[str], *, plain: bool) -> str:
 
 
 def words_and_breaks(text: str) -> list[str]:
-    """The words of a folded text, with a `BREAK` before every clause; ends with a word.
+    """The words of a folded text, with a `BREAK` before every clause.
 
-    A text of more than ``MAX_WORDS`` ends with the clause that passes them.
+    A text of more than ``MAX_WORDS`` words is cut after the clause that exceeds them.
     """
     if not text.isascii():
         text = _MARKS_BEYOND_ASCII.sub(lambda found: _BEYOND_ASCII[found[0]], text)
@@ -160,10 +160,9 @@ def _cut(words: list[str]) -> list[str]:
 
 
 def _without_runs(words: list[str], found: list[str]) -> list[str]:
-    """Take the runs of a script without blanks out of words, and add the cues of their characters.
+    """Remove runs of a script without blanks from the words, and add the cues of their characters.
 
-    A run is known by its pairs of characters, by its first two where a clause begins, and by its last three where the
-    text ends.
+    The cues are all pairs of characters, the first two at the start of a clause, and the last three of the text.
     """
     others: list[str] = []
     last = BREAK
@@ -186,7 +185,7 @@ def _without_runs(words: list[str], found: list[str]) -> list[str]:
 
 
 def _of_characters(text: str, before: str, found: list[str]) -> None:
-    """Add the concepts, and their successions, in a script without blanks; ``before`` is the concept before."""
+    """Add the concepts of a script without blanks and their successions; ``before`` is the preceding concept."""
     known = lexicon()
     for match in known.pattern.findall(text):
         concepts = known.unspaced[match]
@@ -196,10 +195,10 @@ def _of_characters(text: str, before: str, found: list[str]) -> None:
 
 
 def structure(prompt: str, text: str) -> list[str]:
-    """The facts about the structure of a prompt, of which ``text`` is what is read, by name."""
+    """The names of structural facts of a prompt; ``text`` is the part of it that is read."""
     facts = [f"=length{bisect_left(_LENGTH_STEPS, len(prompt))}"]
     end = text.rstrip()[-1:]
-    # Counted in what is left without letters and blanks: a few bytes, none of which is part of another character.
+    # Counted in what remains without letters and blanks: a few bytes, none of them part of another character.
     marks = text.encode("utf-8", "surrogatepass").translate(None, _NO_MARKS)
     if questions := marks.count(b"?"):
         facts.append(f"=questions{min(questions, 3)}")

@@ -1,9 +1,9 @@
-"""What a call is expected to cost: a simple model with its assumptions written down.
+"""Expected cost of a call, by a simple model with explicit assumptions.
 
-Seconds of one call are the time to the first token plus tokens divided by the rate. What a strategy makes of calls is
-part of its offer, beside the strategy. The figures are assumptions, good for ranking the candidates, not promises. Only
-the rate of a local backend is measured, once its model is loaded and has answered: what a step of the engine costs,
-and how many tokens the decoding method got out of one.
+A call takes the time to its first token plus its tokens divided by the rate. Each strategy computes the cost of its
+own calls, in the module of its offer. The figures are good for ranking strategies; they are no promises. Only the rate
+of a local backend is measured, once its model is loaded and has answered: the time of a step, and the tokens that the
+decoding method commits in one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TOKENS_BY_SHAPE: dict[Shape, int] = {
     "short": 40, "points": 550, "steps": 400, "prose": 450, "items": 350, "code": 400, "transform": 250,
 }  # fmt: skip
 TOKENS_PER_WORD = 1.35
-INSTRUCTION_TOKENS = 220  # what a call for a part of an answer reads beside the question
-SLOWEST_PART = 1.5  # over the mean part
+INSTRUCTION_TOKENS = 220  # of the prompt of one part, besides the question
+SLOWEST_PART = 1.5  # times the mean
 
 
 class Speed(NamedTuple):
-    """Assumed speed of a backend: seconds to the first token, tokens per second of one call, slots that keep it."""
+    """Speed of a backend: seconds to the first token, tokens per second of one call, calls that run at that speed."""
 
     first_token_s: float
     tokens_per_s: float
@@ -33,9 +33,9 @@ class Speed(NamedTuple):
 def speed_of(
     name: str, capabilities: Capabilities, role: str = "main", decoding: DecodingForecast | None = None
 ) -> Speed:
-    """The assumed speed of a backend: models in this process are slower per call, a small remote one is quicker.
+    """The assumed speed of a backend: models in this process are slower per call, small remote ones are faster.
 
-    Where the time of a token under the decoding method is known, it is used.
+    Uses the measured time per token of the decoding method, if there is one.
     """
     slots = max(1, capabilities.parallel_slots)
     if decoding is not None and decoding.ms_per_token:
@@ -46,13 +46,13 @@ def speed_of(
 
 
 def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecast:
-    """What ``method`` is expected to do on a local backend; nothing is assumed that was not measured.
+    """Expected speed of a decoding method on a local backend, from measurements only.
 
-    A step of the rows that the method drafts on average takes what such steps were measured to take, over the tokens
-    that it commits on average. Without drafts, a step is one row and one token.
+    Time per token is the measured time of a step with the method's average number of rows, divided by the average
+    number of tokens it commits. Without drafts, a step has one row and commits one token.
     """
     if measured is None:
-        return DecodingForecast(said=f"What {method} gains is unknown: the model is not loaded yet.")
+        return DecodingForecast(said=f"The speed of {method} is unknown: the model is not loaded yet.")
     table = measured.step_ms
     seen = measured.decodings.get(method)
     plain = method == "autoregressive"
@@ -60,14 +60,14 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
         known = f" A step of one row takes {table[1]:.2f} ms." if table else ""
         return DecodingForecast(
             step_ms=table.get(1),
-            said=f"What {method} gains is unknown: it has decoded nothing here yet.{known}",
+            said=f"The speed of {method} is unknown: it has not been used here yet.{known}",
         )
     steps = seen.steps if seen is not None else 0
     tokens, rows = (1.0, 1.0) if plain or seen is None else (seen.tokens_per_step, seen.rows_per_step)
     committed = "1 token a step" if plain else f"{tokens:.2f} tokens from {rows:.1f} rows a step, seen in {steps} steps"
     found = DecodingForecast(tokens_per_step=tokens, rows_per_step=rows, measured_steps=steps)
     if not table:
-        return found.model_copy(update={"said": f"{committed}; what a step costs here is not measured yet."})
+        return found.model_copy(update={"said": f"{committed}; the time of a step is not measured yet."})
     cost = StepCost(table)
     ms_per_token = cost(max(1, round(rows))) / tokens
     speed_up = cost(1) / ms_per_token
@@ -79,19 +79,19 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
 
 
 def answer_tokens(shape: Shape, *, words: int | None = None, max_tokens: int | None = None) -> int:
-    """Tokens that an answer is expected to have.
+    """Expected tokens of an answer.
 
-    ``words`` is a length that the prompt asked for, ``max_tokens`` the caller's bound on the answer.
+    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit.
     """
     tokens = round(words * TOKENS_PER_WORD) if words else TOKENS_BY_SHAPE[shape]
     return max(1, tokens if max_tokens is None else min(tokens, max_tokens))
 
 
 def straight(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
-    """Expected cost of one generation of ``answer`` tokens. ``Forecast.tokens`` counts what is read and generated."""
+    """Expected cost of one generation of ``answer`` tokens. ``Forecast.tokens`` counts prompt and answer."""
     return Forecast(seconds=seconds(speed, answer), tokens=prompt_tokens + answer, calls=1)
 
 
 def seconds(speed: Speed, tokens: float) -> float:
-    """Expected seconds of one call that writes so many tokens."""
+    """Expected seconds of one call that generates so many tokens."""
     return round(speed.first_token_s + tokens / speed.tokens_per_s, 2)

@@ -1,6 +1,6 @@
-"""What stands against parallel generation, whatever the shape: demands of the caller, limits of backend and budget.
+"""Reasons against parallel generation, whatever the shape: demands of the request, limits of backend and budget.
 
-Each function gives the reason as half a sentence, or None where nothing stands in the way.
+Each function returns the reason as half a sentence, or ``None`` if there is none.
 """
 
 from __future__ import annotations
@@ -8,43 +8,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stretto.backends.base import Backend
-from stretto.language.counting import points_wanted
 from stretto.request import Request
 from stretto.route import Forecast
 from stretto.router.demands import wants_brevity, wants_format
-from stretto.router.reading import excerpt
-from stretto.router.tails import wants_finished_list
+from stretto.router.parse import Parse
 
-MINIMUM_ANSWER_TOKENS = 600  # eight points of a usual length; a limit below would have to cut them
+MINIMUM_ANSWER_TOKENS = 600  # about eight points of the usual length; a lower limit would cut them off
 MINIMUM_SLOTS = 3
 MINIMUM_CALLS = 5
-MOST_POINTS = 10  # of an outline; strategies.outline, which no decision loads, cuts there
+MOST_POINTS = 10  # same as in strategies.outline, which is not imported here to keep decisions light
 WORTH_FACTOR = {"fastest": 1.0, "balanced": 0.9, "careful": 0.8}
 
 
-def to_any(request: Request, text: str) -> str | None:
-    """What makes the request itself unsuitable for more than one generation; ``text`` is the question read."""
-    return next(_in_request(request, text), None)
+def to_any(request: Request, parse: Parse) -> str | None:
+    """Why the request itself rules out more than one generation; ``parse`` is its parsed question."""
+    return next(_in_request(request, parse), None)
 
 
 def to_parallel(request: Request, backend: Backend, direct: Forecast, parallel: Forecast) -> str | None:
-    """What in backend, budget or forecast stands against running a parallel strategy."""
+    """Why backend, budget or forecast rule out a parallel strategy."""
     return next(_in_means(request, backend, direct, parallel), None)
 
 
-def to_skeleton(text: str) -> str | None:
-    """What makes the question unsuitable for an outline."""
-    if (wanted := points_wanted(excerpt(text))) > MOST_POINTS:
+def to_skeleton(parse: Parse) -> str | None:
+    """Why the question rules out an outline."""
+    if (wanted := parse.points.wanted) > MOST_POINTS:
         return f"{wanted} points are asked for, and an outline has at most {MOST_POINTS}"
-    return _needs_finished_list(text)
+    return _needs_finished_list(parse)
 
 
-def _needs_finished_list(text: str) -> str | None:
-    found = wants_finished_list(text)
+def _needs_finished_list(parse: Parse) -> str | None:
+    found = parse.tail
     return found and f'part of the answer needs the finished list ("{_shown(found)}")'
 
 
-def _in_request(request: Request, text: str) -> Iterator[str]:
+def _in_request(request: Request, parse: Parse) -> Iterator[str]:
     limit = request.options.max_tokens
     if whole := request.whole_because:
         yield whole
@@ -61,11 +59,13 @@ def _in_request(request: Request, text: str) -> Iterator[str]:
             yield f'the system message demands a format ("{_shown(found)}")'
         if found := wants_brevity(system):
             yield f'the system message asks for short answers ("{_shown(found)}")'
-    if found := wants_format(text):
+    if found := parse.format:
         yield f'a format is asked for ("{_shown(found)}")'
-    if found := wants_brevity(text):
+    if found := parse.brevity:
         yield f'a short answer is asked for ("{_shown(found)}")'
-    if "\n" not in text and (needed := _needs_finished_list(text)):  # lines may be a list supplied, whatever they say
+    if "\n" not in parse.text and (
+        needed := _needs_finished_list(parse)
+    ):  # several lines may be a list of items, whose words do not count
         yield needed
 
 

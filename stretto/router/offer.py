@@ -1,4 +1,4 @@
-"""What a strategy offers for a request, for the router to weigh against the others."""
+"""What a strategy offers for a request; the router weighs the offers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ def _none() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """How well a strategy would serve one request, and at what cost.
+    """How well a strategy suits one request, and at what cost.
 
-    The router takes, of the offers that suit, the one of the highest priority, and among equals the most confident
-    one. ``direct`` always suits, with the lowest priority.
+    Of the suitable offers, the router takes the one with the highest priority; among equals, the most confident one.
+    ``direct`` is always suitable and has the lowest priority.
 
     Attributes:
-        confidence: probability, 0 to 1, that the strategy serves the request; becomes that of the route.
-        cause: one sentence for a person: why the strategy was chosen.
-        forecast: what it is expected to cost; ``None`` where that is not known. Shown in the route.
-        suits: whether it wants to be chosen. An offer that does not is still shown by its forecast.
-        priority: rank among those that suit. The library's are 0 (direct), 10 (skeleton) and 20 (items).
-        although: half a sentence, "points in parallel would serve", for the cause of a route that an obstacle made
-            direct.
-        obstacle: called if this offer would be chosen: half a sentence on what makes the strategy impossible here, or
-            ``None``. With an obstacle the request is answered straight through. To leave the request to the other
-            strategies instead, offer nothing. `Case.obstacle` finds the usual obstacles.
-        doubt: half a sentence on why it does not suit a request that looks like one for it, for the cause of a route
-            that became direct because nothing else suited.
+        confidence: probability, 0 to 1, that the strategy suits the request; it becomes that of the route.
+        cause: why the strategy was chosen, as one sentence for a person.
+        forecast: the expected cost, shown in the route; ``None`` if it is unknown.
+        suits: whether the strategy may be chosen. The route shows the forecast of unsuitable offers too.
+        priority: rank among suitable offers. The library's are 0 (direct), 10 (skeleton) and 20 (items).
+        although: half a sentence such as "points in parallel would serve", for the cause of a route that an obstacle
+            turned into ``direct``.
+        obstacle: called if this offer would be chosen. Returns half a sentence on why the strategy is impossible here,
+            or ``None``. With an obstacle the request is answered by ``direct``. To leave it to the other strategies
+            instead, make no offer. `Case.obstacle` finds the usual obstacles.
+        doubt: half a sentence on why the strategy does not suit a request that looks suitable, for the cause of a
+            route that is ``direct`` because nothing else suits.
     """
 
     confidence: float

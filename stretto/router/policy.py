@@ -1,4 +1,4 @@
-"""Which strategy on which backend: the router weighs what the strategies offer, and a `Route` comes of it."""
+"""Chooses strategy and backend: weighs the offers of the strategies and returns a `Route`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.router.reading import question_in_context
+from stretto.router.parse import Parse
 from stretto.router.second_opinion import SecondOpinion
 from stretto.router.shape import ShapeModel
 
 if TYPE_CHECKING:
     from stretto.strategies.base import Strategy
 
-STRAIGHT = "direct"  # the strategy that serves every request
+STRAIGHT = "direct"  # the strategy that suits every request
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A case, what the strategies offer for it, and the strategy that was chosen with its confidence and cause."""
+    """A case, the offers of the strategies, and the chosen strategy with its confidence and cause."""
 
     case: Case
     offers: Mapping[str, Offer]
@@ -38,17 +38,17 @@ class _Decision:
 
     @property
     def seconds(self) -> float:
-        """How long the answer is expected to take; a strategy without a forecast counts as a straight answer."""
+        """Expected seconds to the end of the answer; a strategy without a forecast counts as ``direct``."""
         chosen = self.offers.get(self.strategy)
         forecast = chosen.forecast if chosen is not None else None
         return (forecast or self.case.straight).seconds
 
 
 class Router:
-    """Decides how a request is generated. Holds no connection and keeps nothing of the requests.
+    """Decides how a request is generated. It holds no connection and keeps nothing from requests.
 
     Attributes:
-        second_opinion: asks the backend of the role "small" where the shape model is in doubt; ``None`` asks nobody.
+        second_opinion: asks the backend with the role "small" when the shape model is in doubt; ``None``: never asks.
     """
 
     def __init__(self, *, second_opinion: SecondOpinion | None = None, model: ShapeModel | None = None) -> None:
@@ -57,7 +57,7 @@ class Router:
 
     @property
     def model(self) -> ShapeModel:
-        """The shape model: the one given, else the one that comes with the library, loaded at first use."""
+        """The shape model: the one given, else the library's own, loaded at first use."""
         if self._model is None:
             self._model = ShapeModel.committed()
         return self._model
@@ -68,10 +68,10 @@ class Router:
         backends: Mapping[str, Backend],
         strategies: Mapping[str, Strategy] | None = None,
     ) -> Route:
-        """Choose by what can be known without a call. Of the backends only name and capabilities are read.
+        """Choose without a call. Only the name and the capabilities of a backend are read.
 
-        ``strategies`` are those to choose from, by name, "direct" among them; without any, those of the library. Raises
-        `InvalidRequestError` where no backend has the role "main".
+        ``strategies`` are the strategies to choose from, by name, including "direct"; by default those of the library.
+        Raises `InvalidRequestError` if no backend has the role "main".
         """
         started = time.perf_counter()
         chosen_from = _strategies(request, strategies)
@@ -83,7 +83,7 @@ class Router:
         backends: Mapping[str, Backend],
         strategies: Mapping[str, Strategy] | None = None,
     ) -> Route:
-        """Choose as `decide` does, and in the grey zone ask for a second opinion, if this router has one."""
+        """Choose like `decide`; in the grey zone, ask for a second opinion if this router has one."""
         started = time.perf_counter()
         chosen_from = _strategies(request, strategies)
         decision = _quickest(self._case(request, backends), backends, chosen_from)
@@ -94,33 +94,31 @@ class Router:
         case = decision.case
         opinion = await asked.ask(case.text, backends["small"])
         if opinion is None:
-            cause = f"{first.cause} A second opinion was asked for and did not come in time."
+            cause = f"{first.cause} A second opinion was requested and did not arrive in time."
             return first.model_copy(update={"cause": cause, "elapsed_ms": _since(started)})
         judgement = replace(case.judgement, skeleton=asked.update(case.judgement.skeleton, opinion))
         route = _route(_weigh(replace(case, judgement=judgement), chosen_from), started)
-        said = "for" if opinion else "against"
-        return route.model_copy(
-            update={"cause": f"{route.cause} A second opinion was asked and spoke {said} a skeleton."}
-        )
+        verdict = "for" if opinion else "against"
+        return route.model_copy(update={"cause": f"{route.cause} A second opinion spoke {verdict} a skeleton."})
 
     def _case(self, request: Request, backends: Mapping[str, Backend]) -> Case:
         if "main" not in backends:
             raise InvalidRequestError(
                 f'No backend has the role "main" (roles: {", ".join(sorted(backends)) or "none"}). Give the router one.'
             )
-        text = question_in_context(request)
+        parse = Parse.of(request)
         return Case(
             request=request,
             backend=backends["main"],
             role="main",
-            text=text,
-            judgement=self.model.judge(text),
+            parse=parse,
+            judgement=self.model.judge(parse.text),
             threshold=self.model.thresholds[request.preference],
         )
 
 
 def _strategies(request: Request, given: Mapping[str, Strategy] | None) -> Mapping[str, Strategy]:
-    """Those to choose from; a strategy that came with the request is one of them."""
+    """The strategies to choose from, including one that came with the request."""
     if given is None:
         from stretto.strategies import STRATEGIES  # noqa: PLC0415 - strategies import the router's offers
 
@@ -129,7 +127,7 @@ def _strategies(request: Request, given: Mapping[str, Strategy] | None) -> Mappi
 
 
 def _grey(decision: _Decision, asked: SecondOpinion) -> bool:
-    """Whether an opinion could change the route: in doubt, and nothing else stands against a skeleton."""
+    """Whether a second opinion could change the route: the model is in doubt, and there is no other obstacle."""
     case, skeleton = decision.case, decision.offers.get("skeleton")
     return (
         case.request.strategy == "auto"
@@ -140,9 +138,9 @@ def _grey(decision: _Decision, asked: SecondOpinion) -> bool:
 
 
 def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[str, Strategy]) -> _Decision:
-    """The decision on the backend that is forecast to end first, where speed is what the caller wants most.
+    """The decision on the backend that is forecast to finish first, if the caller prefers speed.
 
-    Otherwise the main one answers: only the caller knows what quality the others have.
+    Otherwise the main backend answers: only the caller knows the quality of the others.
     """
     if case.request.preference != "fastest":
         return _weigh(case, strategies)
@@ -152,7 +150,7 @@ def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[s
 
 
 def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
-    """Ask every strategy, and choose: the one asked for, else the best that suits and that nothing stands against."""
+    """Choose the strategy asked for, else the best suitable one without an obstacle."""
     offers = {name: offer for name, strategy in strategies.items() if (offer := _offer(strategy, case)) is not None}
     named = case.request.strategy
     if (whole := case.request.whole_because) and named != STRAIGHT and _is_ours(case.request, named):
@@ -175,7 +173,7 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
 
 
 def _is_ours(request: Request, named: str) -> bool:
-    """Whether the library chooses or brings the strategy; what a caller's own can do, the caller knows."""
+    """Whether the strategy is one of the library's; a caller's own strategy may handle what they cannot."""
     from stretto.strategies import STRATEGIES  # noqa: PLC0415 - strategies import the router's offers
 
     return named == "auto" or (request.own_strategy is None and named in STRATEGIES)
@@ -186,8 +184,8 @@ def _offer(strategy: Strategy, case: Case) -> Offer | None:
         offer = strategy.offer(case)
     except InvalidRequestError:
         raise
-    except Exception:  # noqa: BLE001 - a caller's strategy failed; the others are weighed
-        _log.exception("the strategy %s could not make an offer; the others are weighed", strategy.name)
+    except Exception:  # noqa: BLE001 - a caller's strategy failed; the others still count
+        _log.exception("the strategy %s could not make an offer and is ignored", strategy.name)
         return None
     return offer
 
@@ -195,9 +193,9 @@ def _offer(strategy: Strategy, case: Case) -> Offer | None:
 def _route(decision: _Decision, started: float) -> Route:
     case, cause = decision.case, decision.cause
     if case.role != "main":
-        cause += f" The {case.role} backend is forecast to be done first."
+        cause += f" The {case.role} backend is forecast to finish first."
     judgement = case.judgement
-    return Route(
+    route = Route(
         strategy=decision.strategy,
         role=case.role,
         backend=case.backend.name,
@@ -211,6 +209,7 @@ def _route(decision: _Decision, started: float) -> Route:
         forecast={name: offer.forecast for name, offer in decision.offers.items() if offer.forecast is not None},
         elapsed_ms=_since(started),
     )
+    return route.with_parse(case.parse)
 
 
 def _since(started: float) -> float:

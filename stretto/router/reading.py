@@ -1,4 +1,4 @@
-"""What of a request is read for the decision: the last user turn, its head and its tail."""
+"""Which text of a request the router reads: beginning and end of the last user turn."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ELLIPTICAL_LIMIT = 80
 
 
 def excerpt(text: str) -> str:
-    """Head and tail of a long text, the whole of a short one: what is asked stands at either end."""
+    """Beginning and end of a long text, all of a short one: the task is at either end."""
     if len(text) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return text
     return text[:HEAD_CHARACTERS] + "\n" + text[-TAIL_CHARACTERS:]
 
 
 def question_in_context(request: Request) -> str:
-    """The last user turn; put behind the user turn before where it cannot be understood alone ("and for cats?")."""
+    """The last user turn, after the previous one if it cannot be understood alone ("and for cats?")."""
     question = request.question
     if len(request.messages) > 2 and len(question) <= _ELLIPTICAL_LIMIT and _ELLIPTICAL.match(question):
         asked = [turn.content for turn in request.history if turn.role == "user"]

@@ -1,8 +1,8 @@
-"""An optional second opinion where the model is in doubt: one short question to a small model, with its own deadline.
+"""An optional second opinion when the shape model is in doubt: one short question to a small model.
 
-Asked only when it could change the route, the idea of a cascade (FrugalGPT, arXiv 2305.05176). The answer moves the
-probability by Bayes' rule, with the hit and false-alarm rates that Skeleton-of-Thought (2307.15337) reports for its
-prompted GPT-4 router on WizardLM-218: a yes says little, a no says much.
+It is asked only if it could change the route, like a cascade (FrugalGPT, arXiv 2305.05176), and has its own deadline.
+The reply updates the probability by Bayes' rule, with the hit and false-alarm rates that Skeleton-of-Thought
+(2307.15337) reports for its prompted GPT-4 router on WizardLM-218: a yes changes little, a no changes much.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LETTER = re.compile(r"\b([ABC])\b")
 
 @dataclass(frozen=True, slots=True)
 class SecondOpinion:
-    """How to ask.
+    """How to ask for a second opinion.
 
     Attributes:
-        deadline_s: seconds to wait; past it the first opinion stands.
+        deadline_s: seconds to wait for it; afterwards the first opinion counts.
         zone: half width of the grey zone around the threshold, in probability.
-        hit_rate: share of suitable requests the small model says yes to.
-        false_alarm_rate: share of unsuitable requests it says yes to.
+        hit_rate: share of suitable requests to which the small model says yes.
+        false_alarm_rate: share of unsuitable requests to which it says yes.
     """
 
     deadline_s: float = 1.0
@@ -54,10 +54,10 @@ class SecondOpinion:
         for name in ("hit_rate", "false_alarm_rate"):
             rate = getattr(self, name)
             if not 0 < rate < 1:
-                raise ValueError(f"{name}={rate} is no rate. Give a number between 0 and 1, both excluded.")
+                raise ValueError(f"{name}={rate} is not a rate. Give a number between 0 and 1, both excluded.")
 
     async def ask(self, text: str, backend: Backend) -> bool | None:
-        """Whether the backend thinks that parallel points serve; None if it failed, was late or said neither."""
+        """Whether the backend considers parallel points suitable; ``None`` if it failed, was late or gave no letter."""
         reply = ""
         prompt = Prompt(
             messages=(Message(role="user", content=QUESTION.replace("{request}", excerpt(text))),),
@@ -69,7 +69,7 @@ class SecondOpinion:
                 async with backend.stream(prompt, options) as chunks:
                     async for chunk in chunks:
                         reply += chunk.text
-        except Exception:  # noqa: BLE001 - an opinion is a courtesy: whatever fails, the first one stands
+        except Exception:  # noqa: BLE001 - the opinion is optional: on any failure the first one counts
             return None
         found = _LETTER.search(reply.upper())
         return found[1] == "A" if found else None

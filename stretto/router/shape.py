@@ -1,9 +1,9 @@
-"""The shape of the answer a prompt asks for, and whether a skeleton serves: a linear model over named cues.
+"""Predicts the shape of an answer and whether a skeleton suits it: a linear model over named cues.
 
-One softmax over nine classes (`CLASSES`: a shape, and for lists whether a skeleton serves) reads a bag of cues
-(`features`): the two questions share what they learn. The weights are 8-bit integers; a judgement is a look-up
-a cue and one sum over the rows that fired. The probabilities are calibrated on predictions made out of fold.
-A learned router in front of a strategy: Skeleton-of-Thought with a router (arXiv 2307.15337), RouteLLM (2406.18665).
+One softmax over nine classes (`CLASSES`: a shape, and for lists whether a skeleton suits) reads a bag of cues
+(`features`), so that both predictions share what they learn. The weights are 8-bit integers; a judgement is one
+look-up per cue and one sum over the rows found. The probabilities are calibrated on out-of-fold predictions.
+Learned routers in front of a strategy: Skeleton-of-Thought with a router (arXiv 2307.15337), RouteLLM (2406.18665).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 CLASSES: tuple[tuple[Shape, bool], ...] = (*((shape, False) for shape in SHAPES), ("points", True), ("items", True))
-"""What the model tells apart: a shape, and for lists whether a skeleton serves them."""
+"""The classes of the model: a shape, and for lists whether a skeleton suits."""
 FORMAT = 2
 MINIMUM_KNOWN = 3
 _BESIDE_SHAPES = CLASSES[len(SHAPES) :]
@@ -33,12 +33,13 @@ _BESIDE_SHAPES = CLASSES[len(SHAPES) :]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the model makes of a prompt.
+    """The model's prediction for a prompt.
 
     Attributes:
         shapes: calibrated probability of each shape; they sum to 1.
-        skeleton: calibrated probability that an outline with parallel points serves.
-        known: cues that the model has met before, structure left aside. Few of them: judge nothing.
+        skeleton: calibrated probability that an outline with parallel points suits.
+        known: number of cues in the model's vocabulary, except those of structure. With few, the prediction is
+            `unsure`.
     """
 
     shapes: Mapping[str, float]
@@ -52,12 +53,12 @@ class Judgement:
 
     @property
     def unsure(self) -> bool:
-        """Too little of the prompt was recognised for the probabilities to mean much."""
+        """Whether too little of the prompt was recognised for the probabilities to be meaningful."""
         return self.known < MINIMUM_KNOWN
 
 
 class ShapeModel:
-    """A trained model, read from the arrays that ``python -m recipes.router.train`` writes."""
+    """A trained model, made from the arrays that ``python -m recipes.router.train`` writes."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
@@ -68,15 +69,15 @@ class ShapeModel:
                 "Train it again: python -m recipes.router.train"
             )
         names = arrays["cues"].tobytes().decode().split("\n")
-        # The most frequent first, and written anew in this order: what most texts ask for lies together in memory.
+        # Most frequent first, so that the cues of most texts are close together in memory.
         order = arrays["idf"].argsort(kind="stable")
         names = "\n".join([names[row] for row in order]).split("\n")
         self._index: dict[str, int] = {name: row for row, name in enumerate(names)}
         self._temperature = float(arrays["temperature"])
         self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [classes]
         self._bias: list[float] = (arrays["bias"].astype(float) / self._temperature).tolist()  # [classes]
-        # Small whole numbers, whose sums are exact in any order; beside them the squares for the norm, and a 1 for each
-        # cue that is not of structure.
+        # Small integers, whose sums are exact in any order; then the squares for the norm, and a 1 for each cue that is
+        # not structural.
         squares = arrays["idf"][order].astype("float32") ** 2
         plain = np.array([not name.startswith("=") for name in names])
         self._table: NDArray[np.float32] = np.column_stack(
@@ -91,26 +92,26 @@ class ShapeModel:
     @classmethod
     @cache
     def committed(cls) -> ShapeModel:
-        """The model that comes with the library, loaded once."""
+        """The library's own model, loaded once."""
         import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
 
         with np.load(BytesIO(files("stretto.router").joinpath("model.npz").read_bytes()), allow_pickle=False) as arrays:
             return cls(dict(arrays))
 
     def judge(self, prompt: str) -> Judgement:
-        """Judge a prompt. Any text is accepted; the empty one gives the prior and ``known`` 0."""
+        """Judge a prompt. Any text is accepted; an empty one gives the prior and ``known`` 0."""
         index = self._index
         fired = [index[cue] for cue in cues(prompt) if cue in index]
         scores, known = self._bias, 0.0
         if count := len(fired):
-            # A product with ones: what sum() does, at a fifth of its time for so few rows.
+            # A product with ones is five times as fast as sum() for so few rows.
             *sums, square, known = self._ones[:count].dot(self._table.take(fired, axis=0)).tolist()
             unit = 1 / (math.sqrt(square) * self._temperature)
             scores = [
                 total * unit * scale + bias for total, scale, bias in zip(sums, self._scale, self._bias, strict=True)
             ]
         classes = _softmax(scores)
-        shapes: dict[str, float] = dict(zip(SHAPES, classes, strict=False))  # those without a skeleton stand first
+        shapes: dict[str, float] = dict(zip(SHAPES, classes, strict=False))  # the classes without a skeleton come first
         served = 0.0
         for (shape, skeleton), probability in zip(_BESIDE_SHAPES, classes[len(SHAPES) :], strict=True):
             shapes[shape] += probability
@@ -118,9 +119,9 @@ class ShapeModel:
         return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), int(known))
 
     def explain(self, prompt: str, count: int = 8) -> list[tuple[str, float]]:
-        """Name the cues that moved the skeleton decision most, strongest first.
+        """Return the cues with the largest influence on the skeleton decision, strongest first.
 
-        Beside each its share of the log-odds between points that a skeleton serves and all else.
+        Each comes with its share of the log-odds between points that suit a skeleton and all other classes.
         """
         fired = {cue: self._table[self._index[cue]].tolist() for cue in cues(prompt) if cue in self._index}
         norm = math.sqrt(sum(row[len(CLASSES)] for row in fired.values())) or 1.0

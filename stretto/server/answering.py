@@ -22,8 +22,25 @@ from stretto.server.extension import route_header
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_error
 from stretto.server.service import Service
+from stretto.streams import AnswerStream
 
 Indexed = tuple[int, Event]
+
+
+class Arriving(Protocol):
+    """Events as they come, each with the index of the answer that it belongs to."""
+
+    def __aiter__(self) -> AsyncIterator[Indexed]:
+        """Itself."""
+        ...
+
+    async def __anext__(self) -> Indexed:
+        """The next one."""
+        ...
+
+    def ready(self) -> list[Indexed]:
+        """Those that are there already."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +168,7 @@ class Endpoint:
         problem = of_error(error)
         if not isinstance(error, (Problem, StrettoError)):
             log.exception("%s at %s failed", exchange.id, self._path)
-        elif problem.status >= 500:
+        elif problem.status >= 500 and problem.status != 503:  # which is for whoever shares out the load
             log.warning("%s at %s: %s", exchange.id, self._path, problem.message)
         if not exchange.started:
             await exchange.send_json(self._envelope(problem, exchange), problem.status, problem.headers)
@@ -225,11 +242,9 @@ async def _stream(service: Service, exchange: Exchange, reading: Reading) -> Seq
                 ended = found is None
             if ended:
                 break
-            if found is None:
-                frames = b": still here\n\n"
-            else:
-                index, event = found
-                frames = scribe.frames(index, event)
+            frames = b": still here\n\n" if found is None else b""
+            for index, event in () if found is None else (found, *events.ready()):  # what is there goes out together
+                frames += scribe.frames(index, event)
                 if isinstance(event, RouteChosen):
                     route = route or event.route
                 elif isinstance(event, AnswerFinished):
@@ -250,7 +265,7 @@ async def _break_off(exchange: Exchange, scribe: Scribe, problem: Problem) -> No
 
 
 @asynccontextmanager
-async def _events(asks: Sequence[Ask]) -> AsyncGenerator[AsyncIterator[Indexed]]:
+async def _events(asks: Sequence[Ask]) -> AsyncGenerator[Arriving]:
     """The events of all answers as they come, each with the index of its question."""
     if len(asks) == 1:
         ask = asks[0]
@@ -287,7 +302,7 @@ async def _events(asks: Sequence[Ask]) -> AsyncGenerator[AsyncIterator[Indexed]]
 class _Numbered:
     # A class and not a generator: there is nothing to close when the reader leaves early.
 
-    def __init__(self, events: AsyncIterator[Event]) -> None:
+    def __init__(self, events: AnswerStream) -> None:
         self._events = events
 
     def __aiter__(self) -> _Numbered:
@@ -295,6 +310,9 @@ class _Numbered:
 
     async def __anext__(self) -> Indexed:
         return 0, await anext(self._events)
+
+    def ready(self) -> list[Indexed]:
+        return [(0, event) for event in self._events.ready()]
 
 
 class Opening:

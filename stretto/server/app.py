@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stretto.client import AsyncStretto
-from stretto.server import information, web
+from stretto.server import information
 from stretto.server.answering import Dialect, Endpoint, Handler, generating
 from stretto.server.chat import Chat
 from stretto.server.completions import Completions
@@ -26,6 +26,7 @@ from stretto.server.options import ServerOptions
 from stretto.server.problems import Problem
 from stretto.server.responses import Responses
 from stretto.server.service import Service
+from stretto.server.web.pages import pages, read_document, write_page
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -67,7 +68,9 @@ def _routes(service: Service) -> list[BaseRoute]:
         route("/health", ["GET"], information.health, guarded=False),
         route("/ready", ["GET"], information.ready, guarded=False),
         route("/metrics", ["GET"], information.metrics),
-        *web.routes(),
+        route("/web/read", ["POST"], read_document),
+        route("/web/page", ["POST"], write_page),
+        *pages(),
     ]
 
 

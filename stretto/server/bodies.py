@@ -32,14 +32,15 @@ async def read_object(receive: Receive, headers: Mapping[str, str], options: Ser
             "The body must be sent as JSON. Add the header content-type: application/json.",
             code="unsupported_media_type",
         )
-    body = await _read(receive, headers, options)
+    body = await read_body(receive, headers, options)
     found = await anyio.to_thread.run_sync(_parsed, body) if len(body) > _LONG else _parsed(body)
     if not isinstance(found, dict):
         raise Problem(400, "The body must be a JSON object, in braces.", code="invalid_json")
     return found
 
 
-async def _read(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> bytes:
+async def read_body(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> bytes:
+    """Read the bytes of a body. Raises `Problem` (408, 413) or `ClientGoneError`."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > options.body_bytes:
         raise _too_large(options)

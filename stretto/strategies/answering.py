@@ -22,6 +22,8 @@ from stretto.strategies.branch import Running
 from stretto.strategies.fan_out import Emit, FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
 
+_MOST_NAMED = 20  # pages in a warning
+
 
 def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
     """Raise `UnknownStrategyError` for a name that is neither "auto" nor that of a strategy."""
@@ -74,7 +76,7 @@ async def _answer(
     messages = _alone(request) if unread else request.messages
     request = request.model_copy(update={"options": options, "messages": messages})
     async with fan_out(
-        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.options.deadline_s
+        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.deadline_s
     ) as runner:
         if unused is not None:
             runner.warn(
@@ -85,6 +87,9 @@ async def _answer(
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
         for note in request.unread:
             runner.warn(note)
+        for document in request.documents:
+            if pages := document.unread_pages:
+                runner.warn(_unread_pages(document.title or document.source, pages))
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await strategy.run(request, route, runner)
@@ -100,6 +105,14 @@ async def _answer(
         )
     await emit(AnswerFinished(answer=result))
     return result
+
+
+def _unread_pages(title: str, pages: tuple[int, ...]) -> str:
+    """A sentence on the pages of a document that could not be read."""
+    named = ", ".join(map(str, pages[:_MOST_NAMED])) + (" and more" if len(pages) > _MOST_NAMED else "")
+    several = len(pages) > 1
+    which = f"pages {named} were" if several else f"page {named} was"
+    return f"Of {shown(title)}, {which} left out: no text could be read there."
 
 
 def _alone(request: Request) -> tuple[Message, ...]:

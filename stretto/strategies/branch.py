@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import anyio
 
 from stretto.answer import Branch, BranchKind, Choice, Decoding, FinishReason, Span, TokenLogprob, Usage
-from stretto.backends.base import Prompt
+from stretto.backends.base import Prompt, Stages
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import Mending, mend
@@ -89,6 +89,7 @@ class Running:
     ``partial``: it wrote no text of the answer, and yet the answer lacks what it was cut short of: an outline.
     ``told``: a warning has said how it ended.
     ``dropped``: nothing of what it wrote is in the answer; its tokens count as discarded.
+    ``stages``: of its call on a local model, in seconds since the request arrived.
     ``calls``: the tool calls it asks for; ``others``: further answers that come in the same call.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
@@ -105,6 +106,7 @@ class Running:
     others: dict[int, FurtherChoice] = field(default_factory=dict)
     exception: StrettoError | None = None
     branch: Branch | None = None
+    stages: Stages = field(default_factory=Stages)
     unreported: int = 0
     replaced: bool = False
     partial: bool = False
@@ -228,7 +230,13 @@ class Running:
             status="failed" if failed else "finished",
             finish_reason=self.finish_reason,
             error=mend(str(self.exception)) if failed else None,
-            span=Span(needed_s=self.needed_s, started_s=self.started_s, first_s=self.first_s, ended_s=now_s),
+            span=Span(
+                needed_s=self.needed_s,
+                started_s=self.started_s,
+                first_s=self.first_s,
+                ended_s=now_s,
+                **asdict(self.stages),
+            ),
             usage=self.usage,
             decoding=self.decoding,
             logprobs=tuple(self.logprobs),

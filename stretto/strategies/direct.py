@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
-from stretto.answer import REFUSALS, Choice
+from stretto.answer import Choice
 from stretto.backends.base import Prompt
-from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
@@ -15,7 +13,7 @@ from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.fencing import fenced
-from stretto.strategies.fitting import Fit, fit
+from stretto.strategies.in_form import held_to_format, write_in_form
 
 
 class Direct:
@@ -44,13 +42,13 @@ class Direct:
         further = _further(request, runner)
         if request.options.response_format is None:
             runner.merge.add_branch(straight)
-        elif runner.capabilities.regex:  # it draws tokens that fit and no others: nothing would change in a second try
-            runner.merge.add_branch(straight)
-            await straight.ended()
-            _report(runner, straight, fit(straight.text, request.options))
         else:
-            straight, text = await _in_form(request, runner, straight)
-            runner.merge.add(text)
+            straight = await write_in_form(
+                request,
+                runner,
+                straight,
+                lambda received, wrong: asked(request, runner, "again_in_form", received=received, wrong=wrong),
+            )
         await runner.merge.finish()
         await straight.ended()
         runner.tool_calls = straight.calls.calls
@@ -88,51 +86,17 @@ async def _choices(request: Request, runner: FanOut, straight: Running, further:
     return choices
 
 
-async def _in_form(request: Request, runner: FanOut, straight: Running) -> tuple[Running, str]:
-    """The branch whose answer fits its format, if the first or a second try gives one, and the text that fits."""
-    await _ended(straight)
-    found = fit(straight.text, request.options)
-    if straight.calls:  # what it says beside them need not fit
-        return straight, straight.text
-    if found.wrong and straight.exception is None and straight.finish_reason == "stop":
-        prompt = replace(
-            _held_to_format(request, runner),
-            messages=asked(
-                _told_its_form(request, runner), runner, "again_in_form", received=straight.text, wrong=found.wrong
-            ),
-        )
-        again = runner.start(replace(straight_spec(request, runner), id="direct-again", prompt=lambda: prompt))
-        await _ended(again)
-        second = fit(again.text, request.options)
-        if again.exception is None and not (second.wrong and again.finish_reason != "stop"):
-            straight.drop("it did not fit response_format")
-            straight, found = again, second
-        else:
-            again.drop("the first answer is no worse")
-    _report(runner, straight, found)
-    return straight, found.text
-
-
-async def _ended(running: Running) -> None:
-    """Wait for the end of a branch that is not shown yet; reading it keeps its buffer from running full."""
-    while await running.read():
-        pass
-
-
-def _report(runner: FanOut, running: Running, found: Fit) -> None:
-    """Hand out the value of the answer; a warning says where there is none."""
-    if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
-        return  # a warning says that already
-    runner.parsed = found.value
-    if found.wrong:
-        runner.warn(f"The answer does not fit response_format: {found.wrong}.")
-    if found.unchecked:
-        runner.warn(f"The answer was not checked against its schema: {found.unchecked}.")
-
-
 def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     """The branch that answers the whole request by itself."""
-    prompt = _held_to_format(request, runner)
+    plain = Prompt(
+        with_documents(request),
+        tools=request.tools,
+        tool_choice=request.tool_choice,
+        n=request.n if runner.capabilities.choices else 1,
+        extra=request.extra,
+        reads=bool(request.documents),
+    )
+    prompt = held_to_format(plain, request, runner)
 
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
@@ -152,43 +116,6 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
         accepts_refusal=True,
         accepts_silence=request.whole_because is not None,
     )
-
-
-def _held_to_format(request: Request, runner: FanOut) -> Prompt:
-    """The conversation with its ``response_format``.
-
-    A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
-    Raises `InvalidRequestError` for a regular expression where the backend takes none.
-    """
-    wanted = request.options.response_format
-    told = request if wanted is None or isinstance(wanted, str) else _told_its_form(request, runner)
-    prompt = Prompt(
-        with_documents(told),
-        tools=request.tools,
-        tool_choice=request.tool_choice,
-        n=request.n if runner.capabilities.choices else 1,
-        extra=request.extra,
-    )
-    if wanted is None:
-        return prompt
-    if not isinstance(wanted, str):
-        return replace(prompt, response_schema=wanted)
-    if not runner.capabilities.regex:
-        raise InvalidRequestError(
-            f"response_format is a regular expression, and {runner.model} cannot hold an answer to one. "
-            "Give a JSON schema or a pydantic model, leave it out, or use a local: model."
-        )
-    return replace(prompt, response_regex=wanted)
-
-
-def _told_its_form(request: Request, runner: FanOut) -> Request:
-    """The same request; where the model is not known to keep to a schema, its system message tells the schema."""
-    wanted = request.options.response_format
-    if runner.capabilities.json_schema or not isinstance(wanted, dict):
-        return request
-    told = runner.template("in_form").messages(system=request.system, schema=json.dumps(wanted, ensure_ascii=False))
-    others = (message for message in request.messages if message.role != "system")
-    return request.model_copy(update={"messages": (*told, *others)})
 
 
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import anyio
@@ -20,7 +20,17 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from stretto.answer import REFUSALS, Branch, Choice, Decoding, FinishReason, TokenLogprob, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Capabilities, Chunk, CountsText, Prompt, ReportsLimits
+from stretto.backends.base import (
+    Backend,
+    Capabilities,
+    Chunk,
+    CountsText,
+    Measured,
+    Prompt,
+    ReportsLimits,
+    Stages,
+    measured_by,
+)
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
@@ -144,6 +154,10 @@ class FanOut:
         found = getattr(self._backend, ReportsLimits.limits_left.__name__, None)
         return {} if found is None else found()
 
+    def measured(self) -> Measured | None:
+        """What the backend has measured of its own speed, if it is a local one."""
+        return measured_by(self._backend)
+
     def warn(self, text: str) -> None:
         """Say something in ``Answer.warnings``."""
         self.warnings.append(mend(text))
@@ -265,15 +279,15 @@ class FanOut:
             prompt = replace(prompt, extra={**self.accompanying, **prompt.extra})
         tokens = await self._backend.count_tokens(prompt) if self.ledger.budget.max_tokens_total else 0
         most, reservation = self.ledger.reserve(tokens, options.max_tokens)
-        # The deadline is that of the whole answer; it is kept here, not call by call.
-        options = options.model_copy(update={"max_tokens": most, "deadline_s": None})
+        options = options.model_copy(update={"max_tokens": most})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
         running.unreported = tokens or estimate(prompt)
         failure: Exception | None = None
+        caller = Caller(self._number, running.spec.id, running.spec.kind, running.spec.title)
         try:
             with (
-                allowed(reservation, Caller(self._number, running.spec.id)),
+                allowed(reservation, caller),
                 recorded(self._backend.name, running.spec, attempt, prompt) as record,
             ):
                 async with self._backend.stream(prompt, options) as chunks:
@@ -309,6 +323,8 @@ class FanOut:
                 self._count(running, chunk.usage, reservation)
             if chunk.decoding:
                 running.decoding = (running.decoding or Decoding()) + chunk.decoding
+            if chunk.stages:
+                running.stages = _since(chunk.stages, self._began)
             for warning in chunk.warnings:
                 self.warn_once(warning)
             if chunk.choice:
@@ -380,6 +396,11 @@ class FanOut:
 def _mended(score: TokenLogprob) -> TokenLogprob:
     top = tuple((mend(token), logprob) for token, logprob in score.top)
     return TokenLogprob(token=mend(score.token), logprob=score.logprob, top=top)
+
+
+def _since(stages: Stages, began: float) -> Stages:
+    """The same, in seconds since the request arrived."""
+    return Stages(**{name: None if at is None else at - began for name, at in asdict(stages).items()})
 
 
 def estimate(prompt: Prompt) -> int:

@@ -5,37 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, field
-from typing import Literal
 
 from stretto.answer import Branch
+from stretto.language.forms import FormName
 from stretto.request import Preference, Request
+from stretto.router.parse import Parse
 from stretto.strategies.flow import Flow
 from stretto.strategies.notes import Notes, notes_for
 from stretto.strategies.outline import Point
-
-FormName = Literal["numbered", "bulleted", "sections", "paragraphs"]
-
-_CUES: dict[FormName, tuple[str, ...]] = {
-    "paragraphs": (
-        "essay", "paragraphs?", "flowing", "continuous text", "without (?:labels|lists?|bullets?|headings?)",
-        "no (?:lists?|bullets?|headings?)", "absätzen?", "fließtext", "párrafos?", "paragraphes?",
-    ),
-    "bulleted": ("bullets?", "bullet[- ]points?", "bulleted", "stichpunkte?", "viñetas?", "puces"),
-    "numbered": (
-        "numbered", "list", r"top (?:\d+|ten|five)", r"\d+ (?:ways|tips|reasons|steps|things|ideas)",
-        "nummerierte?", "liste?", "lista",
-    ),
-    "sections": (
-        "sections?", "headings?", "chapters?", "report", "guide", "handbook", "overview document", "white ?paper",
-        "abschnitten?", "secciones",
-    ),
-}  # fmt: skip
-_ASKS = {name: re.compile(rf"\b(?:{'|'.join(cues)})\b", re.IGNORECASE) for name, cues in _CUES.items()}
-_NUMBER_OF_WORDS = re.compile(r"\b(\d{2,5})[- ]?(?:words?|wörter[n]?|palabras|mots)\b", re.IGNORECASE)
-_DEEP = re.compile(
-    r"\b(?:in[- ]depth|detail(?:ed|s)?|thorough(?:ly)?|comprehensive|ausführlich|en detalle|en détail)\b", re.IGNORECASE
-)
-_BRIEF = re.compile(r"\b(?:brief(?:ly)?|short|concise|quick|kurz|breve|bref)\b", re.IGNORECASE)
 
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
 _ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
@@ -83,24 +60,16 @@ class Form:
         return self.notes.ending(branch, branch.title if self.name == "paragraphs" else "")
 
 
-def form_of(request: Request) -> Form:
-    """The form a question asks for."""
-    for name, asks in _ASKS.items():
-        if asks.search(request.question):
-            return Form(name, notes_for(request))
-    return Form("numbered", notes_for(request))
+def form_of(request: Request, parse: Parse) -> Form:
+    """The form that the question of a request asks for."""
+    return Form(parse.form or "numbered", notes_for(request))
 
 
-def words_for(request: Request, points: int | None) -> int:
+def words_for(request: Request, parse: Parse, points: int | None) -> int:
     """Words a point should have; ``points`` is ``None`` while the outline is being written."""
     share = points or EXPECTED_POINTS
-    words = WORDS[request.preference]
-    if asked := _NUMBER_OF_WORDS.search(request.question):
-        words = int(asked[1]) // share
-    elif _DEEP.search(request.question):
-        words *= 2
-    elif _BRIEF.search(request.question):
-        words //= 2
+    usual = int(WORDS[request.preference] * parse.depth)
+    words = usual if parse.words is None else parse.words // share
     if request.options.max_tokens:
         words = min(words, int(request.options.max_tokens / TOKENS_PER_WORD) // share)
     return max(15, words)

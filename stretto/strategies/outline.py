@@ -36,7 +36,7 @@ _BULLET = re.compile(r"^(?P<indent>\s*)(?P<mark>[-*+•‣◦·–—▪●])\s+
 _BOLD = re.compile(r"^\s*(?P<mark>\*\*|__|#{1,6}\s)(?P<title>[^*_#].*)$")
 _FRAME = re.compile(r"^\W*(?P<place>opening|closing)\W*[:：]\W*\s*(?P<text>\S.*)$", re.IGNORECASE)
 _NEEDS = re.compile(r"\(\s*(?:needs|after|depends on)\s(?P<list>[\d\s,;&and]+)\)", re.IGNORECASE)
-_WORDS = re.compile(r"\(\s*(?:about\s+|~\s*)?(?P<words>\d{1,3})\s+words?\s*\)", re.IGNORECASE)
+_WORDS = re.compile(r"\(\s*(?:about\s+|~\s*)?(?P<words>-?\d{1,3})\s+words?\s*\)", re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```\w*\s*$")
 _JSON_FENCE = re.compile(r"```(?:json)?[ \t\r]*\n\s*")
 _BEGUN = re.compile(r"\s*(?:`{0,2}|```[^\n]{0,12}|(?:```(?:json)?[ \t\r]*\n\s*)?(?:\[[ xX]?)?)")  # JSON or not, so far
@@ -206,7 +206,7 @@ class OutlineParser:
         if found := _NEEDS.search(raw):
             needs = [int(number) for number in re.findall(r"\d+", found["list"])]
         if length := _WORDS.search(raw):
-            words = int(length["words"])
+            words = int(length["words"]) if int(length["words"]) > 0 else None
         index = len(self.points) + 1
         title = clean_title(_WORDS.sub("", _NEEDS.sub("", raw)))
         if title:

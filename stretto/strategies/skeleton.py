@@ -16,11 +16,11 @@ from typing import Literal
 from stretto.answer import REFUSALS
 from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
-from stretto.language.counting import points_asked
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
+from stretto.router.parse import parse_of
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import Direct, asked, rest_of, shared_by_all, straight_spec
 from stretto.strategies.fan_out import FanOut
@@ -56,14 +56,15 @@ class _Skeleton:
         self.request = request
         self.route = route
         self.runner = runner
-        self.form: Form = form_of(request)
+        self.parse = parse_of(request, route)
+        self.form: Form = form_of(request, self.parse)
         self.omits = request.on_missing == "omit"  # a label waits for the first text of its point
         self.careful = request.preference == "careful"
         # Points wait for the whole outline when all are to know all, or when the backend runs them as one batch.
         self.waits = self.careful or not runner.capabilities.joins_running_batch
         self.effort: Literal["low"] | None = None if self.careful else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
-        self.wanted = points_asked(request.question)
+        self.wanted = self.parse.points.asked
         self.parser = OutlineParser(self.wanted or MOST_POINTS)
         self.points: list[Point] = []
         self.written: dict[int, Running] = {}
@@ -257,7 +258,7 @@ class _Skeleton:
 
     def _point_spec(self, point: Point) -> BranchSpec:
         known = tuple(self.points)
-        words = point.words or words_for(self.request, len(known) if self.waits else self.wanted)
+        words = point.words or words_for(self.request, self.parse, len(known) if self.waits else self.wanted)
         parents = [self.written[index] for index in point.needs if index in self.written]
 
         def prompt() -> Prompt:

@@ -28,7 +28,7 @@ def offer_skeleton(case: Case) -> Offer:
         suits=sure >= needed and not case.judgement.unsure,
         priority=PRIORITY,
         although="points in parallel would serve",
-        obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.text)),
+        obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.parse)),
         doubt=doubt if case.judgement.shape == "points" else "",
     )
 

@@ -1,5 +1,6 @@
 """Every fault, through both real SDKs, against a real server: a clear outcome, and nothing left behind."""
 
+import time
 import traceback
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ from talking import KEY, Heard, asking, hear, settled
 from stretto.backends.providers.failures import usage_of
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
+from stretto.backends.resilience.stall import StallGuard
 from stretto.errors import (
     AuthenticationError,
     BackendError,
@@ -24,6 +26,7 @@ from stretto.errors import (
     StreamBrokenError,
 )
 from stretto.request import GenerationOptions
+from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -302,3 +305,24 @@ async def test_an_endpoint_that_keeps_failing_is_left_alone(model):
         error = await failing(BreakerOpenError, backend)
         assert f"127.0.0.1:{server.port}" in str(error)
         assert len(server.requests) == 2
+
+
+async def test_an_event_loop_that_was_held_up_is_no_silence_of_the_server():
+    begun = anyio.Event()
+
+    class HoldingUp(ScriptedBackend):
+        async def _chunks(self, prompt, options, reply):
+            begun.set()
+            await anyio.sleep(0.01)  # what the server sends while nothing is read
+            async for chunk in super()._chunks(prompt, options, reply):
+                yield chunk
+
+    async def hold_up():
+        await begun.wait()
+        time.sleep(0.5)  # noqa: ASYNC251 - longer than the limit, in the event loop itself
+
+    guard = StallGuard(HoldingUp({"": Reply(chunks=["one ", "two"])}), first_text_s=0.2, gap_s=0.2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hold_up)
+        async with guard.stream(asking(), GenerationOptions()) as chunks:
+            assert "".join([chunk.text async for chunk in chunks]) == "one two"

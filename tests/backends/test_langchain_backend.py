@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from talking import KEY, Heard, hear
 
-from stretto import AsyncStretto
+from stretto import AsyncStretto, RequestRejectedError, ToolCall
 from stretto.backends.registry import as_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import AuthenticationError, BackendError, ServerFailedError, StreamBrokenError
@@ -101,3 +101,53 @@ async def test_a_model_of_langchain_that_takes_no_stop_texts_is_cut_here_and_its
         answer = await stretto.ask("Why?", strategy="direct", stop="END", temperature=0.5)
     assert (answer.text, answer.finish_reason) == ("one two ", "stop")
     assert answer.warnings == ("temperature=0.5 had no effect: langchain:gpt-5-mini does not take it.",)
+
+
+# --- tools and the whole conversation
+
+ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+CALL = ToolCall(id="one", name="add", arguments='{"a": 1}')
+
+
+async def test_tools_are_bound_and_their_calls_stream_back():
+    reply = HttpReply("Let me see.", tool_calls=[CALL])
+    async with ScriptedServer(reply) as server, AsyncStretto(chat(server)) as stretto:
+        answer = await stretto.ask("What is 1?", tools=[ADD], tool_choice="required")
+    assert (answer.text, answer.tool_calls, answer.finish_reason) == ("Let me see.", (CALL,), "tool_calls")
+    body = server.requests[0].body
+    assert (body["tools"], body["tool_choice"]) == ([ADD], "required")
+
+
+async def test_the_conversation_goes_on_as_it_is():
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    sent = [
+        {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]},
+        {"role": "assistant", "content": None, "tool_calls": [CALL.as_openai()]},
+        {"role": "tool", "content": "A cat.", "tool_call_id": "one"},
+    ]
+    async with ScriptedServer("A cat.") as server, AsyncStretto(chat(server)) as stretto:
+        answer = await stretto.ask(sent, tools=[ADD], extra={"presence_penalty": 0.5})
+    assert answer.text == "A cat."
+    assert server.requests[0].body["messages"] == sent
+    assert server.requests[0].body["presence_penalty"] == 0.5
+
+
+async def test_a_model_that_gives_its_calls_whole_is_read():
+    call = {"name": "add", "args": {"a": 1}, "id": "one", "type": "tool_call"}
+
+    class Whole(GenericFakeChatModel):
+        disable_streaming: bool = True
+
+        def bind_tools(self, *_, **__):
+            return self
+
+    model = Whole(messages=iter([AIMessage(content="", tool_calls=[call])]))
+    async with AsyncStretto(model) as stretto:
+        answer = await stretto.ask("What is 1?", tools=[ADD])
+    assert (answer.tool_calls, answer.finish_reason) == ((CALL,), "tool_calls")
+
+
+async def test_a_chat_model_without_tools_is_named():
+    async with AsyncStretto(FakeListChatModel(responses=["Yes."])) as stretto:
+        with pytest.raises(RequestRejectedError, match="langchain:FakeListChatModel takes no tools"):
+            await stretto.ask("What is 1?", tools=[ADD])

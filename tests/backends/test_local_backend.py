@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import astuple
 
 import anyio
 import anyio.lowlevel
@@ -265,12 +267,12 @@ async def test_a_request_for_an_unknown_decoding_is_refused_before_anything_is_l
 
 async def test_what_was_measured_is_known_once_the_model_has_answered(folder):
     async with opened(folder) as backend:
-        assert backend.capabilities.measured is None
+        assert backend.measured() is None
         await collect(backend, max_tokens=30, decoding="autoregressive")
-        assert backend.capabilities.measured.decodings["autoregressive"].steps == 29
+        assert backend.measured().decodings["autoregressive"].steps == 29
         await collect(backend, max_tokens=30, temperature=0.0, decoding="auto")
         await anyio.to_thread.run_sync(backend._loader.engine.wait_measured)
-        measured = backend.capabilities.measured
+        measured = backend.measured()
     assert measured.step_ms[1] > 0
     assert measured.step_ms[64] >= measured.step_ms[8] >= measured.step_ms[1]
     assert measured.decodings["auto"].tokens == 29
@@ -371,3 +373,17 @@ async def test_what_went_wrong_without_harm_to_the_answer_comes_with_its_last_ch
         *before, last = await collect(backend, max_tokens=8, decoding="suffix")
     assert not any(chunk.warnings for chunk in before)
     assert last.warnings == (f"local:{folder}: suffix failed and drafts no more (RuntimeError: no more ideas).",)
+
+
+async def test_chunks_tell_how_far_a_call_has_come_on_its_way_to_the_first_text(folder):
+    async with opened(folder) as backend:
+        before = time.perf_counter()
+        chunks = await collect(backend, max_tokens=5)
+        after = time.perf_counter()
+    told = [chunk.stages for chunk in chunks if chunk.stages is not None]
+    assert not chunks[0].text
+    assert told[0].submitted_s is not None
+    times = astuple(told[-1])
+    assert before <= times[0]
+    assert list(times) == sorted(times)
+    assert times[-1] <= after

@@ -11,8 +11,8 @@ from stretto.backends.local.backend import LocalBackend
 from stretto.errors import BackendError, ContextOverflowError, SettingsError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FocusOptions
-from stretto.local_engine.long_context.star import StarOptions, StarReader
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions
+from stretto.local_engine.long_context.star import StarReader
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
@@ -42,18 +42,24 @@ def adapted(tmp_path_factory):
 
 
 def greedy(folder, text, count, way):
+    """The answer that a way gives with its own sizes."""
+    return by_hand(folder, text, count, FocusOptions() if way == "focus" else StarOptions(block=128))
+
+
+def by_hand(folder, text, count, options):
     """The answer that a reader gives when every token is asked for by hand."""
     model = load_model(find_source(f"local:{folder}"), dtype="float32", device="cpu")
     ids = model.tokenizer(text).input_ids
     answer = []
-    if way == "focus":
+    local = options.local
+    if isinstance(options, FocusOptions):
         adapter = read_focus(folder / FOCUS_FILE, fingerprint(folder), "local:model", model.forward, model.device)
-        reader = FocusReader(model.forward, adapter, ids[:-96], FocusOptions(), device=model.device)
+        reader = FocusReader(model.forward, adapter, ids[:-local], options, device=model.device)
     else:
-        reader = StarReader(model.forward, ids[:-96], StarOptions(block=128), device=model.device, shared=True)
+        reader = StarReader(model.forward, ids[:-local], options, device=model.device, shared=True)
     with torch.inference_mode():
         while len(answer) < count:
-            *_, logits = reader.read(ids[-96:], answer)
+            *_, logits = reader.read(ids[-local:], answer)
             answer.append(int(logits.argmax()))
     return model.decode(answer)
 
@@ -165,11 +171,38 @@ async def test_log_probabilities_come_with_each_token(adapted):
     assert all(len(each.top) == 2 and each.logprob <= 0 for each in told)
 
 
+@pytest.mark.parametrize("options", [FocusOptions(chunk=40, appended=16, local=48), StarOptions(block=60, local=48)])
+async def test_options_say_how_a_document_is_cut(options, adapted):
+    async with opened(adapted, long_context=options) as backend:
+        said = text_of(await collect(backend, QUESTION, max_tokens=9))
+    assert said.rstrip("�") == by_hand(adapted, QUESTION, 9, options).rstrip("�")
+
+
+@pytest.mark.parametrize("given", ["refuse", None])
+async def test_long_prompts_can_be_refused_by_name(adapted, given):
+    async with opened(adapted, long_context=given) as backend:
+        with pytest.raises(ContextOverflowError, match="holds 512"):
+            await collect(backend, QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(FocusOptions(chunk=448), "chunk=448 cannot be used"), (StarOptions(block=208), "block=208 cannot be used")],
+)
+def test_sizes_that_leave_no_room_in_the_window_are_refused(adapted, options, said):
+    with pytest.raises(SettingsError, match=f"{said} .* takes 513 tokens of the 512 of the context window"):
+        LocalBackend(f"local:{adapted}", long_context=options)
+
+
 def test_what_cannot_be_used_is_refused_when_the_backend_is_made(adapted, plain):
     with pytest.raises(SettingsError, match="long_context='far' cannot be used"):
         LocalBackend(f"local:{adapted}", long_context="far")
     with pytest.raises(SettingsError, match=r"no focus\.safetensors"):
         LocalBackend(f"local:{plain}", long_context="focus")
+    with pytest.raises(SettingsError, match=r"long_context=FocusOptions\(...\) cannot be used: .* no focus"):
+        LocalBackend(f"local:{plain}", long_context=FocusOptions())
+    with pytest.raises(SettingsError, match="long_context=7 cannot be used"):
+        LocalBackend(f"local:{plain}", long_context=7)
 
 
 async def test_an_adapter_of_other_weights_is_refused_and_short_prompts_are_answered(adapted, tmp_path):

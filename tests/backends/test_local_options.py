@@ -12,6 +12,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch, tmp_path):
+    (tmp_path / "settings.toml").touch()
     monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
     for name in ("STRETTO_DTYPE", "STRETTO_DEVICE", "STRETTO_DECODING", "STRETTO_THREADS", "STRETTO_COMPILED"):
         monkeypatch.delenv(name, raising=False)
@@ -78,6 +79,9 @@ def test_a_setting_that_cannot_be_used_is_one_error_that_names_it(name, value, s
 def test_arguments_that_cannot_be_used_are_refused_before_anything_is_loaded(folder, monkeypatch):
     with pytest.raises(SettingsError, match="threads=0 cannot be used: at least 1"):
         LocalBackend(f"local:{folder}", threads=0)
+    for name, value in {"threads": 2.5, "dtype": "float13", "device": 5, "prefix_cache_bytes": -1}.items():
+        with pytest.raises(SettingsError, match=f"{name}={value!r} cannot be used"):
+            LocalBackend(f"local:{folder}", **{name: value})
     monkeypatch.setenv("STRETTO_COMPILED", "perhaps")
     with pytest.raises(SettingsError, match="STRETTO_COMPILED='perhaps' cannot be used"):
         LocalBackend(f"local:{folder}")

@@ -143,6 +143,11 @@ def test_the_route_explains_itself_where_the_router_chose(stretto):
     assert "caller" not in stretto("ask", question, "-s", "direct").stderr
 
 
+def test_an_error_stands_alone_without_the_reason_of_the_route(stretto):
+    result = stretto("ask", "Why?", script={"": Reply(fault=AuthenticationError("no key"))})
+    assert result.stderr == "error: no key\n"
+
+
 def test_an_unknown_strategy_is_one_line(stretto):
     result = stretto("ask", "-q", "Why?", "--strategy", "magic")
     assert result.exit_code == 2
@@ -332,22 +337,30 @@ def test_a_model_that_tells_no_log_probabilities_after_all_draws_no_table(strett
 
 def test_options_for_local_models_are_refused_for_others(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    options = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--no-compiled"]
+    options = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--no-compiled", "--long-context", "star"]
     result = CliRunner().invoke(app, ["ask", "-m", "openai:any", *options, "Why?"], prog_name="stretto")
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: --dtype, --device, --threads, --no-compiled: only for models that run in this process, local:..., "
-        "and openai:any does not.\n"
+        "error: --dtype, --device, --threads, --no-compiled, --long-context: only for models that run in this process, "
+        "local:..., and openai:any does not.\n"
     )
 
 
 @pytest.mark.parametrize("options", [["--device", "toaster"], ["--dtype", "int8"]])
-@pytest.mark.parametrize("command", [["ask", "-q", "-m", "local:pocket", "Why?"], ["bench", "-q", "local:pocket"]])
+@pytest.mark.parametrize("command", [["ask", "-m", "local:pocket", "Why?"], ["bench", "-q", "local:pocket"]])
 def test_a_device_or_number_type_that_does_not_exist_is_one_line(command, options):
     pytest.importorskip("torch")
     result = CliRunner().invoke(app, [*command, *options], prog_name="stretto")
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {options[0].removeprefix('--')}={options[1]!r} is no ")
+    assert result.stderr.startswith(f"error: {' '.join(options)} ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_way_to_read_long_prompts_that_there_is_not_is_one_line():
+    command = ["ask", "-q", "-m", "local:pocket", "--long-context", "far", "Why?"]
+    result = CliRunner().invoke(app, command, prog_name="stretto")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: long_context='far' cannot be used. Use one of: 'auto', 'focus', 'star', ")
     assert result.stderr.count("\n") == 1
 
 

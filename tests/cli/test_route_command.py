@@ -37,8 +37,8 @@ def test_the_question_may_come_from_a_pipe(stretto):
 def test_for_a_local_model_it_tells_the_decoding_and_that_its_gain_is_unknown(stretto):
     local = {"decodings": ("auto", "autoregressive", "suffix")}
     lines = stretto("route", "Implement a binary search in Python.", **local).stdout.splitlines()
-    assert "Decoded with auto, for deep drafts: code repeats its own names and forms." in lines
-    assert "What auto gains is unknown: the model is not loaded yet." in lines
+    assert "Decoded with auto, for deep drafts: code repeats its own names and structure." in lines
+    assert "The speed of auto is unknown: the model is not loaded yet." in lines
     asked = stretto("route", "Implement a binary search in Python.", "--decoding", "suffix", "--json", **local)
     assert Route.model_validate_json(asked.stdout).decoding == "suffix"
     hot = stretto("route", "Implement a binary search in Python.", "--temperature", "1.5", **local)

@@ -110,3 +110,16 @@ def test_below_the_answer_of_a_local_model_stands_how_it_was_decoded():
     ]
     plain = TEA.model_copy(update={"decoding": Decoding(methods=("autoregressive",), steps=9, rows=9, tokens=9)})
     assert drawn(plain, 80)[-1] == "decoding autoregressive · 9 steps · 1.00 tokens a step · 1.0 rows a step"
+
+
+def test_calls_of_a_local_model_have_a_row_each_for_what_they_waited_for():
+    reached = {"loaded_s": 3.0, "prepared_s": 3.25, "submitted_s": 3.25, "admitted_s": 3.5, "prompt_read_s": 3.75}
+    whole = Span(needed_s=0, started_s=0.5, **reached, first_token_s=3.75, first_s=4.0, ended_s=5.0)
+    queued = Span(needed_s=1.0, started_s=1.0, loaded_s=1.0, prepared_s=1.0, submitted_s=1.0, ended_s=3.0)
+    branches = [branch("outline", (0, 0, 1, 2)), branch("point-1", (0, 0, 1, 2), title="Water")]
+    branches = [each.model_copy(update={"span": span}) for each, span in zip(branches, (whole, queued), strict=True)]
+    assert drawn(answer(*branches, total_s=5.0), 90)[-3:] == [
+        "before the first text, in s  turn  load  prepare  queue  prompt  token  text",
+        "outline                      0.50  2.50     0.25   0.25    0.25   0.00  0.25",
+        "1 Water                      0.00  0.00     0.00   2.00       -      -     -",
+    ]

@@ -5,7 +5,7 @@ import zipfile
 
 import docx
 from pypdf import PdfWriter
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, StreamObject
 
 
 def pdf(*pages: str, title: str = "", outline: dict[str, int] | None = None, locked: bool = False) -> bytes:
@@ -32,6 +32,18 @@ def pdf(*pages: str, title: str = "", outline: dict[str, int] | None = None, loc
         writer.add_outline_item(title=name, page_number=number)
     if locked:
         writer.encrypt("open sesame", algorithm="RC4-128")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def broken_page(data: bytes, page: int) -> bytes:
+    """The same PDF with a page whose text cannot be unpacked."""
+    writer = PdfWriter(clone_from=io.BytesIO(data))
+    stream = StreamObject()
+    stream[NameObject("/Filter")] = NameObject("/NoSuchFilter")
+    stream._data = b"BT (lost) Tj ET"
+    writer.pages[page - 1][NameObject("/Contents")] = writer._add_object(stream)
     out = io.BytesIO()
     writer.write(out)
     return out.getvalue()

@@ -212,6 +212,25 @@ async def test_a_question_in_two_hops_follows_its_notes_even_backwards(windows, 
     ]
 
 
+@pytest.mark.parametrize("windows", [6, 100])
+async def test_reading_for_two_hops_ends_when_a_reader_is_sure_of_the_answer(windows):
+    def sure(prompt):
+        record = json.loads(said) if (said := answer(prompt)).startswith("{") else None
+        if record is None or "notes" not in record:
+            return said
+        told = [quote for quote in record["evidence"] if quote.startswith("The code")]
+        return json.dumps(record | {"answer": "".join(told), "confidence": 5 if told else 0})
+
+    text = "The captain of the Aurora is name3.\n\n" + haystack(windows, FACTS).text
+    if windows > 6:  # read in rounds, which come to the code in the second one
+        text = haystack(windows, FACTS).text + "\n\nThe captain of the Aurora is name3."
+    question = "What is the code of the person who is captain of the Aurora?"
+    found = await ask(scripted(sure), question, Document(text=text, title="log"))
+    assert "1021" in found.text
+    readings = [branch for branch in found.branches if branch.kind == "passage"]
+    assert len(readings) == len(found.passages) if windows == 6 else all("round-3" not in each.id for each in readings)
+
+
 async def test_fastest_reads_all_where_the_search_is_not_installed_and_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
     found = await ask(scripted(), "What is the code of name3?", haystack(60, FACTS), preference="fastest")

@@ -4,9 +4,9 @@ import sys
 
 import anyio
 import pytest
-from files import bomb, empty_pages, pdf, word
+from files import bomb, broken_page, empty_pages, pdf, word
 
-from stretto import AsyncStretto, Document
+from stretto import AsyncStretto, Document, Stretto
 from stretto.documents import cut, read_document, read_documents
 from stretto.errors import DocumentError, MissingDependencyError
 from stretto.testing import ScriptedBackend
@@ -17,6 +17,23 @@ def made(folder, name, data):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data if isinstance(data, bytes) else data.encode())
     return file
+
+
+def test_a_page_that_cannot_be_read_is_left_out_and_named(tmp_path):
+    data = broken_page(pdf("First page.", "Second page.", "Third page."), 2)
+    document = read_document(made(tmp_path, "report.pdf", data))
+    assert document.unread_pages == (2,)
+    assert "First page." in document.text
+    assert document.page(document.text.index("Third")) == 3
+    with Stretto(ScriptedBackend(lambda _: "Fine.")) as stretto:
+        answer = stretto.ask("What does it say?", documents=[document], strategy="direct")
+    assert answer.warnings == ("Of 'report.pdf', page 2 was left out: no text could be read there.",)
+
+
+def test_a_pdf_none_of_whose_pages_can_be_read_is_an_error(tmp_path):
+    path = made(tmp_path, "report.pdf", broken_page(pdf("First page."), 1))
+    with pytest.raises(DocumentError, match="none of its 1 pages with text can be read"):
+        read_document(path)
 
 
 def test_a_pdf_has_its_title_pages_and_outline(tmp_path):

@@ -45,7 +45,12 @@ async def test_code_to_write_from_a_document_that_fits_is_written_straight_on():
     assert chosen.strategy == "direct"
 
 
-async def test_a_response_format_is_kept_rather_than_a_long_document_read_in_passages():
+async def test_a_long_document_is_read_in_passages_for_an_answer_in_a_form():
     chosen = await route("Who signed?", haystack(10, FACTS), response_format={"type": "object"})
+    assert chosen.strategy == "document"
+
+
+async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_by_piece():
+    chosen = await route("Translate it into German.", haystack(10, FACTS), response_format={"type": "object"})
     assert chosen.strategy == "direct"
     assert "response_format holds an answer as a whole" in chosen.cause

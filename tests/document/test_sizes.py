@@ -22,11 +22,19 @@ from stretto.testing.server import HttpReply, ScriptedServer
 pytestmark = pytest.mark.anyio
 
 
-def chunk(total, *, left=None, preference="balanced", task=Task(), **able):  # noqa: B008 - frozen
+def chunk(total, *, left=None, preference="balanced", task=Task(), measured=None, **able):  # noqa: B008 - frozen
     able = {"context_window": 32_000, "parallel_slots": 16} | able
     request = Request.of("What is it?", preference=preference)
     sizes = sizes_of(
-        request, task, Capabilities(**able), model="m", overhead=500, closing=500, total=total, left=left or {}
+        request,
+        task,
+        Capabilities(**able),
+        model="m",
+        overhead=500,
+        closing=500,
+        total=total,
+        left=left or {},
+        measured=measured,
     )
     return sizes.chunk
 
@@ -56,7 +64,7 @@ def test_where_few_tokens_are_left_the_instructions_are_sent_less_often():
 
 def test_slots_of_a_local_model_count_as_far_as_a_forward_takes_them_for_nothing():
     measured = Measured(step_ms={1: 10.0, 8: 40.0})
-    assert useful_slots(Capabilities(parallel_slots=8, measured=measured)) == 2
+    assert useful_slots(Capabilities(parallel_slots=8), measured) == 2
     assert useful_slots(Capabilities(parallel_slots=8)) == 8
     assert chunk(16_000, parallel_slots=8, measured=measured) == 8_000
 

@@ -10,7 +10,7 @@ from stretto.local_engine.measuring.ahead import main
 @pytest.mark.timeout(600)  # a slow machine compiles for long
 def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path):
     """Counted by the files that hold compiled code: the forward, products, what finds or draws tokens, and drafters."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": str(tmp_path / "none.toml")}
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
     ask = ["-m", "stretto.cli", "ask", "How many days has a week?", "--quiet", "--model", "local:pocket"]
     counts = []
     for program in (["-m", "stretto.local_engine.measuring.ahead"], ask, [*ask, "--decoding", "lexical"]):

@@ -36,7 +36,7 @@ def test_each_node_is_a_row_at_its_depth_behind_the_last_token(batch):
     rows = flatten([text for text, _ in batch], [tree for _, tree in batch], CPU)
     longest = max(len(tree) for _, tree in batch)
     assert rows.tokens.shape == rows.positions.shape == (len(batch), 1 + longest)
-    assert rows.extent == max(len(text) for text, _ in batch) + longest
+    assert rows.kv_len == max(len(text) for text, _ in batch) + longest
     for number, (text, tree) in enumerate(batch):
         here, last = slice(0, 1 + len(tree)), len(text) - 1
         assert rows.tokens[number, here].tolist() == [text[-1], *tree.tokens]
@@ -50,7 +50,7 @@ def test_each_node_is_a_row_at_its_depth_behind_the_last_token(batch):
 def test_a_row_sees_the_committed_tokens_and_its_ancestors_within_the_window(batch, window):
     rows = flatten([text for text, _ in batch], [tree for _, tree in batch], CPU)
     mask = rows.mask(torch.float32, window)
-    assert mask.shape == (len(batch), 1, rows.tokens.shape[1], rows.extent)
+    assert mask.shape == (len(batch), 1, rows.tokens.shape[1], rows.kv_len)
     assert set(mask.unique().tolist()) <= {0.0, -torch.inf}
     assert not mask.isinf().all(-1).any()  # a row that sees nothing would be no number
     for number, (text, tree) in enumerate(batch):

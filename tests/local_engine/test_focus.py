@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.chunks import cut
+from stretto.local_engine.long_context.decoder import attention, attention_of_one
 from stretto.local_engine.long_context.focus import FocusReader, candidates
 from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
@@ -229,3 +230,19 @@ def test_an_adapter_is_read_back_for_the_weights_it_was_trained_on(loaded, tmp_p
     path.write_bytes(b"nothing")
     with pytest.raises(SettingsError, match="is no adapter"):
         read_focus(path, "a" * 64, "local:tiny", forward, CPU)
+
+
+def test_a_row_that_sees_a_cache_and_itself_mixes_what_attention_over_both_does():
+    generator = torch.Generator().manual_seed(4)
+    queries = torch.randn(3, 1, 4, 8, generator=generator)
+    storage = torch.randn(2, 3, 20, 2, 8, generator=generator)
+    keys, values = torch.randn(2, 3, 1, 2, 8, generator=generator)
+    past = (storage[0][:, :13], storage[1][:, :13])  # views, as those of a cache
+    together = (torch.cat((past[0], keys), 1), torch.cat((past[1], values), 1))
+    assert torch.allclose(attention_of_one(queries, past, keys, values), attention(queries, *together)[0], atol=1e-6)
+
+
+@given(length=st.integers(0, 3000), longest=st.integers(2, 60))
+def test_chunks_of_one_length_stand_together_because_they_are_read_together(length, longest):
+    sizes = [len(chunk) for chunk in cut(range(length), longest, longest // 3)]
+    assert sizes == sorted(sizes, reverse=True)

@@ -132,7 +132,7 @@ def test_a_model_with_a_recurrent_state_is_refused_with_its_name(tokenizer):
     # Before transformers 5.14 the model does not name the kind of its layers, and is found out by its logits.
     words = (
         "local:odd cannot be run by the local engine: "
-        "(layers of the kind 'linear_attention' keep another state|with a cache and a mask MambaForCausalLM gives)"
+        "(layers of the kind 'linear_attention' keep a state other|with a cache and a mask MambaForCausalLM gives)"
     )
     with torch.inference_mode(False), pytest.raises(BackendError, match=words):
         prepare("local:odd", model, tokenizer)

@@ -135,7 +135,7 @@ def test_sequences_that_join_and_leave_between_recorded_steps_keep_what_they_hol
 @torch.inference_mode()
 def test_steps_that_were_rehearsed_are_not_recorded_while_requests_wait(loaded, start, caplog):
     model, recordings = graphed(loaded("llama"), shortest=64, together=32)
-    model.forward.rehearse(model.device, longest=model.context_window, seconds=600)
+    model.forward.warm_up(model.device, longest=model.context_window, seconds=600)
     made = recordings.made
     assert model.forward.steps == made
     assert not any(storage.occupied for storage in model.forward._storages.values())
@@ -151,11 +151,11 @@ def test_steps_that_were_rehearsed_are_not_recorded_while_requests_wait(loaded, 
 
 
 @torch.inference_mode()
-def test_a_rehearsal_is_checked_so_that_a_recorder_that_fails_is_found_before_requests_come(loaded, caplog):
+def test_a_warm_up_is_checked_so_that_a_recorder_that_fails_is_found_before_requests_come(loaded, caplog):
     fast = GraphedForward(loaded("llama").forward, always_the_first, shortest=64)
-    fast.rehearse(torch.device("cpu"), longest=64, seconds=600)
+    fast.warm_up(torch.device("cpu"), longest=64, seconds=600)
     assert not fast.works
-    assert "gave something else" in caplog.records[0].message
+    assert "gave a different result" in caplog.records[0].message
     assert len(caplog.records) == 1
 
 
@@ -163,7 +163,7 @@ def test_a_rehearsal_is_checked_so_that_a_recorder_that_fails_is_found_before_re
 def test_a_rehearsal_takes_no_more_time_and_memory_than_it_may(loaded):
     def rehearsed(*, seconds=600.0, longest=256, **options):
         fast = GraphedForward(loaded("llama").forward, Recordings(), shortest=32, rows=(1, 4), **options)
-        fast.rehearse(torch.device("cpu"), longest=longest, seconds=seconds)
+        fast.warm_up(torch.device("cpu"), longest=longest, seconds=seconds)
         return fast
 
     assert rehearsed(seconds=0.0).steps == 0
@@ -265,10 +265,10 @@ class Scribbler:
         (no_recording, "a step of 1 rows failed: operation not permitted"),
         (no_memory, "a step of 1 rows failed: CUDA out of memory"),
         (no_memory_later, "a step of 1 rows failed: CUDA out of memory"),
-        (wrong_logits, "gave something else than the same step without recording"),
-        (nothing_but_nan, "gave something else than the same step without recording"),
-        (always_the_first, "gave something else than the same step without recording"),
-        (Scribbler(), "gave something else than the same step without recording"),
+        (wrong_logits, "gave a different result than the same step without recording"),
+        (nothing_but_nan, "gave a different result than the same step without recording"),
+        (always_the_first, "gave a different result than the same step without recording"),
+        (Scribbler(), "gave a different result than the same step without recording"),
     ],
     ids=lambda given: getattr(given, "__name__", type(given).__name__),
 )

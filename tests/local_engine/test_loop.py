@@ -71,7 +71,7 @@ def counted(model, prompts, **options):
 def test_prompts_of_different_lengths_are_read_together_without_padding(loaded):
     read = counted(loaded("llama"), PROMPTS)
     assert [len(rows.real) for rows in read] == [sum(map(len, PROMPTS))]
-    assert [part.extent for part in read[0].segments] == [*map(len, PROMPTS)]
+    assert [part.kv_len for part in read[0].segments] == [*map(len, PROMPTS)]
 
 
 def test_a_forward_reads_no_more_than_it_may(loaded):

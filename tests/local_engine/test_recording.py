@@ -100,7 +100,7 @@ def wrong(run):
     return lambda: out
 
 
-@pytest.mark.parametrize(("recorder", "words"), [(broken, "not permitted"), (wrong, "gave something else")])
+@pytest.mark.parametrize(("recorder", "words"), [(broken, "not permitted"), (wrong, "gave a different result")])
 def test_where_it_fails_loading_goes_on_with_the_plain_forward_and_one_line_in_the_log(recorder, words, host, caplog):
     far = on_pretend_gpu(build("llama"), host)
     with PretendGPU():

@@ -6,13 +6,13 @@ from stretto.local_engine.model.segments import segments
 from stretto.local_engine.serving.admission import common_prefix, next_wave
 
 
-def step(extents, counts=None):
-    return segments([slice(0, count) for count in counts or [1] * len(extents)], extents)
+def step(kv_lens, counts=None):
+    return segments([slice(0, count) for count in counts or [1] * len(kv_lens)], kv_lens)
 
 
 def test_neighbours_of_about_the_same_length_attend_together_and_nobody_is_padded_to_a_long_one():
     found = step([60, 64, 62, 400, 410, 58])
-    assert [(part.sequences.start, part.sequences.stop, part.extent) for part in found] == [
+    assert [(part.sequences.start, part.sequences.stop, part.kv_len) for part in found] == [
         (0, 3, 64),
         (3, 5, 410),
         (5, 6, 58),
@@ -76,6 +76,12 @@ def test_a_prompt_waits_for_another_that_begins_alike():
     asked = [(*shared, 50, 51), (*shared, 60), (*shared, 70, 71, 72), tuple(range(100, 120))]
     assert wave(asked) == [3, 1]
     assert wave(asked[:3], known=[30, 30, 30]) == [1, 0, 2]
+
+
+def test_a_request_that_others_went_before_goes_first():
+    asked = prompts(5, 500, 40)
+    assert next_wave(asked, [0] * 3, 512, packed=True) == [0, 2]
+    assert next_wave(asked, [0] * 3, 512, packed=True, overdue=[False, True, False])[0] == 1
 
 
 def test_every_request_is_read_in_some_wave():

@@ -5,8 +5,12 @@ import resource
 import sys
 import time
 
-from stretto.language.counting import points_asked
+from stretto.language.counting import points_in
+from stretto.language.folding import fold
+from stretto.language.forms import depth_wanted, form_named, words_wanted
 from stretto.request import Request
+from stretto.router.obstacles import to_skeleton
+from stretto.router.parse import Parse
 from stretto.strategies.form import PointText, form_of, words_for
 from stretto.strategies.items.counting import counted
 from stretto.strategies.items.distinct import is_repeated
@@ -70,10 +74,14 @@ def read_outline(text):
 
 def read_form(text):
     request = Request.of(f"Why? {text}")
-    form_of(request)
-    words_for(request, None)
-    points_asked(text)
+    parse = Parse.of(request)
+    form_of(request, parse)
+    words_for(request, parse, None)
+    points_in(text)
     notes_for(request)
+    for read in (form_named, depth_wanted, words_wanted):
+        read(fold(text))
+    to_skeleton(parse)
 
 
 def read_point(text):

@@ -3,12 +3,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.answer import Branch
-from stretto.language.counting import points_asked
+from stretto.language.counting import points_in
 from stretto.request import Request
+from stretto.router.parse import Parse
 from stretto.strategies.form import Form, PointText, form_of, words_for
 from stretto.strategies.outline import Point
 
 OIL = Point(2, "Oil the chain")
+
+
+def form(question):
+    request = Request.of(question)
+    return form_of(request, Parse.of(request)).name
+
+
+def words(request, points):
+    return words_for(request, Parse.of(request), points)
 
 
 def through(text, lengths=(1_000,), point=OIL, indent="   "):
@@ -60,17 +70,26 @@ def test_any_cutting_of_the_same_text_gives_the_same_point(text, lengths):
 
 
 @pytest.mark.parametrize(
-    ("question", "form"),
+    ("question", "named"),
     [
         ("How do I look after a bicycle?", "numbered"),
         ("Give me bullet points on bicycle care.", "bulleted"),
         ("Write a guide to bicycle care.", "sections"),
         ("Explain bicycle care in a few paragraphs.", "paragraphs"),
         ("Explain bicycle care, no bullets please.", "paragraphs"),
+        ("Erkläre Fahrradpflege in Stichpunkten.", "bulleted"),
+        ("Explique l'entretien d'un vélo sans listes.", "paragraphs"),
+        ("Напиши отчёт об уходе за велосипедом.", "sections"),
+        ("Bisiklet bakımını maddeler halinde anlat.", "bulleted"),
+        ("写一份自行车保养指南", "sections"),
+        ("自転車の手入れを箇条書きで教えて", "bulleted"),
+        ("자전거 관리 보고서를 써 줘", "sections"),
+        ("साइकिल की देखभाल पर निबंध लिखो", "paragraphs"),
+        ("اكتب تقريرا عن العناية بالدراجة", "sections"),
     ],
 )
-def test_the_form_follows_what_was_asked_for(question, form):
-    assert form_of(Request.of(question)).name == form
+def test_the_form_follows_what_was_asked_for(question, named):
+    assert form(question) == named
 
 
 def test_paragraphs_have_no_labels():
@@ -86,12 +105,39 @@ def test_a_failed_point_keeps_its_title_in_every_form():
 
 
 def test_the_length_of_a_point_follows_question_preference_and_limit():
-    assert words_for(Request.of("Why?", preference="fastest"), 5) < words_for(
-        Request.of("Why?", preference="careful"), 5
-    )
-    assert words_for(Request.of("Why? In 600 words."), 6) == 100
-    assert words_for(Request.of("Why? In detail."), 6) == 2 * words_for(Request.of("Why?"), 6)
-    assert words_for(Request.of("Why?", max_tokens=240), 6) == 20
+    assert words(Request.of("Why?", preference="fastest"), 5) < words(Request.of("Why?", preference="careful"), 5)
+    assert words(Request.of("Why? In 600 words."), 6) == 100
+    assert words(Request.of("Why? In detail."), 6) == 2 * words(Request.of("Why?"), 6)
+    assert words(Request.of("Why?", max_tokens=240), 6) == 20
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Warum? Ausführlich bitte.",
+        "Почему? Подробно.",
+        "为什么？请详细说明。",
+        "なぜ？詳しく教えて",
+        "왜? 자세히",
+        "क्यों? विस्तार से",
+        "لماذا؟ بالتفصيل",
+        "Neden? Ayrıntılı anlat.",
+        "Perché? In dettaglio.",
+        "Por quê? Em detalhes.",
+        "Waarom? Uitgebreid.",
+    ],
+)
+def test_detail_is_asked_for_in_many_languages(question):
+    assert words(Request.of(question), 6) == 2 * words(Request.of("Why?"), 6)
+
+
+@pytest.mark.parametrize(
+    ("question", "number"),
+    [("Warum? In 600 Wörtern.", 100), ("Почему? 600 слов", 100), ("为什么？写1200字。", 100), ("왜? 1200자로", 100),
+     ("क्यों? 600 शब्दों में", 100), ("Neden? 600 kelime", 100), ("Perché? 600 parole", 100)],
+)  # fmt: skip
+def test_a_length_is_asked_for_in_many_languages(question, number):
+    assert words(Request.of(question), 6) == number
 
 
 @pytest.mark.parametrize(
@@ -110,7 +156,7 @@ def test_the_length_of_a_point_follows_question_preference_and_limit():
     ],
 )
 def test_a_number_of_points_that_is_plainly_asked_for_is_read(question, number):
-    assert points_asked(question) == number
+    assert points_in(question).asked == number
 
 
 @pytest.mark.parametrize(
@@ -133,4 +179,4 @@ def test_a_number_of_points_that_is_plainly_asked_for_is_read(question, number):
     ],
 )
 def test_a_number_that_does_not_hold_for_the_whole_answer_is_not(question):
-    assert points_asked(question) is None
+    assert points_in(question).asked is None

@@ -22,6 +22,7 @@ from stretto import (
     Document,
     Event,
     FanOut,
+    FocusOptions,
     GenerationOptions,
     Hooks,
     LocalBackend,
@@ -34,6 +35,7 @@ from stretto import (
     Route,
     Router,
     ServerFailedError,
+    StarOptions,
     Strategy,
     Stretto,
     SyncAnswerStream,
@@ -143,7 +145,10 @@ async def extended() -> None:
     async with AsyncStretto(
         backend,
         small="openai:gpt-5.4-nano",
-        roles={"local": LocalBackend("local:pocket")},
+        roles={
+            "local": LocalBackend("local:pocket", long_context=StarOptions(block=256)),
+            "long": LocalBackend("local:./folder", long_context=FocusOptions(chunk=128)),
+        },
         strategies=[strategy],
         hooks=hooks,
         router=Router(),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,28 +14,36 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from stretto.arguments import shown
-from stretto.backends.base import Capabilities, Chunk, Measured, Prompt
+from stretto.backends.allowance import calling
+from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
+from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.switch import compiling
-from stretto.local_engine.long_context.options import chosen_way
+from stretto.local_engine.log import log_event
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_way
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
-from stretto.request import GenerationOptions
+from stretto.request import ACCOMPANYING, GenerationOptions
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
     from stretto.local_engine.long_context.reader import LongContextReader
     from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
+    from stretto.local_engine.serving.handle import Handle
 
 __all__ = ["LocalBackend"]
 
+_log = logging.getLogger(__package__)
+
+_HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias"})
+_MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for whoever keeps accounts, not for the model
 _DEFAULT_NEW_TOKENS = 1024
-_LONG_TEXT = 20_000  # characters; tokenizing more would hold up the event loop for more than some milliseconds
+_LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
 
 
 class LocalBackend:
@@ -61,13 +71,14 @@ class LocalBackend:
         lexical: options of ``decoding="lexical"`` and ``"lexical_lossy"``.
         prefix_cache_bytes: memory for what earlier requests have computed, from which the next turn of a chat starts;
             0 for none.
-        remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default: how fast
-            one request is answered would tell something of what others were told.
+        remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default, because the
+            speed of one request would reveal something of the answers to others.
         long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
-            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``None`` refuses it.
-            The question has to stand at the end of the prompt. One such prompt is read at a time, token by token.
-        special_tokens_in_text: let control tokens of the model that are written in a message, such as ``<|im_end|>``,
-            be control tokens. By default they are text, so that no message can end its turn and begin another.
+            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``refuse`` or
+            ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
+            stand at the end of the prompt. One such prompt is read at a time, token by token.
+        special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
+            they are text, so that no message can end its turn and begin another.
 
     Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
     """
@@ -87,7 +98,7 @@ class LocalBackend:
         lexical: LexicalOptions | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
-        long_context: str | None = "auto",
+        long_context: str | FocusOptions | StarOptions | None = "auto",
         special_tokens_in_text: bool = False,
     ) -> None:
         options = LoadingOptions(
@@ -108,7 +119,9 @@ class LocalBackend:
         self._decoding = decoding or DEFAULT_DECODING
         self._capabilities = options.capabilities()
         self._loader = EngineLoader(self._name, options.load)
-        self._way = chosen_way(long_context, options.source.folder, self._name)
+        reading = replace(options, reading=True)
+        self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
+        self._way = chosen_way(long_context, options.source.folder, self._name, self._capabilities.context_window)
         self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()
@@ -120,17 +133,22 @@ class LocalBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; the window of a hub name, and what was measured, are known once the model is loaded."""
+        """What it can do; the window of a hub name is known once the model is loaded."""
         engine = self._loader.engine
         if engine is None:
             return self._capabilities
-        figures = {name: decoding_of(seen) for name, seen in self._record.by_method().items()}
-        measured = Measured(engine.step_ms, figures)
-        return replace(self._capabilities, context_window=engine.model.context_window, measured=measured)
+        return replace(self._capabilities, context_window=engine.model.context_window)
+
+    def measured(self) -> Measured | None:
+        """What the engine has measured of its own speed; ``None`` before its model is loaded."""
+        engine = self._loader.engine
+        if engine is None:
+            return None
+        return Measured(engine.step_ms, {name: decoding_of(seen) for name, seen in self._record.by_method().items()})
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Start one generation. Leaving the context returns when the engine has let go of it.
+        """Start one generation. Leaving the context returns once the engine has ended it.
 
         Text that became ready together comes as one chunk. Raises `InvalidRequestError` for a decoding method that
         is not there, `BackendError` and its children.
@@ -141,30 +159,60 @@ class LocalBackend:
             raise InvalidRequestError(
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
-        engine = await self._loader.ready()
-        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model)
+        began = time.perf_counter()
+        reading = self._reading if prompt.reads else None
+        engine = await (reading or self._loader).ready()
+        check_template(engine.model.chat.template, prompt, self.name)
+        forced = forced_schema(prompt, self.name)
+        if forced is not None:
+            prompt = replace(prompt, response_schema=forced)
+        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model, _left_out(self.name, prompt))
+        chunks.reach("loaded")
         constraint = await self._prepared(engine, prompt, decoding)
-        with engine.announced():
-            ids = await self._tokens(engine.model, prompt, None if self._way else engine.model.context_window)
-            long = self._way if len(ids) >= engine.model.context_window else None
-            if long is None:
-                request = _generation(engine.model, ids, prompt, options, decoding)
-                handle = engine.submit(request, chunks.put, constraint=constraint)
-        if long is not None:  # no batch should wait for what it takes to make it ready
-            reader = await self._loader.in_preparer(partial(self._long_reader, engine, long))
-            request = _generation(engine.model, ids, prompt, options, decoding, room=reader.room(len(ids)))
-            handle = reader.submit(request, chunks.put, constraint=constraint)
+        handle = await self._submitted(engine, chunks, prompt, options, decoding=decoding, constraint=constraint)
+        _log_submitted(self.name, handle.number, began, chunks.stages)
         try:
-            yield chunks
+            yield Calling(chunks, prompt, whole=forced is not None) if tools_shown(prompt) else chunks
         finally:
             handle.cancel()
             with anyio.CancelScope(shield=True):  # at most one forward long
                 await chunks.ended()
 
+    async def _submitted(
+        self,
+        engine: Engine,
+        chunks: Chunks,
+        prompt: Prompt,
+        options: GenerationOptions,
+        *,
+        decoding: str,
+        constraint: Constraint | None,
+    ) -> Handle:
+        """Make the prompt into tokens and queue the request, or hand it to the reader of long prompts.
+
+        A batch that is about to start waits for a request that is announced. Short texts are announced while they are
+        made into tokens. Long ones, for which that takes a thread, are not: no other request should wait for them.
+        """
+        model = engine.model
+        is_short = _is_short(prompt)
+        with engine.announced() if is_short else nullcontext():
+            encode = partial(self._tokens, model, prompt, None if self._way else model.context_window)
+            ids = encode() if is_short else await self._loader.in_worker(encode)
+            if self._way is None or len(ids) < model.context_window:
+                room = min(model.context_window, model.cache_tokens) - len(ids)
+                request = _generation(model, ids, prompt, options, decoding, room=room)
+                chunks.reach("prepared")
+                return engine.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+        engine = await self._loader.ready()  # the adapter for long prompts was trained on the weights as they are
+        reader = await self._loader.in_preparer(partial(self._long_reader, engine))
+        request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
+        chunks.reach("prepared")
+        return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+
     async def count_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""
-        engine = await self._loader.ready()
-        return len(await self._tokens(engine.model, prompt))
+        encode = partial(self._tokens, (await self._loader.ready()).model, prompt)
+        return len(encode() if _is_short(prompt) else await self._loader.in_worker(encode))
 
     async def text_counter(self) -> Callable[[str], int]:
         """Count with the model's tokenizer. Loads the model if it is not loaded yet."""
@@ -174,11 +222,13 @@ class LocalBackend:
     async def aclose(self) -> None:
         """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded."""
         await self._loader.aclose()
+        if self._reading is not None:
+            await self._reading.aclose()
 
     async def _prepared(self, engine: Engine, prompt: Prompt, decoding: str) -> Constraint | None:
-        """Do off the event loop what can take seconds: compile a grammar, hash the weights that an adapter is for.
+        """Compile a grammar and hash the weights of an adapter, which can take seconds, outside the event loop.
 
-        Before the request is announced, because those that wait for it would wait for this too.
+        The request is not announced yet, so no other one waits for this.
         """
         wanted = _format(prompt)
         if wanted is None and engine.equipped(decoding):
@@ -190,20 +240,27 @@ class LocalBackend:
 
         return await self._loader.in_preparer(prepare)
 
-    def _long_reader(self, engine: Engine, way: str) -> LongContextReader:
-        """What answers prompts longer than the window; the first call reads and hashes the weights."""
+    def _long_reader(self, engine: Engine) -> LongContextReader:
+        """The reader of prompts longer than the window; the first call reads and hashes the weights."""
         from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
 
-        self._reader = self._reader or LongContextReader(engine, way)
+        assert self._way is not None  # noqa: S101 - it is asked for by those who have checked; told to the type checker
+        self._reader = self._reader or LongContextReader(engine, self._way)
         return self._reader
 
-    async def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
+    def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
         """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
-        turns = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        encode = partial(model.chat.encode, turns, special_tokens_in_text=self._special_tokens_in_text, window=window)
-        if sum(len(message.content) for message in prompt.messages) < _LONG_TEXT:
-            return encode()
-        return await self._loader.in_worker(encode)
+        return model.chat.encode(
+            turns_of(prompt),
+            tools=tools_shown(prompt),
+            special_tokens_in_text=self._special_tokens_in_text,
+            window=window,
+        )
+
+
+def _is_short(prompt: Prompt) -> bool:
+    """Whether a text can be made into tokens in the event loop."""
+    return sum(len(message.content) for message in prompt.messages) < _LONG_TEXT
 
 
 def _format(prompt: Prompt) -> Mapping[str, Any] | str | None:
@@ -217,11 +274,13 @@ def _generation(
     options: GenerationOptions,
     decoding: str,
     *,
-    room: int | None = None,
+    room: int,
 ) -> Generation:
-    own = model.sampling  # what the model recommends; what the caller says goes before it
-    if room is None:
-        room = min(model.context_window, model.cache_tokens) - len(ids)
+    """The request to the engine. ``room``: tokens that the answer may have at most."""
+    extra = prompt.extra
+    own = model.sampling | {
+        name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
+    }  # what the model recommends; what the caller says goes before it
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,
@@ -236,5 +295,41 @@ def _generation(
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,
-        **model.penalties,
+        **(model.penalties | _penalties(model, extra)),
     )
+
+
+def _log_submitted(model: str, request: int, began: float, stages: Stages) -> None:
+    """Log what a call waited for before it was in the engine's queue."""
+    caller, loaded, prepared = calling(), stages.loaded_s or began, stages.prepared_s or began
+    log_event(
+        _log,
+        logging.INFO,
+        "request submitted",
+        request=request,
+        model=model,
+        answer=None if caller is None else caller.answer,
+        branch=None if caller is None else caller.part,
+        load_s=round(loaded - began, 4),
+        prepare_s=round(prepared - loaded, 4),
+    )
+
+
+def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's fields that change logits; token ids of JSON are texts."""
+    found = {name: extra[name] for name in ("repetition_penalty",) if extra.get(name) is not None}
+    if bias := extra.get("logit_bias"):
+        try:
+            given = {int(token): value for token, value in dict(bias).items()}
+        except (TypeError, ValueError):
+            raise InvalidRequestError(
+                f"logit_bias={shown(bias)} cannot be used: it is a mapping from token ids to numbers."
+            ) from None
+        found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
+    return found
+
+
+def _left_out(name: str, prompt: Prompt) -> tuple[str, ...]:
+    """Say what of the prompt has no effect here."""
+    names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
+    return (f"{' and '.join(names)} had no effect: {name} has nothing like it.",) if names else ()

@@ -1,16 +1,18 @@
-"""What the engine's thread tells of one generation, as chunks in the event loop."""
+"""Turns the events of one generation, from the engine's thread, into chunks in the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from stretto.answer import Decoding, TokenLogprob, Usage
-from stretto.backends.base import Chunk
+from stretto.backends.base import Chunk, Stages
 from stretto.errors import BackendError
-from stretto.local_engine.generation import Figures, Finished, Piece
+from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.generation import TokenLogprob as Score
 from stretto.local_engine.serving.record import Record
 
@@ -21,13 +23,23 @@ __all__ = ["Chunks", "decoding_of"]
 
 
 class Chunks:
-    """Takes events in from the engine's thread and gives chunks; all that lies ready becomes one chunk.
+    """Takes events from the engine's thread and yields chunks; all events that are ready become one chunk.
 
+    A chunk without text comes at once, and another when the engine admits the request: they carry the stages so far.
     Made in the event loop that reads it. What a generation took is added to ``record``.
+    ``warnings`` come with the last chunk.
     """
 
-    def __init__(self, backend: str, loop: asyncio.AbstractEventLoop, record: Record, model: LoadedModel) -> None:
+    def __init__(
+        self,
+        backend: str,
+        loop: asyncio.AbstractEventLoop,
+        record: Record,
+        model: LoadedModel,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
         self._backend = backend
+        self._warnings = warnings
         self._model = model
         self._record = record
         self._loop = loop
@@ -36,6 +48,7 @@ class Chunks:
         self._filled = asyncio.Event()
         self._finished = asyncio.Event()
         self._over = False
+        self._stages, self._told_stages = Stages(), Stages()
 
     def put(self, event: Piece | Finished) -> None:
         """Add an event; from any thread."""
@@ -44,13 +57,26 @@ class Chunks:
         with self._lock:
             self._events.append(event)
             first = len(self._events) == 1
-        if first or isinstance(event, Finished):  # otherwise the event loop has been told already
+        if first or isinstance(event, Finished):  # otherwise the event loop has been woken already
             self._loop.call_soon_threadsafe(self._wake, event)
 
     def _wake(self, event: Piece | Finished) -> None:
         self._filled.set()
         if isinstance(event, Finished):
             self._finished.set()
+
+    def reach(self, stage: Literal["loaded", "prepared"] | Stage, at_s: float | None = None) -> None:
+        """Note that the call has come to a stage, now or at a time of `time.perf_counter`; from any thread."""
+        at_s = time.perf_counter() if at_s is None else at_s
+        with self._lock:
+            self._stages = replace(self._stages, **{f"{stage}_s": at_s})
+        if stage in ("submitted", "admitted"):  # the other stages come with a token
+            self._loop.call_soon_threadsafe(self._filled.set)
+
+    @property
+    def stages(self) -> Stages:
+        """The stages so far."""
+        return self._stages
 
     async def ended(self) -> None:
         """Wait until the engine has let go of the request."""
@@ -65,13 +91,15 @@ class Chunks:
         await self._filled.wait()
         with self._lock:
             events, self._events = self._events, []
+            stages = None if self._stages == self._told_stages else self._stages
+            self._told_stages = self._stages
             self._filled.clear()
         pieces = [event for event in events if isinstance(event, Piece)]
         text = "".join(piece.text for piece in pieces)
-        logprobs = tuple(self._told(each) for piece in pieces for each in piece.logprobs)
+        logprobs = tuple(self._logprob(each) for piece in pieces for each in piece.logprobs)
         last = events[-1] if events else None
         if not isinstance(last, Finished):
-            return Chunk(text=text, logprobs=logprobs)
+            return Chunk(text=text, logprobs=logprobs, stages=stages)
         self._over = True
         if last.error is not None:
             raise last.error
@@ -91,17 +119,18 @@ class Chunks:
             finish_reason=last.reason,
             decoding=decoding,
             logprobs=logprobs,
-            warnings=tuple(f"{self._backend}: {warning}." for warning in noted),
+            stages=stages,
+            warnings=(*self._warnings, *(f"{self._backend}: {warning}." for warning in noted)),
         )
 
-    def _told(self, score: Score) -> TokenLogprob:
+    def _logprob(self, score: Score) -> TokenLogprob:
         word = self._model.word
         top = tuple((word(token), logprob) for token, logprob in score.top)
         return TokenLogprob.model_construct(token=word(score.token), logprob=score.logprob, top=top)
 
 
 def decoding_of(figures: Figures) -> Decoding:
-    """The figures of a generation, or of several by one method, as an answer tells them."""
+    """The figures of one generation, or of several by one method, as an answer has them."""
     return Decoding(
         methods=(figures.decoding,),
         steps=figures.steps,

@@ -1,11 +1,14 @@
-"""From the options of a local model to its running engine: loaded once, when it is first needed, in a thread."""
+"""Loads the model and starts the engine of a local backend: once, when it is first needed, in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import re
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,25 +18,32 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stretto.arguments import shown
 from stretto.backends.base import Capabilities
+from stretto.backends.local.tools import may_take_tools
 from stretto.backends.local.worker import Worker, outcome
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE
+from stretto.local_engine.log import log_event
+from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
 
 DEFAULT_DECODING = "autoregressive"
+_log = logging.getLogger(__package__)
 T = TypeVar("T")
 
 _SLOTS = 16
+_DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
+_DEVICE = re.compile(r"[a-z]+(:\d+)?")
 _GRAMMARS = find_spec("llguidance") is not None
 _ADAPTER = (
     " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
@@ -44,7 +54,11 @@ _NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPT
 
 @dataclass(frozen=True)
 class LoadingOptions:
-    """What a local model is loaded with; `LocalBackend` says what each means."""
+    """The options for loading a local model; `LocalBackend` says what each means.
+
+    Attributes:
+        reading: add the adapter for reading documents to the weights.
+    """
 
     source: Source
     dtype: str | None
@@ -58,11 +72,16 @@ class LoadingOptions:
     lexical: LexicalOptions | None
     prefix_cache_bytes: int
     remember_answers: int
+    reading: bool = False
+
+    @property
+    def has_reading(self) -> bool:
+        """Whether an adapter for reading documents stands beside the weights."""
+        return self.source.folder is not None and (self.source.folder / READING_FILE).is_file()
 
     def capabilities(self) -> Capabilities:
-        """What the model will be able to do, as far as that is known before it is loaded. Raises `SettingsError`."""
-        if self.threads is not None and self.threads < 1:
-            raise SettingsError(f"threads={self.threads} cannot be used: at least 1 is needed.")
+        """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
+        self._check()
         pocket = self.source.name == "local:pocket"
         return Capabilities(
             context_window=self.source.context_window(),
@@ -73,9 +92,25 @@ class LoadingOptions:
             decodings=self._decodings(),
             decoding=self.decoding,
             logprobs=True,
+            prefill=True,
+            tools=may_take_tools(self.source),
             json_schema=_GRAMMARS,
             regex=_GRAMMARS,
         )
+
+    def _check(self) -> None:
+        """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
+        numbers = {"threads": (self.threads, 1), "prefix_cache_bytes": (self.prefix_cache_bytes, 0)}
+        numbers["remember_answers"] = (self.remember_answers, 0)
+        for name, (value, least) in numbers.items():
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise SettingsError(
+                    f"{name}={shown(value)} cannot be used: at least {least} is needed, as a whole number."
+                )
+        if self.dtype is not None and self.dtype not in _DTYPES:
+            raise SettingsError(f"dtype={shown(self.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
+        if self.device is not None and not (isinstance(self.device, str) and _DEVICE.fullmatch(self.device)):
+            raise SettingsError(f"device={shown(self.device)} cannot be used. Use cpu, cuda or cuda:0.")
 
     def _decodings(self) -> tuple[str, ...]:
         """The decoding methods that can be chosen. Raises `SettingsError` where the one that was is none of them."""
@@ -92,12 +127,23 @@ class LoadingOptions:
         return offered
 
     def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
-        """Load the model and start its engine, after those that are being loaded, unless it is given up until then.
+        """Wait until no other model is being loaded, then load the model and start its engine, unless it is given up.
 
         Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
         """
+        asked = time.perf_counter()
         with turn_to_load(self.source.name, given_up), _uncollected():
-            return self._load()
+            began = time.perf_counter()
+            engine = self._load()
+        log_event(
+            _log,
+            logging.INFO,
+            "model loaded",
+            model=self.source.name,
+            other_models_s=round(began - asked, 4),
+            load_s=round(time.perf_counter() - began, 4),
+        )
+        return engine
 
     def _load(self) -> Engine:
         try:
@@ -116,7 +162,7 @@ class LoadingOptions:
             compiled=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
-        model = load(self.source)
+        model = load(self.source, change=self._add_reading if self.reading else None)
         draft = None if self.draft is None else load(self.draft)
         if draft is not None:
             check_vocabulary(model, draft)
@@ -128,7 +174,7 @@ class LoadingOptions:
             lexical=self.lexical,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
-            measure=self.decoding is None or self.decoding in WEIGHING,
+            measure=not self.reading and (self.decoding is None or self.decoding in WEIGHING),
         )
         try:
             engine.equip(self.decoding or DEFAULT_DECODING)
@@ -137,12 +183,21 @@ class LoadingOptions:
             raise
         return engine
 
+    def _add_reading(self, weights: Mapping[str, Tensor]) -> None:
+        """Add what was trained for reading documents. Raises `SettingsError` where it is not for these weights."""
+        from stretto.local_engine.model.adapter_files import fingerprint  # noqa: PLC0415 - this and the next import torch
+        from stretto.local_engine.model.reading import added, read_reading  # noqa: PLC0415
+
+        folder = self.source.folder
+        if folder is not None:
+            added(weights, read_reading(folder / READING_FILE, fingerprint(folder), self.source.name))
+
 
 class EngineLoader:
-    """Has one engine loaded, and does in threads what else takes long.
+    """Loads one engine, and does other long work in threads.
 
-    Two threads: one for loading the model and reading long texts into tokens, and one for what may take much longer,
-    and must not hold up requests that are announced: making a request ready.
+    There are two threads. One loads the model and makes long texts into tokens. The other one prepares requests, which
+    may take much longer: it compiles grammars and hashes weights.
     """
 
     def __init__(self, name: str, load: Callable[[Callable[[], bool]], Engine]) -> None:
@@ -174,18 +229,18 @@ class EngineLoader:
                 raise self._is_closed()
             self._worker = self._worker or Worker(f"stretto worker {self._name}")
             if self._loading is None or (self._loading.done() and self._loading.exception()):
-                # After a failure again: the hub may be reachable now.
+                # A failed loading is tried again: the hub may be reachable now.
                 self._loading = self._worker.submit(partial(self._load, self._closed.is_set))
             loading = self._loading
         return loading.result() if loading.done() else await outcome(loading)
 
     async def in_worker(self, work: Callable[[], T]) -> T:
-        """Do it in the thread that loads."""
+        """Do work in the thread that loads the model."""
         worker = self._worker
         return work() if worker is None else await asyncio.wrap_future(worker.submit(work))
 
     async def in_preparer(self, work: Callable[[], T]) -> T:
-        """Do it in the thread that makes requests ready. Raises `BackendError` where all is closed before its turn."""
+        """Do work in the thread that prepares requests. Raises `BackendError` if the backend is closed before."""
 
         def unless_closed() -> T:
             if self._closed.is_set():
@@ -224,14 +279,14 @@ class EngineLoader:
 
 def _close(loading: Future[Engine] | None, preparer: Worker | None) -> None:
     if preparer is not None:
-        preparer.close()  # those who wait there see that the backend is closed
+        preparer.close()  # callers that wait there see that the backend is closed
     if loading is not None and loading.exception() is None:
         loading.result().close()
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector away while torch and transformers are imported: it took a quarter of that time."""
+    """Pause the garbage collector while torch and transformers are imported: it took a quarter of that time."""
     collecting = gc.isenabled()
     gc.disable()
     try:

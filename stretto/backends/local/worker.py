@@ -1,4 +1,4 @@
-"""A thread that does one thing after the other."""
+"""A thread that does one job after the other."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _threads: weakref.WeakKeyDictionary[Thread, SimpleQueue[Job | None]] = weakref.W
 
 
 class Worker:
-    """One thread, from now until `close`, until it is forgotten, or until the interpreter exits, which waits for it.
+    """One thread. It ends with `close`, without references to this object, or when the interpreter exits.
 
-    Unlike the executors of `concurrent.futures`, it still takes work while the interpreter exits: a client that
-    nobody closed is closed then.
+    Unlike the executors of `concurrent.futures`, it still takes work while the interpreter exits, when a client that
+    nobody closed is closed.
     """
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        # A daemon, or the interpreter would wait for it before anything could tell it to end.
+        # A daemon, because the interpreter would wait for any other thread before `_end_all` could end it.
         self._thread = Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
         self._thread.start()
         _threads[self._thread] = self._jobs
         weakref.finalize(self, self._jobs.put, None).atexit = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Do it after what was submitted before; at once and here where the thread has ended."""
+        """Do work after what was submitted before; at once in the calling thread if this one has ended."""
         future: Future[T] = Future()
 
         def job() -> None:
@@ -52,11 +52,11 @@ class Worker:
         return future
 
     def end(self) -> None:
-        """Let the thread end after what was submitted."""
+        """Let the thread end after the submitted work."""
         self._jobs.put(None)
 
     def close(self) -> None:
-        """The same, and wait for that."""
+        """Do what `end` does, and wait for the thread."""
         self.end()
         self._thread.join()
 
@@ -64,11 +64,11 @@ class Worker:
 def _work(jobs: SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
-        del job  # what it holds is not kept until the next one comes
+        del job  # frees what it refers to before the next one comes
 
 
 async def outcome(future: Future[T]) -> T:
-    """Wait for it; a caller that gives up leaves it to the others."""
+    """Wait for a future. Cancelling the caller does not cancel the future, for which others may wait."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def tell(_: Future[T]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import anyio
 from pydantic import SecretStr
 
 from stretto.answer import Usage
+from stretto.backends.allowance import Caller, calling
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.backends.known_models import bounded_output, capabilities_of, estimate_tokens
 from stretto.backends.providers.failures import charge, translate
@@ -22,9 +24,14 @@ from stretto.request import GenerationOptions
 from stretto.tool_calls import ToolCallDelta
 
 if TYPE_CHECKING:
+    from langchain_core.callbacks import BaseCallbackManager
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessageChunk, BaseMessage
-    from langchain_core.runnables import Runnable
+    from langchain_core.runnables import Runnable, RunnableConfig
+
+run_of_branch: ContextVar[Callable[[Caller], Awaitable[BaseCallbackManager | None]] | None]
+run_of_branch = ContextVar("stretto_run_of_branch", default=None)
+"""Gives the callbacks for the calls of a branch, where whoever asked wants to see them."""
 
 _CLOSING_S = 5.0
 _PROVIDERS = {"openai-chat": "openai", "azure-openai-chat": "openai", "anthropic-chat": "anthropic"}
@@ -136,7 +143,7 @@ class LangChainBackend:
             arguments = self._memory.fit(self._arguments(options)) | dict(prompt.extra)
             calls += 1
             try:
-                pieces: Any = self._bound(prompt).astream(_messages(prompt), **arguments)
+                pieces: Any = self._bound(prompt).astream(_messages(prompt), await _config(), **arguments)
                 return _Pieces(await anext(pieces), pieces), Usage(calls=calls)
             except StopAsyncIteration:
                 failure: BackendError = StreamBrokenError(f"{self.name} sent nothing. Ask again.", backend=self.name)
@@ -170,6 +177,13 @@ class LangChainBackend:
             "stream_usage": True if hasattr(self.model, "stream_usage") else None,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+
+async def _config() -> RunnableConfig | None:
+    """The callbacks of the branch that a call is made for."""
+    asked, caller = run_of_branch.get(), calling()
+    callbacks = await asked(caller) if asked is not None and caller is not None else None
+    return None if callbacks is None else {"callbacks": callbacks}
 
 
 class _Pieces:

@@ -1,1 +1,1 @@
-"""From logits to the next token: sampling, constraints, verification of drafts."""
+"""From logits to the next token: sampling, constraints and the verification of drafts."""

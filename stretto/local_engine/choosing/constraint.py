@@ -1,7 +1,7 @@
-"""Answers held to a JSON schema or a regular expression: which tokens may follow, place by place.
+"""Answers constrained to a JSON schema or a regular expression: which tokens may come next.
 
-The grammars are llguidance's (Earley parsing over a trie of the vocabulary); this module keeps one parser in step with
-one answer and the drafts for it.
+The grammars are those of llguidance (Earley parsing over a trie of the vocabulary). This module keeps one parser in
+step with one answer and the drafts for it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ ResponseFormat = Mapping[str, Any] | str
 """A JSON schema, or a regular expression that the whole answer matches."""
 
 _KEPT = 32
-# Between two values any white space is valid JSON, and a model that has lost its thread writes nothing else. So only
-# the spaces that `json.dumps` writes are allowed, unless the schema says otherwise.
+# Any white space between two values is valid JSON, and a model that has lost its way writes nothing else. So only the
+# spaces that `json.dumps` writes are allowed, unless the schema says otherwise.
 _JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class ConstraintError(StrettoError):
-    """A grammar that cannot go on: too complex at this place, or with no token left that it allows."""
+    """The grammar cannot continue: it is too complex at this position, or it allows no token."""
 
 
 class Constraint:
     """Keeps a parser in step with one answer.
 
     Args:
-        matcher: at the beginning of the answer; it stays there.
-        ends: end tokens; allowed where the answer may end, and nowhere else.
-        vocabulary: token ids that the matcher knows are below this; a model may have more.
+        matcher: at the beginning of the answer; a copy of it is advanced.
+        ends: end tokens; allowed only where the answer may end.
+        vocabulary: the matcher knows the token ids below this; a model may have more.
     """
 
     def __init__(self, matcher: LLMatcher, ends: frozenset[int], vocabulary: int) -> None:
@@ -53,12 +53,12 @@ class Constraint:
         self._ends = sorted(ends)
         self._vocabulary = vocabulary
         self._committed: list[int] = []
-        self._ahead: list[int] = []  # read by the matcher beyond what is committed
+        self._ahead: list[int] = []  # read by the matcher behind the committed tokens
 
     def restrict(self, logits: Tensor, path: Sequence[int]) -> None:
         """Set the logits of tokens that may not follow ``path`` to minus infinity, in place # [vocabulary].
 
-        ``path``: tokens behind the last committed one. Raises `ConstraintError` where none may follow.
+        ``path``: drafted tokens behind the last committed one. Raises `ConstraintError` where no token may follow.
         """
         self._go_to(path)
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
@@ -72,28 +72,28 @@ class Constraint:
         logits.masked_fill_(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
 
     def legal(self, tree: DraftTree) -> list[bool]:
-        """Which nodes of a draft can be accepted: they, and all their ancestors, are allowed where they stand.
+        """Which nodes of a draft can be accepted: those that are allowed, and whose ancestors are.
 
-        Raises `ConstraintError` where that cannot be told; call `recover` then.
+        Raises `ConstraintError` where the parser fails; call `recover` then.
         """
         legal: list[bool] = []
         paths: list[list[int]] = []
         for token, parent in zip(tree.tokens, tree.parents, strict=True):
             before = [] if parent == ROOT else paths[parent]
             paths.append([*before, token])
-            stands = parent == ROOT or legal[parent]
-            legal.append(stands and (token < 0 or self._allows(token, before)))  # a [PAD] is never accepted anyway
+            reachable = parent == ROOT or legal[parent]
+            legal.append(reachable and (token < 0 or self._allows(token, before)))  # a [PAD] is never accepted
         return legal
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Take note of tokens that now belong to the answer."""
+        """Advance over tokens that are committed."""
         read = [token for token in tokens if token not in self._ends]
         self._go_to(read)
         self._ahead = []
         self._committed += read
 
     def recover(self) -> None:
-        """Forget what failed behind the committed tokens: a parser that has failed once says nothing any more."""
+        """Start again behind the committed tokens: a parser that has failed once cannot be used any more."""
         self._matcher = self._beginning.deep_copy()
         if self._committed:
             self._matcher.consume_tokens(self._committed)
@@ -108,9 +108,9 @@ class Constraint:
         return token < self._vocabulary and self._matcher.validate_tokens([token]) == 1
 
     def _go_to(self, path: Sequence[int]) -> None:
-        """Let the matcher have read exactly ``path`` behind what is committed."""
+        """Move the matcher to the end of ``path`` behind the committed tokens."""
         pairs = enumerate(zip(self._ahead, path, strict=False))
-        same = next((place for place, (a, b) in pairs if a != b), min(len(self._ahead), len(path)))
+        same = next((index for index, (a, b) in pairs if a != b), min(len(self._ahead), len(path)))
         if same < len(self._ahead):
             self._matcher.rollback(len(self._ahead) - same)
         if same < len(path):
@@ -126,7 +126,7 @@ class Constraint:
 
 
 class Grammars:
-    """Makes the constraints of a model's requests; a format is compiled once. Safe from any thread.
+    """Makes the constraints of the requests to a model. Each format is compiled once. Safe from any thread.
 
     Args:
         tokenizer: transformers' tokenizer of the model.
@@ -141,10 +141,10 @@ class Grammars:
     def constraint(self, response_format: ResponseFormat, ends: frozenset[int]) -> Constraint:
         """Make the constraint of one answer.
 
-        The first one of a large vocabulary takes about a second, and for some tenths of it llguidance holds the
-        interpreter's lock, so that no other thread gets on (`vocabulary`). Those after it let others run.
+        The first one of a large vocabulary takes about a second. For some tenths of it llguidance holds the
+        interpreter's lock, and all other threads wait (see `vocabulary`). Later ones let other threads run.
 
-        ``ends``: the answer's end tokens. Raises `InvalidRequestError` for what is no JSON schema or regular
+        ``ends``: the end tokens of the answer. Raises `InvalidRequestError` for an invalid JSON schema or regular
         expression, `MissingDependencyError` without llguidance.
         """
         if not ends:
@@ -206,7 +206,7 @@ def _refused(response_format: object, cause: str) -> InvalidRequestError:
 
 
 def _brief(message: str) -> str:
-    """The line of a parser's message that says what is wrong."""
+    """The line of a parser's message that names the error."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     wanted = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
     return (wanted or (lines[0] if lines else "no cause was given")).rstrip(".")

@@ -1,8 +1,8 @@
-"""Choosing after many rows at once, where the logits are not in the host's memory.
+"""Choosing tokens for many rows at once, where the logits are in the memory of a GPU.
 
-On a GPU a row more costs next to nothing, and every copy to the host makes it wait. So the rows of all drafts are
-scored together, whether verification reaches them or not: random numbers belong to place and token, so a row's token
-does not depend on how many rows there are. What the rows need goes over in one copy, and the tokens come back in one.
+On a GPU one more row costs almost nothing, and every copy to the host makes the GPU wait. So the rows of all drafts are
+scored together, whether verification reaches them or not. Random numbers depend on position and token, so the token of
+a row does not depend on the number of rows. The settings are sent in one copy, and the tokens come back in another.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SETTINGS = slice(2, 6)
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What rows are chosen by, on the device.
+    """The settings and keys of the rows, on the device.
 
     Attributes:
-        keys: of their places # [rows, 2] int32
+        keys: of their positions # [rows, 2] int32
         settings: temperature, 0 where nothing is sampled, top_p, top_k and min_p # [rows, 4]
-        drafted: tokens before each row that are not committed yet, filled up with one that is # [rows, depth]
+        drafted: tokens before each row that are not committed yet, padded with one that is # [rows, depth]
     """
 
     keys: Tensor
@@ -45,7 +45,7 @@ def choose_at_once(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[
 
     Args:
         logits: # [rows, vocabulary]
-        samplers: of the request that each row belongs to; the rows of a request stand together.
+        samplers: of the request that each row belongs to; the rows of a request are consecutive.
         paths: drafted tokens between the request's last committed token and what the row predicts.
     """
     sampled = [sampler.sampled for sampler in samplers]
@@ -84,7 +84,7 @@ def _given(samplers: Sequence[Sampler], paths: Sequence[Sequence[int]], device: 
         if sampler.sampled:
             table[row, :2] = sampler.key(len(path))
         if sampler.repeated is not None:
-            known = [token if token >= 0 else sampler.repeated for token in path]  # a [PAD] is no token
+            known = [token if token >= 0 else sampler.repeated for token in path]  # a [PAD] is not a token
             table[row, _SETTINGS.stop :] = [*known, *[sampler.repeated] * (depth - len(path))]
     sent = torch.from_numpy(table).to(device)
     return _Given(sent[:, :2], sent[:, _SETTINGS].view(torch.float32), sent[:, _SETTINGS.stop :].long())
@@ -107,7 +107,7 @@ def _adjusted(wide: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequenc
 
 
 def _scores(wide: Tensor, samplers: Sequence[Sampler], given: _Given, most: int) -> tuple[Tensor, Tensor]:
-    """Give each token its number, as `stretto.local_engine.choosing.sampling.scores` does.
+    """Score each token, as `stretto.local_engine.choosing.sampling.scores` does.
 
     Returns:
         # [rows, vocabulary], and in which rows top-p needs more than the ``most`` probable tokens # [rows]
@@ -122,7 +122,7 @@ def _scores(wide: Tensor, samplers: Sequence[Sampler], given: _Given, most: int)
             cuts = sampled & ((top_p < 1) | (top_k > 0))
             cut, short = cut_tail(probabilities, top_p, top_k, most)
             limited, short = torch.where(cuts[:, None], cut, probabilities), short & cuts
-        unlimited = (top_p >= 1) & (top_k <= 0) & (min_p <= 0)  # their probabilities stay what they are to the bit
+        unlimited = (top_p >= 1) & (top_k <= 0) & (min_p <= 0)  # their probabilities must stay the same to the bit
         probabilities = torch.where(unlimited[:, None], probabilities, drop_unlikely(limited, min_p))
     drawn = probabilities.div_(exponential(given.keys, wide.shape[-1]))
     if all(sampler.sampled for sampler in samplers):

@@ -1,4 +1,4 @@
-"""How probable the model found the tokens of an answer."""
+"""Log-probabilities of the tokens of an answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["score"]
 
 
 def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenLogprob]:
-    """Look the tokens up in the model's own distribution: temperature 1, before penalties, limits and constraint.
+    """Take log-probabilities from the model's own distribution: temperature 1, before penalties, limits and constraint.
 
     Args:
-        logits: what the model said before each of the tokens # [tokens, vocabulary]
+        logits: from which each of the tokens was chosen # [tokens, vocabulary]
         tokens: those that were chosen.
-        top: how many of the most probable tokens to name beside each.
+        top: number of most probable tokens to report beside each.
     """
     wide = widen(logits)
     logprobs = wide - wide.logsumexp(dim=-1, keepdim=True)

@@ -1,8 +1,8 @@
-"""Changes of logits that depend on the tokens so far: what becomes less likely, and what may not follow.
+"""Changes of logits that depend on the tokens so far: penalties, biases and suppressed tokens.
 
-Each row of a draft tree has tokens before it of its own, its path; so each is changed by these, and a drafted token is
-compared with what would have been chosen without a draft. The same tokens as transformers' `generate` gives, whose
-order is kept: the repetition penalty, then what is suppressed.
+Each row of a draft tree is changed by the tokens of its own path. So a drafted token is compared with the one that
+would have been chosen without a draft. The result is that of transformers' `generate`, whose order is kept: first the
+repetition penalty, then what is suppressed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Penalties:
 
     - ``repetition_penalty``: logits of tokens of the prompt and the answer so far are divided by it where they are
       above 0, else multiplied (Keskar et al., arXiv:1909.05858).
-    - ``logit_bias``: is added.
-    - ``no_repeat_ngram_size``: no run of so many tokens comes twice in prompt and answer (Paulus et al.,
+    - ``logit_bias`` is added.
+    - ``no_repeat_ngram_size``: no n-gram of this size occurs twice in prompt and answer (Paulus et al.,
       arXiv:1705.04304).
-    - ``suppress_tokens``: never follow; ``begin_suppress_tokens``: are not the answer's first token.
+    - ``suppress_tokens`` never occur; ``begin_suppress_tokens`` are not the first token of the answer.
 
     Args:
         request: the settings, and the prompt.
@@ -45,7 +45,7 @@ class Penalties:
         self.suppresses = bool(
             self._ngrams is not None or request.suppress_tokens or request.begin_suppress_tokens
         )  #: whether some tokens may not follow at all
-        self.repeated = None if self._factor == 1.0 else request.prompt[0]  #: a token that is penalised anyway
+        self.repeated = None if self._factor == 1.0 else request.prompt[0]  #: a token that is penalised in any case
         self.active = self.suppresses or self._factor != 1.0 or bool(request.logit_bias)
 
     def weigh(self, logits: Tensor, path: Sequence[int]) -> None:
@@ -63,7 +63,7 @@ class Penalties:
     def weigh_all(self, logits: Tensor, drafted: Tensor) -> None:
         """Do what `weigh` does to many rows at once, in place # [rows, vocabulary].
 
-        ``drafted``: the path of each row, filled up with `repeated` # [rows, depth]
+        ``drafted``: the path of each row, padded with `repeated` # [rows, depth]
         """
         if self._factor != 1.0:
             lowered = torch.where(logits > 0, logits / self._factor, logits * self._factor)
@@ -92,10 +92,10 @@ class Penalties:
                 logits[row, self._at_the_beginning] = -torch.inf
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Take note of tokens that now belong to the answer."""
+        """Add tokens that are committed."""
         self._committed += len(tokens)
         if self._factor != 1.0:
-            # Some stand there twice. Looking for these would make the host wait for a GPU.
+            # Duplicates stay: looking for them would make the host wait for a GPU.
             self._seen = torch.cat((self._seen, self._ids(tokens)))
         if self._ngrams is not None:
             self._ngrams.add(tokens)
@@ -105,31 +105,31 @@ class Penalties:
 
 
 class _Ngrams:
-    """The runs of ``size`` tokens of a text: by all but its last token, which tokens were last."""
+    """The n-grams of a text: for each beginning, the tokens that followed it."""
 
     def __init__(self, size: int, text: Sequence[int]) -> None:
         self._size = size
-        self._tail: tuple[int, ...] = ()  # as many tokens as a run has before its last one
+        self._tail: tuple[int, ...] = ()  # one token less than an n-gram has
         self._last: dict[tuple[int, ...], set[int]] = {}
         self.add(text)
 
     def add(self, tokens: Sequence[int]) -> None:
         """Continue the text."""
-        for run in self._runs(tokens):
-            self._last.setdefault(run[:-1], set()).add(run[-1])
+        for gram in self._ngrams_of(tokens):
+            self._last.setdefault(gram[:-1], set()).add(gram[-1])
         text = (*self._tail, *tokens)
         self._tail = text[len(text) - min(self._size - 1, len(text)) :]
 
     def complete(self, path: Sequence[int]) -> set[int]:
-        """Tokens that would repeat a run of the text and ``path`` if they came next."""
+        """Tokens that would repeat an n-gram of the text and ``path`` if they came next."""
         text = (*self._tail, *path)
         if len(text) < self._size - 1:
             return set()
         before = text[len(text) - (self._size - 1) :]
-        own = {run[-1] for run in self._runs(path) if run[:-1] == before}
+        own = {gram[-1] for gram in self._ngrams_of(path) if gram[:-1] == before}
         return self._last.get(before, set()) | own
 
-    def _runs(self, tokens: Sequence[int]) -> list[tuple[int, ...]]:
-        """All runs that end in ``tokens``, if these come next."""
+    def _ngrams_of(self, tokens: Sequence[int]) -> list[tuple[int, ...]]:
+        """All n-grams that end in ``tokens``, if these come next."""
         text = (*self._tail, *tokens)
         return [text[end - self._size : end] for end in range(max(self._size, len(self._tail) + 1), len(text) + 1)]

@@ -1,11 +1,11 @@
-"""Verification: which drafted tokens the model would have chosen itself, and the one it chooses after them.
+"""Verification: which drafted tokens the model would have chosen itself, and the token it chooses after them.
 
-Both ways walk the tree from the root. What the model chooses after a row is compared with the row's children: if
-one of them has that token, it is accepted and the walk goes on there; if none has, the chosen token is committed as
-well, the bonus token. So every forward commits at least one token, and each is the one that would have been
-chosen without a draft: the most probable one, or the one that the random numbers of its place draw from the
-distribution, with temperature, limits, penalties, bias and constraint. Since those numbers belong to the place in the
-answer, a seed gives the same answer under every method.
+The tree is walked from the root. The token that the model chooses after a row is compared with the row's children. If
+one of them has that token, it is accepted, and the walk continues there. If none has, the chosen token is committed as
+the bonus token, and the walk ends. So every forward commits at least one token, and each is the one that would have
+been chosen without a draft: the most probable one, or the one drawn with the random numbers of its position, with
+temperature, limits, penalties, bias and constraint. Since these numbers depend on the position in the answer, a seed
+gives the same answer under every method.
 
 Comparing the drawn token with a draft of fixed tokens accepts each with the model's own probability, as the rule of
 Leviathan et al. (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318) does for a draft that is a point mass. A draft
@@ -35,8 +35,8 @@ class Verdict:
 
     Attributes:
         nodes: of the draft that were accepted, in order.
-        tokens: theirs, and the bonus token last. An end token is always the last.
-        changed: of the nodes that were to be trusted, those that would not have been chosen.
+        tokens: theirs, and last the bonus token. Nothing follows an end token.
+        changed: number of trusted nodes that the model would not have chosen.
     """
 
     nodes: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ def verify(
         ends: each sequence's end tokens; nothing is accepted behind one.
     """
     if all(sampler.plain for sampler in samplers):
-        # What follows any row does not depend on how it was reached: all at once, one copy to the host.
+        # The token after a row does not depend on its path, so all are chosen at once, with one copy to the host.
         counts = [1 + len(tree) for tree in trees]
         if min(counts) == logits.shape[1]:
             own = most_probable(logits).tolist()
@@ -79,10 +79,10 @@ def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verdi
 def _choose_then_walk(
     logits: Tensor, trees: Sequence[DraftTree], samplers: Sequence[Sampler], ends: Sequence[frozenset[int]]
 ) -> list[Verdict]:
-    """Choose after every row, with one copy to the host, and walk then.
+    """Choose after every row, with one copy to the host, and then walk.
 
-    A constraint's parser takes time on the host for each row, so there only the rows that the walk reaches are chosen
-    after: one copy for each token of the longest such walk.
+    The parser of a constraint takes time on the host for each row. So requests with a constraint choose only after the
+    rows that the walk reaches: one copy to the host for each token of the longest walk.
     """
     held = [number for number, sampler in enumerate(samplers) if sampler.constrained]
     counts = [0 if sampler.constrained else 1 + len(tree) for sampler, tree in zip(samplers, trees, strict=True)]
@@ -98,7 +98,7 @@ def _choose_then_walk(
 
 
 def _paths(tree: DraftTree) -> list[list[int]]:
-    """Write down the drafted tokens that lead to each row, the root's first."""
+    """List the drafted tokens that lead to each row, the root first."""
     paths: list[list[int]] = [[]]
     for token, parent in zip(tree.tokens, tree.parents, strict=True):
         paths.append([*paths[parent + 1], token])
@@ -112,9 +112,9 @@ def _walk_together(
     ends: Sequence[frozenset[int]],
     numbers: Sequence[int],
 ) -> list[Verdict]:
-    """Choose only where the walks come by, all these sequences one step after the other.
+    """Choose only after rows that the walks reach, for all these sequences together.
 
-    On a CPU a choice costs more than a step.
+    On a CPU choosing a token costs more than walking.
     """
     verdicts = [Verdict() for _ in trees]
     walking, after = list(numbers), choose if logits.device.type == "cpu" else choose_at_once

@@ -13,19 +13,21 @@ from stretto.local_engine.model.llama import LlamaForward
 
 __all__ = ["Chunks", "Group", "bytes_per_token", "cut"]
 
-_ROOM = 64  # slots behind a chunk and its local tokens, so that an answer seldom moves the cache
+_ROOM = 32  # slots behind a chunk and its local tokens, so that an answer seldom moves the cache
 
 
 def cut(document: Sequence[int], longest: int, overlap: int = 0) -> list[tuple[int, ...]]:
     """Cut a document into chunks of at most ``longest`` tokens, whose lengths differ by one at most.
 
-    Each chunk but the first begins with the last ``overlap`` tokens of the one before it.
+    Each chunk but the first begins with the last ``overlap`` tokens of the one before it. Those of one length stand
+    together, the longer ones first, because they are read together.
     """
     if len(document) <= longest:
         return [tuple(document)] if document else []
     new = len(document) - overlap  # each chunk adds its tokens behind the overlap
     count = -(-new // (longest - overlap))
-    ends = [new * number // count for number in range(count + 1)]
+    size, longer = divmod(new, count)
+    ends = [size * number + min(number, longer) for number in range(count + 1)]
     return [tuple(document[start : end + overlap]) for start, end in pairwise(ends)]
 
 

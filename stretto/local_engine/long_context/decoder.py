@@ -13,7 +13,7 @@ from torch.nn.functional import linear, rms_norm, silu
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.products import product
 
-__all__ = ["Attend", "Change", "LayerChange", "attention", "run", "turned"]
+__all__ = ["Attend", "Change", "LayerChange", "attention", "attention_of_one", "run", "turned"]
 
 
 class Attend(Protocol):
@@ -146,3 +146,30 @@ def attention(
     mixed = (scores - sums[..., None]).exp() @ values.permute(0, 2, 1, 3)[:, :, None].float()
     mixed = mixed.permute(0, 3, 1, 2, 4).reshape(batch, rows, heads, width).to(queries.dtype)
     return mixed, sums.permute(0, 3, 1, 2).reshape(batch, rows, heads)
+
+
+def attention_of_one(queries: Tensor, past: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> Tensor:
+    """Attention of one row to the slots of a cache and to itself.
+
+    The cache is read where it lies: of a long document's chunks, a copy for each token took most of the time.
+
+    Args:
+        queries: # [batch, 1, heads, head_dim]
+        past: keys and values before it, of any strides # each [batch, slots, key_value_heads, head_dim]
+        keys: its own # [batch, 1, key_value_heads, head_dim]
+        values: its own # [batch, 1, key_value_heads, head_dim]
+
+    Returns:
+        the mixed values # [batch, 1, heads, head_dim]
+    """
+    batch, _, heads, width = queries.shape
+    stored = keys.shape[2]
+    scaled = queries.view(batch, stored, heads // stored, width) * width**-0.5
+    mixed = []
+    for head in range(stored):
+        row = scaled[:, head]  # [batch, group, head_dim]
+        before = torch.bmm(row, past[0][:, :, head].transpose(1, 2))  # [batch, group, slots]
+        itself = (row * keys[:, :, head]).sum(-1, keepdim=True)  # [batch, group, 1]
+        shares = torch.cat((before, itself), -1).float().softmax(-1).to(queries.dtype)
+        mixed.append(torch.bmm(shares[..., :-1], past[1][:, :, head]) + shares[..., -1:] * values[:, :, head])
+    return torch.stack(mixed, 1).view(batch, 1, heads, width)

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from stretto.local_engine.long_context.adapter import FocusAdapter
 from stretto.local_engine.long_context.chunks import Chunks, cut
-from stretto.local_engine.long_context.decoder import LayerChange, attention, run, turned
+from stretto.local_engine.long_context.decoder import LayerChange, attention, attention_of_one, run, turned
 from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.llama import LlamaForward
 
-__all__ = ["Candidates", "FocusReader", "candidates"]
+__all__ = ["Candidates", "FocusReader", "candidates", "candidates_and_states"]
 
 _CHUNK = 256  # tokens, where nobody says how many
 
@@ -42,6 +42,19 @@ def candidates(
     slots: Tensor,
     places: Tensor,
 ) -> Candidates:
+    """Run candidate positions behind the sequences of a cache; see `candidates_and_states`."""
+    return candidates_and_states(forward, changes, tokens, past, slots=slots, places=places)[0]
+
+
+def candidates_and_states(
+    forward: LlamaForward,
+    changes: Sequence[LayerChange] | None,
+    tokens: Tensor,
+    past: KeyValueCache,
+    *,
+    slots: Tensor,
+    places: Tensor,
+) -> tuple[Candidates, Tensor]:
     """Run candidate positions behind the sequences of a cache, each by itself; nothing is written to it.
 
     Args:
@@ -53,7 +66,7 @@ def candidates(
         places: at which each chunk's candidate will stand among the others # [chunks]
 
     Returns:
-        the candidates, with keys turned to their places.
+        the candidates, with keys turned to their places, and their final states # [chunks, rows, hidden]
     """
     found: Candidates = ([], [])
     by = places[:, None] - slots
@@ -64,16 +77,17 @@ def candidates(
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
         known = past.layer(layer, last)
+        found[0].append(turned(forward, keys, by))
+        found[1].append(values)
+        if rows == 1 and window is None:
+            return attention_of_one(queries, known, keys, values).flatten(2)
         seen = whole
         if window is not None:
             seen = whole & torch.cat((every > slots[:, None] - window, itself), 1)
         both = [torch.cat((old, new), 1) for old, new in zip(known, (keys, values), strict=True)]
-        found[0].append(turned(forward, keys, by))
-        found[1].append(values)
-        return attention(queries, both[0], both[1], seen if rows > 1 or window is not None else None)[0].flatten(2)
+        return attention(queries, both[0], both[1], seen)[0].flatten(2)
 
-    run(forward, tokens, slots.expand(chunks, rows), attend, changes)
-    return found
+    return found, run(forward, tokens, slots.expand(chunks, rows), attend, changes)
 
 
 class FocusReader:

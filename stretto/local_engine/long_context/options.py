@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from stretto.arguments import shown
 from stretto.errors import SettingsError
 from stretto.local_engine.model.adapter_files import FOCUS_FILE
 
-__all__ = ["WAYS", "FocusOptions", "StarOptions", "chosen_way"]
-
-WAYS = ("focus", "star")
-"""Ways to read a prompt that is longer than the window."""
+__all__ = ["CHOICES", "FocusOptions", "StarOptions", "chosen_way"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +65,59 @@ class StarOptions:
                 raise SettingsError(f"{name}={getattr(self, name)} cannot be used: give 1 or more.")
 
 
-def chosen_way(given: str | None, folder: Path | None, model: str) -> str | None:
-    """How prompts longer than the window are read: ``focus``, ``star``, or ``None`` where they are refused.
+CHOICES = ("auto", "focus", "star", "refuse")
+"""What can be said by name of prompts that are longer than the window."""
+
+
+def chosen_way(
+    given: str | FocusOptions | StarOptions | None, folder: Path | None, model: str, window: int | None = None
+) -> FocusOptions | StarOptions | None:
+    """How prompts longer than the window are read; ``None`` where they are refused.
 
     Args:
-        given: one of these, or ``auto`` for focus where the model's folder has an adapter.
+        given: one of `CHOICES`, options of a way, or ``None``, which refuses. ``auto`` is focus reading where the
+            model's folder has an adapter.
         folder: of the model; ``None`` for a hub name.
         model: its name.
+        window: its context window, if it is known already.
 
-    Raises `SettingsError` for another value, and for ``focus`` without an adapter.
+    Raises `SettingsError` for another value, for sizes that leave no room in the window, and for focus reading without
+    an adapter.
     """
     adapted = folder is not None and (folder / FOCUS_FILE).is_file()
+    if given is None or given == "refuse":
+        return None
     if given == "auto":
-        return "focus" if adapted else None
-    if given is not None and given not in WAYS:
-        ways = ", ".join(repr(way) for way in ("auto", *WAYS))
-        raise SettingsError(f"long_context={given!r} cannot be used. Use one of: {ways}, or None.")
-    if given == "focus" and not adapted:
+        return FocusOptions() if adapted else None
+    if given == "star":
+        return StarOptions()
+    options = FocusOptions() if given == "focus" else given
+    if isinstance(options, str) or not isinstance(options, FocusOptions | StarOptions):
+        names = ", ".join(repr(name) for name in CHOICES)
         raise SettingsError(
-            f"long_context='focus' cannot be used: {model} has no {FOCUS_FILE} beside its weights. Train one with: "
+            f"long_context={shown(given)} cannot be used. Use one of: {names}, None, or FocusOptions or StarOptions."
+        )
+    if isinstance(options, FocusOptions) and not adapted:
+        said = "long_context='focus'" if given == "focus" else "long_context=FocusOptions(...)"
+        raise SettingsError(
+            f"{said} cannot be used: {model} has no {FOCUS_FILE} beside its weights. Train one with: "
             f"python -m recipes.focus.train {model}. Or use 'star', which needs no training."
         )
-    return given
+    if window is not None:
+        _check_room(options, model, window)
+    return options
+
+
+def _check_room(options: FocusOptions | StarOptions, model: str, window: int) -> None:
+    """Make sure that one chunk or block, and what stands behind it, fits into the window."""
+    if isinstance(options, FocusOptions):
+        name, size = "chunk", options.chunk or 0
+        needed = size + options.appended + 1
+    else:
+        name, size = "block", options.block
+        needed = 2 * size + options.local + 1
+    if size and needed > window:
+        raise SettingsError(
+            f"{name}={size} cannot be used with {model}: with what stands behind it, it takes {needed} tokens of the "
+            f"{window} of the context window. Give less."
+        )

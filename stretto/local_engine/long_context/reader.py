@@ -49,30 +49,27 @@ class LongContextReader:
 
     Args:
         engine: of a model of the Llama family.
-        way: ``focus``, which needs an adapter beside the weights, or ``star``.
-        focus: how documents are cut for ``focus``.
-        star: the same for ``star``.
+        options: how documents are cut. `FocusOptions` needs an adapter beside the weights, `StarOptions` no training.
 
     Raises `SettingsError` for another model, and where the adapter is missing or belongs to other weights.
     """
 
-    def __init__(
-        self, engine: Engine, way: str, *, focus: FocusOptions | None = None, star: StarOptions | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, options: FocusOptions | StarOptions) -> None:
         model = engine.model
         forward = getattr(model.forward, "plain", model.forward)  # on a GPU it stands behind recorded steps
         if not isinstance(forward, LlamaForward):
             raise SettingsError(
-                f"long_context={way!r} needs the engine's own forward, and {model.name} is run by that of "
+                f"{type(options).__name__} needs the engine's own forward, and {model.name} is run by that of "
                 "transformers: it is not of the Llama family. Leave long_context out."
             )
-        self._engine, self._model, self._forward, self._way = engine, model, forward, way
-        self._focus, self._star = focus or FocusOptions(), star or StarOptions()
+        self._engine, self._model, self._forward = engine, model, forward
         quarter = max(1, model.context_window // 4)
-        block, self._local = self._star.block, min((self._focus if way == "focus" else self._star).local, quarter)
-        self._star = replace(self._star, block=min(block, quarter))
+        self._local = min(options.local, quarter)
+        if isinstance(options, StarOptions) and 2 * options.block + options.local >= model.context_window:
+            options = replace(options, block=quarter)
+        self._options = options
         self._adapter: FocusAdapter | None = None
-        if way == "focus":
+        if isinstance(options, FocusOptions):
             if model.folder is None:
                 raise SettingsError(
                     f"{model.name} has no adapter for focus reading: an adapter stands beside the weights in a folder. "
@@ -92,8 +89,8 @@ class LongContextReader:
         Raises `ContextOverflowError` where the candidates of its chunks would fill the window, and
         `RequestRejectedError` where its keys and values do not fit into memory.
         """
-        model, window = self._model, self._model.context_window
-        if self._way == "star":
+        model, options, window = self._model, self._options, self._model.context_window
+        if isinstance(options, StarOptions):
             free = model.cache_tokens - tokens
             if free < 1:
                 raise RequestRejectedError(
@@ -101,16 +98,17 @@ class LongContextReader:
                     f"can hold {model.cache_tokens} tokens of {model.name}. Use focus reading, or shorten it.",
                     backend=model.name,
                 )
-            return min(free, max(1, window - 2 * self._star.block - 2 * self._local))
-        candidates = -(-tokens // max(1, self._chunk - self._overlap))
+            return min(free, max(1, window - 2 * options.block - 2 * self._local))
+        chunk = options.chunk or (self._adapter.chunk if self._adapter is not None else 0) or 256
+        candidates = -(-tokens // max(1, chunk - min(options.overlap, chunk // 2)))
         free = window - candidates - 2 * self._local
         if free < 1:
             raise ContextOverflowError(
-                f"The prompt has {tokens} tokens. Read in chunks of {self._chunk} they become {candidates} candidates, "
+                f"The prompt has {tokens} tokens. Read in chunks of {chunk} they become {candidates} candidates, "
                 f"which exceed the context window of {model.name}, {window}. Shorten it.",
                 backend=model.name,
             )
-        return min(free, window - self._chunk - self._focus.appended)
+        return min(free, window - chunk - options.appended)
 
     def submit(
         self,
@@ -190,21 +188,13 @@ class LongContextReader:
         return reader, rest
 
     def _new(self, document: tuple[int, ...]) -> DocumentReader:
-        model = self._model
-        if self._way == "star":
-            return StarReader(self._forward, document, self._star, device=model.device, shared=True)
+        model, options = self._model, self._options
+        if isinstance(options, StarOptions):
+            return StarReader(self._forward, document, options, device=model.device, shared=True)
         head = (document[0],) if document and document[0] == model.tokenizer.bos_token_id else ()
         fits = model.cache_tokens * bytes_per_token(self._forward) // 2
-        options = replace(self._focus, kept_bytes=min(self._focus.kept_bytes, fits))
+        options = replace(options, kept_bytes=min(options.kept_bytes, fits))
         return FocusReader(self._forward, self._adapter, document[len(head) :], options, device=model.device, head=head)
-
-    @property
-    def _chunk(self) -> int:
-        return self._focus.chunk or (self._adapter.chunk if self._adapter is not None else 0) or 256
-
-    @property
-    def _overlap(self) -> int:
-        return min(self._focus.overlap, self._chunk // 2)
 
 
 def _cancel(handle: Handle) -> None:

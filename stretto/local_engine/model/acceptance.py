@@ -1,7 +1,7 @@
-"""Which forward runs a model right: each is checked against the model itself before it is used.
+"""Chooses the forward that runs a model correctly: each is compared with the model itself before it is used.
 
-transformers has hundreds of architectures. Whether one takes a mask of draft trees, batches of unequal lengths and a
-cache that keeps every slot cannot be read off its configuration, so it is tried: a few dozen tokens, once, at load.
+transformers has hundreds of architectures. A configuration does not say whether a model takes a mask of draft trees,
+batches of unequal lengths and a cache that keeps every slot. So it is tried at load, with a few dozen tokens.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are compute
 _LENGTHS = (29, 17)  # tokens of the texts that are tried
 _WINDOW = 8  # in place of the model's own: both texts are longer
 _SWITCH = 22  # in place of the model's own: the texts stay on either side of it
-_SIBLINGS = 8  # they put a node's slot far from its position, which a bias by slot shows clearly
+_SIBLINGS = 8  # they put the slot of a node far from its position, so that a bias by slot shows
 _EFFECT = 0.05  # standard deviations of the logits by which a smaller window must change them
 _NOT_WINDOWS = frozenset({"max_window_layers", "chunk_size_feed_forward"})
 _PLAIN = "Choose a model of plain attention layers; docs/models.md says which run."
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """Standard deviations by which logits may differ by rounding alone."""
+    """Standard deviations by which logits may differ because of rounding."""
     return _TOLERANCE.get(dtype, 0.5)
 
 
@@ -48,8 +48,8 @@ def choose_forward(
 ) -> Forward:
     """Choose the fastest forward that agrees with the model.
 
-    The lean one, else transformers' own code with batches and draft trees, else that code one sequence at a time.
-    Raises `BackendError` if none does.
+    First the lean one is tried, then transformers' own code with batches and draft trees, then that code with one
+    sequence at a time. Raises `BackendError` if none agrees.
 
     Args:
         name: of the model.
@@ -73,8 +73,8 @@ def choose_forward(
         raise BackendError(f"{name} cannot be run by the local engine: {cause}. {_PLAIN}", backend=name)
     if alone:
         _log.warning(
-            "%s runs one sequence at a time, and drafts are chains: %s adds something of its own to the attention "
-            "scores that batches and draft trees would get wrong.",
+            "%s runs one sequence at a time, and drafts are chains: %s adds something to the attention scores that "
+            "batches and draft trees would get wrong.",
             name,
             type(model).__name__,
         )
@@ -120,7 +120,7 @@ def _check_plain(name: str, model: Any) -> None:
 
 
 def _objection(model: Any, limit: float, *, alone: bool) -> str:
-    """Say what stands against running the model this way; nothing if it agrees with the model itself."""
+    """Say why the model cannot be run this way; an empty text if the forward agrees with the model."""
     config = model.config.get_text_config(decoder=True)
     try:
         with _narrowed(model, config) as fixed, switched_early(config, _SWITCH):
@@ -144,10 +144,10 @@ def _objection(model: Any, limit: float, *, alone: bool) -> str:
 
 @contextmanager
 def _narrowed(model: Any, config: Any) -> Iterator[str]:
-    """Make the windows of the attention layers so small that a short text is longer.
+    """Make the windows of the attention layers smaller than a short text.
 
-    Gives the name of a window on which that has no effect, or an empty one: the model then masks by something that
-    was made with it, and no short text can tell whether the engine does the same.
+    Yields the name of a window for which that has no effect, or an empty text. Such a model built its mask when it was
+    made, and no short text can tell whether the engine has the same.
     """
     longest = getattr(config, "max_position_embeddings", None) or 2**62
     kinds = set(getattr(config, "layer_types", None) or ())
@@ -191,7 +191,7 @@ def _texts(model: Any) -> list[Tensor]:
 
 
 def _draft(vocabulary: int, *, chain: bool) -> tuple[DraftTree, list[list[int]]]:
-    """A draft, and its paths whose logits are looked at: two branches behind siblings, or a chain; equally long."""
+    """A draft, and the paths whose logits are compared: two branches behind siblings, or a chain; equally long."""
     tree = DraftTree()
     trunk_tokens, twig_tokens = ([(token * 3 + 1) % vocabulary for token in own] for own in ((20, 21, 22), (90, 91)))
     if chain:
@@ -203,15 +203,15 @@ def _draft(vocabulary: int, *, chain: bool) -> tuple[DraftTree, list[list[int]]]
 
 
 def disagreement(model: Any, forward: Forward) -> float:
-    """How far ``forward`` is from the model reading each text at once without a cache.
+    """Compare ``forward`` with the model reading each text at once without a cache.
 
-    Two texts of unequal lengths in one batch: their prompts, in two parts, the second one padded; a plain step; and a
-    step with a draft tree, or with a chain where trees are not for this forward. Some 80 rows are read, and 100 by
-    the model itself.
+    Two texts of unequal lengths are one batch. Their prompts are read in two parts, the second one padded; then come a
+    plain step, and a step with a draft tree, or with a chain where the forward takes no trees. That is some 80 rows,
+    and 100 for the model itself.
 
     Returns:
-        the largest difference of the logits, relative to their standard deviation: rounding only, unless the model's
-        attention is something else than the mask and the cache say.
+        the largest difference of the logits, relative to their standard deviation: rounding only, unless the attention
+        of the model does not follow the mask and the cache.
     """
     texts, device = _texts(model), model.device
     vocabulary = model.get_input_embeddings().weight.shape[0]
@@ -236,7 +236,7 @@ def disagreement(model: Any, forward: Forward) -> float:
 
 
 def _read_prompts(forward: Forward, cache: KeyValueCache, prompts: Sequence[list[int]], device: torch.device) -> Tensor:
-    """Read prompts as an engine does; the logits of the last rows # [batch, 1, vocabulary]."""
+    """Read prompts as an engine does. Returns the logits of the last rows # [batch, 1, vocabulary]."""
     lengths = tuple(map(len, prompts))
     first = min(lengths) // 2
     for start, width in ((0, first), (first, max(lengths) - first)):

@@ -1,4 +1,4 @@
-"""The key-value cache: slots that rows write by index, and the mask that says which slots a row sees."""
+"""The key-value cache: rows write to its slots by index, and a mask says which slots a row sees."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one forward reads: tokens, where they stand, and where their keys and values go.
+    """The input of one forward: a row for each token, with its position and the slot for its keys and values.
 
-    Rows that follow each other are written to the slots of their positions. The rows of a tree stand one after
-    the other in the slots behind the committed tokens, whatever their positions, until the accepted path is
-    moved to where it belongs.
+    Rows that follow each other are written to the slots of their positions. The nodes of a draft tree are written to
+    consecutive slots behind the committed tokens, whatever their positions, until the accepted path is moved to the
+    slots of its positions.
 
     Attributes:
         tokens: token ids # [batch, rows]
         positions: in their own sequence, from 0 # [batch, rows]
-        extent: slots in use once these rows are written; a row sees none beyond.
-        slots: of a tree's rows; without a tree they are the positions # [batch, rows]
+        kv_len: slots in use once these rows are written; a row sees none beyond.
+        slots: of the rows of a tree; without a tree they are the positions # [batch, rows]
         ancestry: which rows of a tree each row descends from, itself included # [batch, rows, rows]
-        pads: which rows are [PAD]s, if any is; see `stretto.local_engine.model.pads` # [batch, rows]
+        pads: which rows are [PAD]s, if there are any; see `stretto.local_engine.model.pads` # [batch, rows]
         real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
             as one axis; a forward may leave the others out # [real]
-        segments: which rows may attend together, so that few see slots in vain; all real rows are in one of them.
+        segments: rows that share a call of attention, so that few slots are masked; each real row is in one of them.
         lengths: tokens of each prompt that these rows are a part of; ``None`` for a step, and where no model asks.
     """
 
     tokens: Tensor
     positions: Tensor
-    extent: int
+    kv_len: int
     slots: Tensor | None = None
     ancestry: Tensor | None = None
     pads: Tensor | None = None
@@ -74,19 +74,19 @@ class Rows:
         return own, chosen
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
-        """Say what each row sees, as numbers added to the attention scores: 0, or minus infinity.
+        """Make the mask that is added to the attention scores: 0 for what a row sees, else minus infinity.
 
         A slot holds the token of the same position, so a row sees the slots up to its own position; with a
-        sliding ``window``, only the last so many of them. A row of a tree sees the committed tokens and its
-        ancestors (Miao et al., arXiv:2305.09781). Floats, because eager attention in transformers reads a
-        boolean mask wrongly without a word.
+        sliding ``window``, only the last so many of them. A node of a tree sees the committed tokens and its
+        ancestors (Miao et al., arXiv:2305.09781). The mask holds floats, because eager attention in transformers
+        silently misreads a boolean mask.
 
         Returns:
-            # [batch, 1, rows, extent]
+            # [batch, 1, rows, kv_len]
         """
         if self.slots is not None and self.ancestry is not None:
             return self._tree_mask(dtype, window, self.slots, self.ancestry)
-        slots = torch.arange(self.extent, device=self.positions.device)
+        slots = torch.arange(self.kv_len, device=self.positions.device)
         own = self.positions[:, None, :, None]
         hidden = slots > own
         if window is not None:
@@ -94,28 +94,28 @@ class Rows:
         return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
 
     def anchored(self, states: Tensor) -> Tensor:
-        """For each row the state of its anchor: its nearest ancestor, itself included, that is no [PAD].
+        """For each row the state of its anchor: the nearest ancestor, itself included, that is not a [PAD].
 
         Args:
             states: of all rows # [batch, rows, hidden]
         """
         if self.ancestry is None or self.pads is None:
             return states
-        places = torch.arange(1, states.shape[1] + 1, device=states.device)
-        nearest = (self.ancestry & ~self.pads[:, None]) * places  # [batch, rows, rows]
+        numbers = torch.arange(1, states.shape[1] + 1, device=states.device)
+        nearest = (self.ancestry & ~self.pads[:, None]) * numbers  # [batch, rows, rows]
         return states.take_along_dim(nearest.argmax(-1)[..., None], 1)
 
     def _tree_mask(self, dtype: torch.dtype, window: int | None, own: Tensor, ancestry: Tensor) -> Tensor:
         (batch, rows), device = own.shape, own.device
-        slots = torch.arange(self.extent, device=device)
-        hidden = (slots >= own[:, :1]).view(batch, 1, 1, -1)  # the tree's slots, and what lies behind them
-        strange = ~ancestry
+        slots = torch.arange(self.kv_len, device=device)
+        hidden = (slots >= own[:, :1]).view(batch, 1, 1, -1)  # the slots of the tree, and those behind it
+        unrelated = ~ancestry
         if window is not None:
             hidden = hidden | (slots <= self.positions[:, None, :, None] - window)
-            strange |= self.positions[:, None, :] <= self.positions[:, :, None] - window
-        mask = torch.zeros(batch, 1, rows, self.extent, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
+            unrelated |= self.positions[:, None, :] <= self.positions[:, :, None] - window
+        mask = torch.zeros(batch, 1, rows, self.kv_len, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
         tree = torch.zeros(batch, 1, rows, rows, dtype=dtype, device=device)
-        tree.masked_fill_(strange[:, None], -torch.inf)
+        tree.masked_fill_(unrelated[:, None], -torch.inf)
         return mask.scatter_(3, own[:, None, None, :].expand(tree.shape), tree)
 
 
@@ -131,38 +131,38 @@ class Source:
 class KeyValueCache:
     """Keys and values of a batch of sequences, one slot per position.
 
-    Every sequence starts at slot 0 whatever its length: nothing is padded on the left, going back is
-    forgetting a number, and slots beyond a sequence's end hold leftovers that no mask lets through. Layers are
-    allocated when they are first written, so their shapes may differ from layer to layer.
+    Every sequence starts at slot 0 whatever its length. Nothing is padded on the left, and nothing has to be deleted:
+    slots behind the end of a sequence hold old values that every mask hides. Layers are allocated when they are first
+    written, so their shapes may differ from layer to layer.
     """
 
     def __init__(self, batch: int) -> None:
         self.batch = batch
         self.capacity = 0
-        self.extent = 0
-        self._keys: list[Tensor] = []  # per layer # [batch, slots, key_value_heads, head_dim]
+        self.kv_len = 0
+        self._keys: list[Tensor] = []  # per layer # [batch, slots, num_kv_heads, head_dim]
         self._values: list[Tensor] = []
         self._targets = torch.empty(0, dtype=torch.long)  # [batch * rows], into batch and slots as one axis
         self._written = slice(None)  # sequences that the current rows belong to
         self._first: Callable[[], Tensor | None] = lambda: None  # the first layer's keys when these were looked up:
-        self._places = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._addresses = np.empty(0, np.int64), np.empty(0, np.int64)
 
     @property
     def slots(self) -> int:
-        """Allocated over all sequences."""
+        """Slots that are allocated, over all sequences."""
         return self.batch * self.capacity
 
     @property
     def bytes_per_slot(self) -> int:
-        """Of one sequence's keys and values in all layers."""
+        """Bytes of a slot of one sequence, in all layers."""
         return sum(layer.element_size() * layer.shape[2:].numel() for layer in (*self._keys, *self._values))
 
     def begin(self, rows: Rows, *, packed: bool = False) -> None:
-        """Make room for ``rows`` and aim the writes of the coming forward at their slots.
+        """Allocate the slots of ``rows``; the writes of the coming forward go there.
 
-        ``packed``: it will write the real rows only, as if they were one sequence's.
+        ``packed``: the forward will write the real rows only, concatenated.
         """
-        self._reach(rows.extent)
+        self._reach(rows.kv_len)
         self._written = slice(None)
         slots = rows.positions if rows.slots is None else rows.slots
         if self.batch > 1:
@@ -172,46 +172,46 @@ class KeyValueCache:
             self._targets = self._targets[rows.real]
 
     def begin_alone(self, rows: Rows, sequence: int) -> None:
-        """Do what `begin` does for the rows of one sequence; the writes that follow give back that sequence alone."""
-        self._reach(rows.extent)
+        """Do what `begin` does for the rows of one sequence; the writes that follow return that sequence only."""
+        self._reach(rows.kv_len)
         self._written = slice(sequence, sequence + 1)
         slots = rows.positions if rows.slots is None else rows.slots
         self._targets = slots.reshape(-1) + sequence * self.capacity
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the keys and values of the current rows; give back all of this layer up to the extent.
+        """Store the keys and values of the current rows, and return those of all slots in use.
 
         Args:
-            layer: number of the layer; layers are first written in order.
-            keys: # [batch, rows, key_value_heads, head_dim]
+            layer: number of the layer; the first forward writes the layers in order.
+            keys: # [batch, rows, num_kv_heads, head_dim]
             values: like ``keys``; its head_dim may differ.
 
         Returns:
-            views # [batch, extent, key_value_heads, head_dim]
+            views # [batch, kv_len, num_kv_heads, head_dim]
         """
         if layer == len(self._keys):
-            # Zeros, not whatever memory held: a masked slot has weight 0, and 0 times NaN is NaN.
+            # Zeros, because a masked slot has weight 0, and 0 times NaN would be NaN.
             self._keys.append(keys.new_zeros(self.batch, self.capacity, *keys.shape[2:]))
             self._values.append(values.new_zeros(self.batch, self.capacity, *values.shape[2:]))
         stored_keys, stored_values = self._keys[layer], self._values[layer]
         stored_keys.flatten(0, 1).index_copy_(0, self._targets, keys.flatten(0, 1))
         stored_values.flatten(0, 1).index_copy_(0, self._targets, values.flatten(0, 1))
-        return stored_keys[self._written, : self.extent], stored_values[self._written, : self.extent]
+        return stored_keys[self._written, : self.kv_len], stored_values[self._written, : self.kv_len]
 
     def addresses(
-        self, extent: int, layers: int, shape: tuple[int, int]
+        self, kv_len: int, layers: int, shape: tuple[int, int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Make room for ``extent`` slots of float32 and say where they are, for code that writes to them itself.
+        """Allocate ``kv_len`` slots of float32 and return their addresses, for compiled code that writes to them.
 
         Args:
-            extent: slots in use once it has.
-            layers: of the model.
-            shape: key-value heads, and their width.
+            kv_len: slots in use once it has written.
+            layers: number of layers of the model.
+            shape: num_kv_heads and head_dim.
 
         Returns:
-            of the keys and of the values # [layers]
+            addresses of the keys and of the values # [layers]
         """
-        self._reach(extent)
+        self._reach(kv_len)
         for held in (self._keys, self._values):
             held += [
                 torch.zeros(self.batch, self.capacity, *shape, dtype=torch.float32) for _ in range(layers - len(held))
@@ -219,14 +219,14 @@ class KeyValueCache:
         if self._first() is not self._keys[0]:  # all layers are replaced together
             self._first = weakref.ref(self._keys[0])
             keys, values = ([layer.data_ptr() for layer in held] for held in (self._keys, self._values))
-            self._places = np.array(keys, np.int64), np.array(values, np.int64)
-        return self._places
+            self._addresses = np.array(keys, np.int64), np.array(values, np.int64)
+        return self._addresses
 
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Copy keys and values within sequences: each (sequence, from slot, to slot), in order, towards the front.
 
-        So an accepted path comes to stand behind the committed tokens. What else the tree held needs no
-        removal: no mask lets it through, and the next rows are written over it.
+        An accepted path is moved behind the committed tokens this way. The other nodes need not be removed: every mask
+        hides them, and the next rows overwrite them.
         """
         if not moves or not self._keys:
             return
@@ -234,7 +234,7 @@ class KeyValueCache:
         if device.type == "cpu" and self._keys[0].dtype == torch.float32:
             runs = _runs(moves, self.capacity)
             for layer in (*self._keys, *self._values):
-                slots = layer.numpy().reshape(-1, *layer.shape[2:])  # in a third of the time that torch takes
+                slots = layer.numpy().reshape(-1, *layer.shape[2:])  # three times faster than in torch
                 for source, target, length in runs:
                     slots[target : target + length] = slots[source : source + length]
             return
@@ -247,11 +247,11 @@ class KeyValueCache:
 
     @classmethod
     def copied(cls, sources: Sequence[Source | None], capacity: int) -> KeyValueCache:
-        """Begin each sequence of a new cache with a copy of what its source knows; at least one has a source."""
+        """Make a cache whose sequences begin with copies of their sources; at least one has a source."""
         known = next(source.cache for source in sources if source is not None)
         copy = cls(len(sources))
         copy.capacity = blocks(capacity)
-        copy.extent = max(source.length for source in sources if source is not None)
+        copy.kv_len = max(source.length for source in sources if source is not None)
         for number in range(len(known._keys)):
             for kind in ("_keys", "_values"):
                 layer = getattr(known, kind)[number]
@@ -264,9 +264,9 @@ class KeyValueCache:
         return copy
 
     def join(self, other: KeyValueCache) -> None:
-        """Take over the sequences of another cache, behind those held; it must not be used any more."""
+        """Append the sequences of another cache, which must not be used any more."""
         if not self.batch:
-            self.batch, self.capacity, self.extent = other.batch, other.capacity, other.extent
+            self.batch, self.capacity, self.kv_len = other.batch, other.capacity, other.kv_len
             self._keys, self._values = other._keys, other._values
             return
         capacity = max(self.capacity, other.capacity)
@@ -276,9 +276,9 @@ class KeyValueCache:
         for held, coming in ((self._keys, other._keys), (self._values, other._values)):
             for layer, more in enumerate(coming):
                 held[layer] = torch.cat((held[layer], more))
-                coming[layer] = held[layer][:0]  # frees it before the next layer is copied
+                coming[layer] = held[layer][:0]  # frees its memory before the next layer is copied
         self.batch += other.batch
-        self.extent = max(self.extent, other.extent)
+        self.kv_len = max(self.kv_len, other.kv_len)
 
     def keep(self, sequences: Sequence[int]) -> None:
         """Keep only these sequences of the batch, in this order."""
@@ -288,31 +288,31 @@ class KeyValueCache:
         self.batch = len(sequences)
 
     def put(self, sequence: int, other: KeyValueCache, length: int) -> None:
-        """Write over the first slots of a sequence with those of a cache of one sequence."""
+        """Overwrite the first slots of a sequence with those of a cache of one sequence."""
         for held, new in ((self._keys, other._keys), (self._values, other._values)):
             for layer, coming in zip(held, new, strict=True):
                 layer[sequence, :length] = coming[0, :length]
 
     @classmethod
     def of(cls, keys: Sequence[Tensor], values: Sequence[Tensor], capacity: int) -> KeyValueCache:
-        """Begin a cache with given keys and values, of each layer, and make room for ``capacity`` slots.
+        """Make a cache of given keys and values, with ``capacity`` slots.
 
         Args:
-            keys: already turned to the positions of their slots # [layers][batch, slots, key_value_heads, head_dim]
+            keys: rotated to the positions of their slots # [layers][batch, slots, num_kv_heads, head_dim]
             values: like ``keys``.
             capacity: slots that will be in use.
         """
         new = cls(len(keys[0]))
-        new.extent = keys[0].shape[1]
-        new.capacity = blocks(max(capacity, new.extent))
+        new.kv_len = keys[0].shape[1]
+        new.capacity = blocks(max(capacity, new.kv_len))
         for given, own in ((keys, new._keys), (values, new._values)):
             for layer in given:
                 own.append(layer.new_zeros(new.batch, new.capacity, *layer.shape[2:]))
-                own[-1][:, : new.extent] = layer
+                own[-1][:, : new.kv_len] = layer
         return new
 
     def layer(self, number: int, slots: int) -> tuple[Tensor, Tensor]:
-        """Views of the first ``slots`` keys and values of one layer # [batch, slots, key_value_heads, head_dim]."""
+        """Views of the first ``slots`` keys and values of one layer # [batch, slots, num_kv_heads, head_dim]."""
         return self._keys[number][:, :slots], self._values[number][:, :slots]
 
     @property
@@ -328,22 +328,22 @@ class KeyValueCache:
             own += [layer.new_zeros(batch, capacity, *layer.shape[2:]) for layer in held]
         return new
 
-    def settle(self, other: KeyValueCache, extent: int) -> None:
-        """Move the first ``extent`` slots into another cache's storage, which both share from now on.
+    def settle(self, other: KeyValueCache, kv_len: int) -> None:
+        """Move the first ``kv_len`` slots into the storage of another cache, which both share from now on.
 
-        The other one may have more sequences; its first ones are then those of this cache.
+        The other one may have more sequences; the first ones become those of this cache.
         """
         for held, new in ((self._keys, other._keys), (self._values, other._values)):
             for layer, (old, place) in enumerate(zip(held, new, strict=True)):
                 own = place if other.batch == self.batch else place[: self.batch]
-                own[:, :extent] = old[:, :extent]
+                own[:, :kv_len] = old[:, :kv_len]
                 held[layer] = own
         self.capacity = other.capacity
 
-    def equals(self, other: KeyValueCache, extent: int) -> bool:
-        """Whether both hold the very same in their first ``extent`` slots."""
+    def equals(self, other: KeyValueCache, kv_len: int) -> bool:
+        """Whether both hold exactly the same in their first ``kv_len`` slots."""
         pairs = zip((*self._keys, *self._values), (*other._keys, *other._values), strict=True)
-        return all(torch.equal(own[:, :extent], its[:, :extent]) for own, its in pairs)
+        return all(torch.equal(own[:, :kv_len], its[:, :kv_len]) for own, its in pairs)
 
     def shares(self, other: KeyValueCache) -> bool:
         """Whether both write to the same storage."""
@@ -352,11 +352,11 @@ class KeyValueCache:
         own, its = self._keys[0], other._keys[0]
         return own is its or own.untyped_storage().data_ptr() == its.untyped_storage().data_ptr()
 
-    def _reach(self, extent: int) -> None:
-        if extent > self.capacity:
-            # Half as much again: the copies add up to about as many slots as are written.
-            self._resize(blocks(max(extent, self.capacity * 3 // 2)))
-        self.extent = extent
+    def _reach(self, kv_len: int) -> None:
+        if kv_len > self.capacity:
+            # It grows by half, so that all copies together cost about as much as the writes.
+            self._resize(blocks(max(kv_len, self.capacity * 3 // 2)))
+        self.kv_len = kv_len
 
     def _resize(self, capacity: int) -> None:
         for held in (self._keys, self._values):
@@ -368,12 +368,12 @@ class KeyValueCache:
 
 
 def blocks(slots: int) -> int:
-    """So many slots are allocated where ``slots`` are needed."""
+    """Round a number of slots up to what is allocated."""
     return -(-slots // _BLOCK) * _BLOCK
 
 
 def _runs(moves: Sequence[tuple[int, int, int]], capacity: int) -> list[tuple[int, int, int]]:
-    """Put moves of neighbouring slots together: from, to, both in batch and slots as one axis, and how many."""
+    """Merge moves of neighbouring slots: from, to, both in batch and slots as one axis, and how many."""
     runs: list[tuple[int, int, int]] = []
     for sequence, start, end in moves:
         source, target = sequence * capacity + start, sequence * capacity + end

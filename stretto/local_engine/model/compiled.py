@@ -1,4 +1,4 @@
-"""A forward: from torch's tensors to the compiled one and back."""
+"""The compiled forward behind torch's tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_PADS = Pads(np.empty((0, 0), np.float32), np.empty((0, 3), np.int64), np.emp
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer is made of; see `stretto.local_engine.model.llama`."""
+    """The weights of one layer; see `stretto.local_engine.model.llama`."""
 
     norm: Tensor
     query_key_value: Panels
@@ -43,7 +43,7 @@ class Layer:
 
 
 class CompiledModel:
-    """Runs a model on a CPU whose weights stand in panels of one type, in float32 but for what these round.
+    """Runs a model on a CPU whose weights are panels of one type; everything else is float32.
 
     Args:
         layers: of the model.
@@ -68,7 +68,10 @@ class CompiledModel:
         amplitude: float,
         epsilon: float,
     ) -> None:
-        self._kept, self._vocabulary = layers, vocabulary  # what is compiled knows but their addresses
+        self._kept, self._vocabulary = (
+            layers,
+            vocabulary,
+        )  # compiled code only knows their addresses, so they are kept alive here
         self._stored, width = heads[1], 2 * len(frequencies)
         turned, everything = sum(heads), sum(heads) + self._stored
         norms = [each for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
@@ -103,7 +106,7 @@ class CompiledModel:
         self._pads, self._pad_like, self._units = _NO_PADS, self._like, 0
 
     def takes(self, rows: Rows, keep: Tensor, pads: PadAdapter | None) -> bool:
-        """Whether one row of a prompt is wanted, or all of a step, and the adapter can be read, if they need one."""
+        """Whether it can run these rows: all of a step or one of a prompt are wanted, and it can read their adapter."""
         wide = rows.tokens.shape[1]
         if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
             return False
@@ -128,8 +131,8 @@ class CompiledModel:
         positions = _whole(rows.positions)
         slots = positions if rows.slots is None else _whole(rows.slots)
         ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
-        inputs = Inputs(tokens, batches, lines, positions, slots, ancestry, rows.extent, wanted)
-        keys, values = cache.addresses(rows.extent, len(self._kept), (self._stored, self._room[1][1]))
+        inputs = Inputs(tokens, batches, lines, positions, slots, ancestry, rows.kv_len, wanted)
+        keys, values = cache.addresses(rows.kv_len, len(self._kept), (self._stored, self._room[1][1]))
         key_values, count = KeyValues(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
         scratch = Scratch._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
@@ -141,13 +144,13 @@ class CompiledModel:
             lambda: scratch.counter.fill(STOPPED),
         )
         found = logits[:, : self._vocabulary.outer]
-        if len(wanted) < batch * kept:  # sequences that are read to their end have none
+        if len(wanted) < batch * kept:  # sequences that were read completely have none
             places = (batches * kept + lines - int(keep[0]))[wanted]
             found = found.new_zeros(batch * kept, found.shape[-1]).index_copy_(0, torch.from_numpy(places), found)
         return found.view(batch, kept, -1)
 
     def _knows(self, adapter: PadAdapter) -> bool:
-        """Read an adapter, once; it must stand in panels of one type, and its units fill them."""
+        """Read an adapter once. Its panels must be of one type, and its units must fill them."""
         if self._adapter is adapter:
             return True
         nothing, table = [0, 0, 0], []
@@ -170,22 +173,22 @@ class CompiledModel:
 
 
 def _numbers(tensor: Tensor) -> NDArray[Any]:
-    """As it is; bfloat16, which numpy has not, as 16 digits."""
+    """View as NumPy; bfloat16, which NumPy lacks, is reinterpreted as uint16."""
     return _whole(tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor)
 
 
 def _whole(tensor: Tensor) -> NDArray[Any]:
-    """Without gaps: for each other layout, code would be compiled anew."""
+    """Make it contiguous, because numba compiles again for every other layout."""
     return np.ascontiguousarray(tensor.numpy())
 
 
 def _table(parts: Sequence[Tensor | None], shape: Sequence[int], empty: Sequence[int]) -> NDArray[np.float32]:
-    """Put the layers' parts into one table # [layers, *shape], or where they have none # [layers, *empty]."""
+    """Stack the parts of the layers # [layers, *shape], or where they have none # [layers, *empty]."""
     present = [part.reshape(tuple(shape)) for part in parts if part is not None]
     if not present:
         return np.empty((len(parts), *empty), np.float32)
     if len(present) < len(parts):
-        raise ValueError("some layers have a bias or norm that others have not")
+        raise ValueError("some layers have a bias or norm that others lack")
     table: NDArray[np.float32] = torch.stack(present).numpy()
     return table
 
@@ -197,6 +200,6 @@ def _all(count: int) -> NDArray[np.int64]:
 
 @lru_cache(128)
 def _places(batch: int, wide: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Say which sequence and which of its rows each row is, one sequence behind the other."""
+    """The sequence of each row, and its number in it, if the rows of all sequences are concatenated."""
     places = np.arange(batch * wide)
     return places // wide, places % wide

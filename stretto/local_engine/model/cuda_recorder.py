@@ -17,10 +17,10 @@ _one_at_a_time = threading.Lock()  # torch allows one recording in a process
 
 
 def cuda_recorder(device: torch.device) -> Recorder:
-    """Make what records on a CUDA device; all it records shares the memory for what is computed on the way.
+    """Make a recorder for a CUDA device. All its recordings share the memory for intermediate results.
 
-    Two runs before each recording let the libraries choose their kernels and allocate their workspaces, on a stream of
-    their own, as torch asks for. They write the same keys and values to the same slots each time.
+    Two runs before each recording let the libraries choose their kernels and allocate their workspaces, on a separate
+    stream, as torch requires. They write the same keys and values to the same slots each time.
     """
     graphs: weakref.WeakSet[torch.cuda.CUDAGraph] = weakref.WeakSet()
 
@@ -33,7 +33,7 @@ def cuda_recorder(device: torch.device) -> Recorder:
                     run()
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
-            # The memory ends with the last graph that uses it, and cannot be recorded into after that.
+            # The memory is freed with the last graph that uses it; after that nothing can be recorded into it.
             living = next(iter(graphs), None)
             pool = torch.cuda.graph_pool_handle() if living is None else living.pool()
             with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads may use the GPU

@@ -1,4 +1,4 @@
-"""Which number type a model computes in."""
+"""The number type that a model computes in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def chosen_dtype(name: str | None, device: torch.device) -> torch.dtype:
     if name is not None:
         dtype = getattr(torch, name, None)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise SettingsError(f"dtype={name!r} is no floating-point type of torch. Use float32, bfloat16 or float16.")
+            raise SettingsError(
+                f"dtype={name!r} is not a floating-point type of torch. Use float32, bfloat16 or float16."
+            )
         if dtype not in _COMPUTED:
             raise SettingsError(
                 f"dtype={name!r} cannot be used: torch stores numbers of that type and computes few operations in it. "

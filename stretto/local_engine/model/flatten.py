@@ -19,14 +19,14 @@ __all__ = ["ancestry", "flatten"]
 
 _Number = TypeVar("_Number", np.int64, np.bool_)
 
-_PACKED = 0.8  # share of real rows up to which, on a GPU, leaving the padding out gains more than it takes
+_PACKED = 0.8  # up to this share of real rows, leaving the padding out pays on a GPU
 
 
 def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: torch.device) -> Rows:
-    """Lay out one row for each sequence's last committed token, and one for each node of its draft behind it.
+    """Make a row of each sequence's last committed token, and one of each node of its draft.
 
-    Row 0 is the last token, row i + 1 is node i. Sequences with fewer nodes than others get rows that nothing
-    sees, in slots that hold nothing.
+    Row 0 is the last token, row i + 1 is node i. Sequences with fewer nodes than others are padded with rows that no
+    other row sees, in slots that hold nothing.
 
     Args:
         texts: the committed tokens of each sequence; the last one is not in the cache yet.
@@ -35,12 +35,12 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
     """
     starts = [len(text) - 1 for text in texts]  # position and slot of row 0
     rows = 1 + max(map(len, trees))
-    extent = max(starts) + rows
+    kv_len = max(starts) + rows
     if rows == 1:
         return Rows(
             _tensor([[text[-1]] for text in texts], device),
             _tensor([[start] for start in starts], device),
-            extent,
+            kv_len,
             segments=_divided(starts, [1] * len(texts), device),
         )
     shapes = [_shape(tuple(tree.parents), rows) for tree in trees]
@@ -57,7 +57,7 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
     return Rows(
         torch.from_numpy(tokens).to(device),
         torch.from_numpy(first + _stacked([depths for depths, _ in shapes])).to(device),
-        extent,
+        kv_len,
         slots=torch.from_numpy(first + beside).to(device),
         ancestry=torch.from_numpy(_stacked([ancestry for _, ancestry in shapes])).to(device),
         pads=torch.from_numpy(pads).to(device) if units else None,
@@ -67,36 +67,36 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
 
 
 def _stacked(tables: Sequence[NDArray[_Number]]) -> NDArray[_Number]:
-    return tables[0][None] if len(tables) == 1 else np.stack(tables)  # in a tenth of the time
+    return tables[0][None] if len(tables) == 1 else np.stack(tables)  # ten times faster
 
 
 def _tensor(numbers: Sequence[object], device: torch.device) -> Tensor:
-    """By way of numpy, which takes a third of the time."""
+    """Make a tensor by way of NumPy, which is three times faster."""
     return torch.from_numpy(np.array(numbers)).to(device)
 
 
 def _divided(starts: Sequence[int], counts: Sequence[int], device: torch.device) -> tuple[Segment, ...] | None:
-    """Divide a step of several sequences; on a GPU starting a kernel takes longer than what padding wastes."""
+    """Divide a step of several sequences into segments; not on a GPU, where padding costs less than another kernel."""
     if device.type != "cpu":
         return None
     found = segments([slice(0, count) for count in counts], [sum(pair) for pair in zip(starts, counts, strict=True)])
-    return found if len(found) > 1 or found[0].lone else None
+    return found if len(found) > 1 or found[0].is_single else None
 
 
 @lru_cache(256)
 def _shape(parents: tuple[int, ...], rows: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Of a tree's rows, and those beyond it, how deep they are and which descend from which # [rows], [rows, rows].
+    """The depth of each row, and which rows each row descends from # [rows], [rows, rows].
 
-    Most drafts of a method are of a few shapes. As many ancestors as a row has, itself included, as deep it is.
+    Cached, because most drafts of a method have one of a few shapes. Padding rows are roots of their own.
     """
     lines = lineage(parents, rows)
     return np.array([line.bit_count() - 1 for line in lines]), ancestry(lines)
 
 
 def lineage(parents: Sequence[int], rows: int) -> list[int]:
-    """Write down which rows each row descends from, itself included, as the bits of one number.
+    """Which rows each row descends from, itself included, as the bits of an integer.
 
-    A child's are its parent's and its own: one operation per row. Rows beyond the tree descend from themselves.
+    A child has the bits of its parent and its own. Rows beyond the tree descend from themselves only.
     """
     lines = [1]
     for row, parent in enumerate(parents, 1):
@@ -106,7 +106,7 @@ def lineage(parents: Sequence[int], rows: int) -> list[int]:
 
 
 def ancestry(lines: Sequence[int]) -> NDArray[np.bool_]:
-    """Spread the bits of each lineage out # [rows, rows]. Nobody writes to it, for it is kept."""
+    """Unpack the bits of each lineage # [rows, rows]. It is cached, so it must not be written to."""
     rows, width = len(lines), (len(lines) + 7) // 8
     packed = b"".join(line.to_bytes(width, "little") for line in lines)
     table = np.frombuffer(packed, dtype=np.uint8).reshape(rows, width)

@@ -52,8 +52,8 @@ class Forward(Protocol):
 
         Args:
             rows: tokens and positions # [batch, rows]
-            cache: what the rows see before themselves; they are written to it.
-            keep: which rows' logits are wanted, the same of each sequence # [kept]
+            cache: keys and values before these rows; theirs are written to it.
+            keep: rows whose logits are wanted, the same of each sequence # [kept]
 
         Returns:
             logits # [batch, kept, vocabulary]
@@ -64,12 +64,12 @@ class Forward(Protocol):
 class TransformersForward:
     """Any decoder-only model of transformers, with our cache inside.
 
-    Most models take a four-dimensional mask as it stands, so this class makes one for each kind of layer: batches and
-    draft trees are then a matter of the mask. A model that adds something of its own to the attention scores (a bias
-    by position, a window fixed when the model was built) is right only with the mask it makes itself, which knows one
-    sequence whose rows follow each other. That is what ``alone`` is for.
+    Most models take a four-dimensional mask, so this class makes one for each kind of layer; batches and draft trees
+    are expressed by the mask. A model that adds something else to the attention scores (a bias by position, a window
+    fixed when the model was built) is right only with the mask it makes itself, which is for one sequence whose rows
+    follow each other. That is what ``alone`` is for.
 
-    Raises ValueError for models whose layers keep another state than keys and values.
+    Raises `ValueError` for models whose layers keep a state other than keys and values.
 
     Args:
         model: of transformers.
@@ -85,7 +85,7 @@ class TransformersForward:
         self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
         others = [kind for kind in self._kinds if kind not in _KINDS | {_CHUNKED}]
         if others:
-            raise ValueError(f"layers of the kind {others[0]!r} keep another state than keys and values")
+            raise ValueError(f"layers of the kind {others[0]!r} keep a state other than keys and values")
         if _CHUNKED in self._kinds and not alone:
             raise ValueError("layers that attend within chunks are run with the model's own mask only")
         self._window: int | None = getattr(config, "sliding_window", None)
@@ -148,18 +148,18 @@ class TransformersForward:
 
 
 class _Adapter(Cache):
-    """Our cache in the form in which transformers' attention layers know one."""
+    """Our cache behind the interface of transformers' caches."""
 
     def __init__(self, cache: KeyValueCache, rows: Rows) -> None:
         super().__init__(layers=[])
         self._cache = cache
-        self._before = rows.extent - rows.tokens.shape[1]
+        self._before = rows.kv_len - rows.tokens.shape[1]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         keys, values = self._cache.write(layer_idx, key_states.transpose(1, 2), value_states.transpose(1, 2))
-        return keys.transpose(1, 2), values.transpose(1, 2)  # [batch, key_value_heads, extent, head_dim]
+        return keys.transpose(1, 2), values.transpose(1, 2)  # [batch, num_kv_heads, kv_len, head_dim]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers hold the same tokens
         return self._before

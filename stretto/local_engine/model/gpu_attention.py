@@ -1,9 +1,9 @@
-"""Attention on a GPU by a kernel that takes each shape as it comes.
+"""Attention on a GPU by a kernel without a plan for each shape.
 
 In half precision, torch chooses cuDNN's attention on an H100, which makes a plan for each new shape: 4 to 20 ms on the
-host. A text grows and drafts differ, so nearly every step has a new shape. Switching cuDNN's attention off is a setting
-of the whole process, which is not ours to change. So the memory-efficient kernel (Rabe and Staats, arXiv:2112.05682) is
-called by name. In float32 and float64 torch never chooses cuDNN's, and its choice stands.
+host. A text grows and drafts differ, so nearly every step has a new shape. Switching cuDNN's attention off would change
+a setting of the whole process. So the memory-efficient kernel (Rabe and Staats, arXiv:2112.05682) is called by name. In
+float32 and float64 torch never chooses cuDNN, so torch chooses the kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["HALF", "aligned", "attend"]
 HALF = (torch.bfloat16, torch.float16)
 """Types for which torch may choose cuDNN's attention."""
 
-_ALIGNMENT = 8  # numbers; the kernel reads so many at once
+_ALIGNMENT = 8  # numbers that the kernel reads at once
 _TOLERANCE = 0.05
 _log = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ def attend(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Mix the values for queries, as torch's `scaled_dot_product_attention` does.
+    """Attend as torch's `scaled_dot_product_attention` does.
 
     Args:
         queries: # [batch, heads, rows, head_dim]
         keys: # [batch, heads, slots, head_dim]
         values: like the keys.
-        mask: numbers added to the scores, of what can be spread to # [batch, heads, rows, slots]
-        causal: row i sees slots 0 to i; without a mask.
+        mask: added to the scores; it can be broadcast to # [batch, heads, rows, slots]
+        causal: row i sees slots 0 to i; not together with a mask.
         scale: of the scores; by default 1 / sqrt(head_dim).
 
     Returns:
@@ -56,7 +56,7 @@ def attend(
 
 
 def aligned(mask: Tensor) -> Tensor:
-    """Lay a mask out such that each of its lines begins where the kernel can read it # [..., slots]."""
+    """Align each line of a mask as the kernel needs it # [..., slots]."""
     if mask.stride(-1) == 1 and not any(stride % _ALIGNMENT for stride in mask.stride()[:-1]):
         return mask
     slots = mask.shape[-1]
@@ -72,7 +72,7 @@ def _kernel(
 
 @cache
 def _runs(device: torch.device, dtype: torch.dtype, width: int, value_width: int) -> bool:
-    """Whether the kernel runs here and is right: tried once."""
+    """Whether the kernel runs here and gives the right result; tried once."""
     if device.type != "cuda" or width % _ALIGNMENT or value_width % _ALIGNMENT:
         return False
     shapes = ((1, 2, 3, width), (1, 2, 21, width), (1, 2, 21, value_width))

@@ -1,9 +1,8 @@
 """A lean forward of the Llama family: Llama, Mistral, Qwen2 and Qwen3.
 
-A small model's step in transformers' own modelling code is spent between the operations as much as in them. This
-forward does what is needed and nothing else: query, key and value come from one product, the gate and the first
-feed-forward matrix from another; queries and keys are turned to their positions together. The weights are those of the
-transformers model, not copies.
+A step of a small model in transformers' own modelling code takes as much time between the operations as in them. This
+forward does only what is needed: one product gives query, key and value, another the gate and the first feed-forward
+matrix; queries and keys are rotated together. The weights are shared with the transformers model.
 
 Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (RMSNorm); Su et al., arXiv:2104.09864
 (rotary positions); Shazeer, arXiv:2002.05202 (SwiGLU).
@@ -72,8 +71,8 @@ def _is_dense(model: Any) -> bool:
 class _Norm:
     """The root-mean-square norm over the last axis, in as few operations as torch has for it.
 
-    On a CPU torch puts it together from a dozen. The layer norm is one, and of ``(x, -x)``, whose mean is nought, it
-    is the same.
+    On a CPU, rms_norm is a dozen operations and layer_norm one. The layer norm of ``(x, -x)``, whose mean is 0, equals
+    the root-mean-square norm.
     """
 
     def __init__(self, weight: Tensor, epsilon: float) -> None:
@@ -81,22 +80,22 @@ class _Norm:
         self._twice = torch.cat((weight, weight)) if weight.device.type == "cpu" else None
 
     def widened(self) -> _Norm:
-        """The same in float32."""
+        """Return a copy in float32."""
         return _Norm(self.weight.float(), self._epsilon)
 
     def __call__(self, state: Tensor) -> Tensor:
         if self._twice is None:
             return rms_norm(state, self.weight.shape, self.weight, self._epsilon)
         both = layer_norm(torch.cat((state, -state), -1), self._twice.shape, self._twice, None, self._epsilon)
-        return both[..., : len(self.weight)].contiguous()  # a product of strided rows rounds twice
+        return both[..., : len(self.weight)].contiguous()  # a product of strided rows would round twice
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
     norm: _Norm
-    query_key_value: Weight  # [(heads + 2 * key_value_heads) * head_dim, hidden]
+    query_key_value: Weight  # [(heads + 2 * num_kv_heads) * head_dim, hidden]
     query_key_value_bias: Tensor | None
-    query_key_norm: Tensor | None  # [heads + key_value_heads, head_dim]
+    query_key_norm: Tensor | None  # [heads + num_kv_heads, head_dim]
     output: Weight  # [hidden, heads * head_dim]
     output_bias: Tensor | None
     feed_forward_norm: _Norm
@@ -105,7 +104,7 @@ class _Layer:
     window: int | None
 
     def widened(self) -> _Layer:
-        """The same, all but the products in float32."""
+        """Return a copy with everything but the products in float32."""
         return replace(
             self,
             norm=self.norm.widened(),
@@ -117,7 +116,7 @@ class _Layer:
 
     @property
     def products(self) -> dict[str, Weight]:
-        """The weights that rows are multiplied by."""
+        """The weights of the matrix products."""
         names = ("query_key_value", "output", "gate_up", "down")
         return {name: getattr(self, name) for name in names}
 
@@ -173,8 +172,8 @@ class LlamaForward:
     def pack(self) -> None:
         """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.model.products`).
 
-        No gradient goes through packed weights, and what else holds the old ones keeps their memory taken. What
-        `parts` says has to be compiled.
+        No gradient flows through packed weights. Drop other references to the originals, or their memory stays
+        allocated. What `parts` says has to be compiled.
         """
         weights = self._dense()
         self._in_panels = self._better_in_panels(weights)
@@ -183,7 +182,7 @@ class LlamaForward:
             layout = layout_for(weights, dtype=self._held)
             self._kind = kind_of(weights, layout.dtype)
             self._layers, self._norm = [layer.widened() for layer in self._layers], self._norm.widened()
-            if self._embedding.dtype == torch.float16:  # there is no compiled code that reads it
+            if self._embedding.dtype == torch.float16:  # no compiled code reads it
                 self._embedding = self._embedding.float()
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
             self._layers = list(pool.map(lambda layer: layer.packed(layout), self._layers))
@@ -210,8 +209,8 @@ class LlamaForward:
     def _better_in_panels(self, weights: Sequence[Tensor]) -> bool:
         """Whether compiled code, which reads panels, is faster than torch's kernels.
 
-        In half precision it needs to run the whole model; and where the processor multiplies matrices of bfloat16,
-        torch's kernels read a large model's prompts much faster.
+        In half precision it has to run the whole model. Where the processor multiplies matrices of bfloat16 (AMX),
+        torch's kernels read prompts of a large model much faster.
         """
         if self._embedding.device.type != "cpu" or self._embedding.dtype not in _IN_PANELS:
             return False
@@ -271,12 +270,12 @@ class LlamaForward:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of keys and values, and of all that is computed between the products."""
+        """The type of keys and values, and of everything between the products."""
         return torch.float32 if self._in_panels else self._embedding.dtype
 
     @property
     def is_exact(self) -> bool:
-        """Whether a row is the same to the bit whatever other rows there are."""
+        """Whether the logits of a row have the same bits whatever other rows there are."""
         return self._compiled is not None
 
     @property
@@ -291,17 +290,17 @@ class LlamaForward:
 
     @property
     def head_width(self) -> int:
-        """Numbers of one attention head."""
+        """head_dim: the size of one attention head."""
         return int(self._width)
 
     @property
     def frequencies(self) -> Tensor:
-        """Of the rotation, in radians a position # [head_dim / 2]."""
+        """Frequencies of the rotation, in radians per position # [head_dim / 2]."""
         return self._frequencies
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Vocabulary, width of the residual stream, layers."""
+        """Sizes of vocabulary and residual stream, and the number of layers."""
         vocabulary, hidden = self._embedding.shape
         return vocabulary, hidden, len(self._layers)
 
@@ -337,7 +336,7 @@ class LlamaForward:
         """
         cache.begin(rows, packed=rows.real is not None)
         real, tokens, positions = rows.real, rows.tokens, rows.positions
-        if real is not None:  # all of them as one sequence, but for attention
+        if real is not None:  # concatenated into one sequence, except for attention
             tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
         width, rotated = self._width, self._heads + self._stored
         pads = self.pads if rows.pads is not None else None
@@ -352,7 +351,7 @@ class LlamaForward:
         for number, layer in enumerate(self._layers):
             normed = layer.norm(state)
             projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
-            heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
+            heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * num_kv_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
                 turning = rms_norm(turning, (width,), None, self.epsilon) * layer.query_key_norm
@@ -374,7 +373,7 @@ class LlamaForward:
         return self._norm(state)
 
     def rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine such that a head x turns as ``x * cosine + roll(x, head_dim / 2) * sine``."""
+        """Return cosine and sine; a head x is rotated as ``x * cosine + roll(x, head_dim / 2) * sine``."""
         angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
         cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
@@ -405,7 +404,7 @@ def _widened(tensor: Tensor | None) -> Tensor | None:
 
 
 def _join(name: str, *modules: Any) -> Any:
-    """Put parameters under each other into one, of which the modules' own become views: nothing is held twice."""
+    """Concatenate parameters; those of the modules become views of the result, so nothing is stored twice."""
     if getattr(modules[0], name) is None:
         return None
     joined = torch.cat([getattr(module, name).data for module in modules])

@@ -1,10 +1,10 @@
-"""From a model's name to a model that the engine can run, with its tokenizer."""
+"""Loads a model that the engine can run, with its tokenizer."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +40,7 @@ class LoadedModel:
 
     Attributes:
         name: as the user wrote it, with ``local:``.
-        forward: runs it.
+        forward: runs the model.
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens.
         token_bytes: the bytes of a token; ``None`` where they cannot be read.
@@ -54,8 +54,8 @@ class LoadedModel:
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
         sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
         penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
-        threads: of torch that its size is worth; ``None`` on a GPU.
-        folder: it was loaded from; ``None`` for a hub name.
+        threads: of torch that pay for a model of its size; ``None`` on a GPU.
+        folder: from which it was loaded; ``None`` for a hub name.
     """
 
     name: str
@@ -79,7 +79,7 @@ class LoadedModel:
 
     @cached_property
     def chat(self) -> ChatTemplate:
-        """Makes its prompts of messages."""
+        """Turns messages into its prompts."""
         return ChatTemplate(self.name, self.tokenizer)
 
     @property
@@ -89,13 +89,13 @@ class LoadedModel:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no rounding depends on the other rows of a forward so far that an answer could differ by it."""
+        """Whether rounding cannot change an answer, whatever other rows a forward has."""
         return self.forward.is_exact or self.dtype in (torch.float32, torch.float64)
 
     def word(self, token: int) -> str:
-        """The text of one token, special ones too, with the space it may begin with."""
+        """The text of one token, special ones too, with its leading space."""
         if (known := self._words.get(token)) is None:
-            # Many tokenizers drop a space at the beginning of what they decode; so it is decoded behind itself.
+            # Many tokenizers drop a leading space, so the token is decoded behind itself.
             decode = self.tokenizer.decode
             once, twice = (decode([token] * times, clean_up_tokenization_spaces=False) for times in (1, 2))
             known = self._words[token] = twice[len(once) :]
@@ -111,6 +111,7 @@ def load_model(
     packed: bool = True,
     compiled: bool | None = True,
     cuda_graphs: bool | None = None,
+    change: Callable[[Mapping[str, torch.Tensor]], None] | None = None,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -125,12 +126,15 @@ def load_model(
             ``None``: on a processor torch's operations until it is there, on a GPU none.
         cuda_graphs: record steps while loading, and repeat them as a whole; see `recorded_steps.py`. By default on a
             CUDA device.
+        change: is given the weights by name, to change them in place before they are laid out.
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
     place = _device(device)
     number = chosen_dtype(dtype, place)
     model, tokenizer = read_model(source, number, trust_remote_code=trust_remote_code)
+    if change is not None:
+        change(dict(model.named_parameters()))
     ready = prepare(source.name, model.to(place), tokenizer, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs)
     return replace(ready, folder=source.folder)
 
@@ -205,8 +209,8 @@ def _device(name: str | None) -> torch.device:
 
 
 def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
-    """Find the shortest way from ids to text: transformers' own wrapper costs more than a step of a small model."""
-    # The first call may switch truncation off inside the tokenizer, which another thread must not be reading then.
+    """Find the fastest way from ids to text: transformers' wrapper takes longer than a step of a small model."""
+    # The first call may switch truncation off inside the tokenizer, so it is made before other threads read it.
     tokenizer("")
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None or not hasattr(inner, "decode"):
@@ -222,9 +226,9 @@ def _context_window(config: Any) -> int:
 
 
 def _threads(model: Any) -> int | None:
-    """Say how many threads share a step; for a small model, meeting takes longer than reading its weights.
+    """How many threads share a step; for a small model, synchronising them takes longer than reading its weights.
 
-    What is compiled takes more by itself, see `stretto.local_engine.kernels.thread_team`.
+    Compiled code decides for itself, see `stretto.local_engine.kernels.thread_team`.
     """
     if model.device.type != "cpu":
         return None
@@ -234,13 +238,13 @@ def _threads(model: Any) -> int | None:
 
 def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
     heads = config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // heads
-    stored = getattr(config, "num_key_value_heads", None) or heads
-    return int(2 * config.num_hidden_layers * stored * width * dtype.itemsize)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    num_kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    return int(2 * config.num_hidden_layers * num_kv_heads * head_dim * dtype.itemsize)
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Memory the cache may take; half of what is free, because growing it holds the old and the new for a moment."""
+    """Memory for the cache: half of what is free, because growing it needs the old and the new one for a moment."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] // 2
     try:

@@ -1,4 +1,4 @@
-"""One model is loaded at a time in a process, and none in a process forked from one that has loaded some."""
+"""Loads one model at a time in a process, and none in a process forked from one that has loaded a model."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def turn_to_load(name: str, given_up: Callable[[], bool]) -> Iterator[None]:
 
     Args:
         name: of the model.
-        given_up: whether nobody wants it any more; looked at again after `look_again`.
+        given_up: whether nobody wants it any more; checked again after `look_again`.
 
-    Raises `BackendError` when it is given up, and in a process that was forked after a model was loaded: torch's
-    threads and locks do not live on there.
+    Raises `BackendError` when it is given up, and in a process that was forked after a model was loaded, because
+    torch's threads and locks do not survive a fork.
     """
     global _loading  # noqa: PLW0603 - one for the process, as what it protects
     if _fork.happened():
         raise BackendError(
             f"{name} cannot be loaded here: this process was forked from one that had loaded a model, and torch's "
-            "threads do not live on in a child. Start the process with the method 'spawn' (see multiprocessing), or "
+            "threads do not survive a fork. Start the process with the method 'spawn' (see multiprocessing), or "
             "load models in children only.",
             backend=name,
         )
@@ -49,6 +49,6 @@ def turn_to_load(name: str, given_up: Callable[[], bool]) -> Iterator[None]:
 
 
 def look_again() -> None:
-    """Let those that wait see whether they are given up."""
+    """Let waiting callers check whether they are given up."""
     with _changed:
         _changed.notify_all()

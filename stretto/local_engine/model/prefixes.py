@@ -21,21 +21,21 @@ _Tokens = NDArray[np.int64]
 @dataclass(eq=False, slots=True)
 class _Kept:
     tokens: _Tokens
-    cache: KeyValueCache  # of one sequence; only ever copied from
+    cache: KeyValueCache  # of one sequence; it is only copied from
 
 
 class PrefixCache:
-    """Bounded; what was used least recently is dropped first. For one thread.
+    """A bounded cache, from which the least recently used sequence is dropped first. For one thread.
 
-    A prompt need not begin with all that is kept: it starts from the tokens both begin with. Every layer keeps all its
-    slots, those with a sliding window too (their mask hides what lies before it), so any length can be started from.
+    A prompt may share only the first tokens of a kept sequence; it starts from these. Every layer keeps all its slots,
+    with a sliding window too, because the mask hides what lies before the window. So a prompt can start anywhere.
 
     After Zheng et al., arXiv:2312.07104 (RadixAttention), with whole sequences in place of a tree.
 
     Args:
         limit_bytes: of keys and values; 0 keeps nothing.
         limit_tokens: of all sequences kept.
-        switch: of the forward; keys and values of a text on one side of it are of no use on the other.
+        switch: of the forward; keys and values of shorter texts cannot be used for longer ones, nor the other way.
     """
 
     def __init__(self, limit_bytes: int, limit_tokens: int = 2**62, switch: int | None = None) -> None:
@@ -50,7 +50,7 @@ class PrefixCache:
         return len(self._kept)
 
     def keep(self, tokens: Sequence[int], cache: KeyValueCache, sequence: int) -> None:
-        """Keep a copy of one sequence's keys and values, those of ``tokens``, which lie in its first slots."""
+        """Keep a copy of the first slots of a sequence, which hold the keys and values of ``tokens``."""
         size = blocks(len(tokens)) * cache.bytes_per_slot  # as it is allocated
         if not _WORTH_COPYING <= len(tokens) <= self._limit_tokens or not 0 < size <= self._limit_bytes:
             return
@@ -70,7 +70,7 @@ class PrefixCache:
         self.tokens += len(ids)
 
     def find(self, prompt: _Tokens) -> Source | None:
-        """Where the most tokens that ``prompt`` begins with are known; its last token is left to be read."""
+        """Find the kept sequence that shares most of a prompt's first tokens; the last token is always read."""
         lengths = [
             common_length(kept.tokens, prompt[:-1]) if self._alike(kept, len(prompt)) else 0 for kept in self._kept
         ]
@@ -101,11 +101,15 @@ class PrefixCache:
 def best_source(
     prompt: _Tokens, cache: KeyValueCache, texts: Sequence[Sequence[int]], switch: int | None = None
 ) -> Source | None:
-    """Where a running batch, with one text for each sequence of its cache, knows most of a prompt's beginning.
+    """Find the sequence of a running batch that shares most of a prompt's first tokens.
 
-    ``switch``: of the forward; texts on its other side are left out.
+    Args:
+        prompt: its last token is always read.
+        cache: of the batch.
+        texts: tokens of each sequence of the batch.
+        switch: of the forward; texts on its other side are left out.
     """
-    beginning, first = prompt[:-1], prompt[:_WORTH_COPYING].tolist()  # the last one is left to be read
+    beginning, first = prompt[:-1], prompt[:_WORTH_COPYING].tolist()  # the last token is always read
     lengths = [
         # The last token of a running text is not in the cache yet.
         common_length(beginning, np.array(text[: min(len(text) - 1, len(beginning))], dtype=np.int64))
@@ -118,7 +122,7 @@ def best_source(
 
 
 def common_length(first: _Tokens, second: _Tokens) -> int:
-    """How many tokens both begin with."""
+    """How many of their first tokens are the same."""
     length = min(len(first), len(second))
     different = np.flatnonzero(first[:length] != second[:length])
     return int(different[0]) if len(different) else length

@@ -1,7 +1,7 @@
-"""Products of rows with weights, the weights laid out as the processor reads them where it can.
+"""Matrix products, with weights in the layout that the processor reads fastest.
 
-The fewer rows, the more of a product is reading its weights, and the more the layout saves: ours
-(`stretto.local_engine.kernels.panels`), or torch's own of bfloat16.
+The fewer rows a product has, the larger the share of reading its weights, and the more the layout matters: ours
+(`stretto.local_engine.kernels.panels`), or torch's own for bfloat16.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from stretto.local_engine.kernels.panels import Layout, Panels, layout_for
 
 __all__ = ["Layout", "Weight", "added_product", "layout_for", "packed", "product"]
 
-# For each number of rows torch and oneDNN keep code and room of their own, by default 1,024 times: half a GiB beside
-# the pocket model, which prompts of all lengths fill little by little. They read the limit when they first multiply.
+# For each number of rows torch and oneDNN keep code and memory, by default for 1,024 of them: half a GiB for the pocket
+# model, once prompts of all lengths have come. They read these limits at the first product.
 for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "128")
 
@@ -25,9 +25,9 @@ Weight = Tensor | Panels
 
 
 def packed(weight: Weight, layout: Layout | None) -> Weight:
-    """Lay a weight out, without a layout as torch does, or give it back where nothing is faster.
+    """Pack a weight: in ``layout``, else as torch does for bfloat16; unchanged where neither is faster.
 
-    No gradient goes through it any more.
+    No gradient flows through a packed weight.
     """
     if isinstance(weight, Panels):
         return weight

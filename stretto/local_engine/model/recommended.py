@@ -1,7 +1,7 @@
 """What a model's files say about generating: ``generation_config.json``, ``config.json`` and the chat template.
 
-What transformers' `generate` would do by them is done here too, or the model is refused: an answer that leaves a
-setting out is another answer.
+What transformers' `generate` does with them is done here too, or the model is refused: ignoring a setting would change
+the answer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from stretto.errors import BackendError
 __all__ = ["end_ids", "penalties", "sampling"]
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p")
-# Values with which a setting changes no answer. Settings that are not named here do not: they are of beam search
-# (length_penalty, early_stopping), of memory and speed (use_cache, prompt_lookup_num_tokens), of what is reported
-# (output_scores), of logits that are no numbers (remove_invalid_values), or scale all probabilities alike
-# (renormalize_logits). How long an answer may be, the request says (max_length, max_new_tokens).
+# For each setting that can change an answer, the values with which it does not. Other settings never do: they are about
+# beam search (length_penalty, early_stopping), memory and speed (use_cache, prompt_lookup_num_tokens), what is reported
+# (output_scores) or NaN (remove_invalid_values), or they scale all probabilities alike (renormalize_logits). The
+# request limits the length of an answer (max_length, max_new_tokens).
 _REFUSED: dict[str, tuple[object, ...]] = {
     "bad_words_ids": ([],),
     "constraints": ([],),
@@ -86,13 +86,13 @@ def penalties(name: str, model: Any, vocabulary: int) -> dict[str, Any]:
 def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Tokens that end an answer.
 
-    Those of ``generation_config.json``; without any, those of ``config.json``; without any, the tokenizer's. Where the
-    tokenizer has a chat template, the token that it writes behind an assistant's message is one too: a model that was
-    trained on it ends its turn with it.
+    They come from ``generation_config.json``, else from ``config.json``, else from the tokenizer. Where the tokenizer
+    has a chat template, the token that it writes behind an assistant's message is added: a model that was trained with
+    the template ends its turn with it.
     """
     config = model.config.get_text_config(decoder=True)
-    for said in (model.generation_config, model.config, config, tokenizer):
-        if found := _ids(getattr(said, "eos_token_id", None)):
+    for source in (model.generation_config, model.config, config, tokenizer):
+        if found := _ids(getattr(source, "eos_token_id", None)):
             break
     return frozenset(found) | _end_of_turn(tokenizer)
 

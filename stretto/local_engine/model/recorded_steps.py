@@ -1,12 +1,12 @@
-"""CUDA graphs: a step's kernels are recorded once and started together ever after.
+"""CUDA graphs: the kernels of a step are recorded once, and launched together from then on.
 
-A step of a model with 32 layers starts some 500 kernels, and starting one takes the processor several microseconds:
-longer than a GPU needs to read the weights of a small model, and much of what it needs for a large one. A recorded
-step is started as a whole. It has fixed shapes and fixed memory: so sequences and rows are filled up to the next of a
-few numbers, and keys and values stand in storage of a few fixed lengths, with a graph for each combination.
+A step of a model with 32 layers launches some 500 kernels, and each launch takes the processor several microseconds:
+longer than a GPU needs to read the weights of a small model, and a large part of that for a large one. A recorded step
+is launched as a whole. It has fixed shapes and fixed memory. So sequences and rows are padded to one of a few numbers,
+keys and values are held in storage of a few fixed lengths, and there is a graph for each combination.
 
-What is around the recording is tested on the CPU, with a recorder that knows of tensors no more than a CUDA graph does:
-where they were. How a GPU records is in `stretto.local_engine.model.cuda_recorder`.
+Everything around the recording is tested on the CPU, with a recorder that knows as little of tensors as a CUDA graph
+does: their addresses. `stretto.local_engine.model.cuda_recorder` records on a GPU.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = ["GraphedForward", "Recorder"]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
 _BATCHES = (1, 2, 4, 8, 16)
-_TOGETHER = 80  # rows of all sequences; beyond, leaving out padding gains more than recording does
+_TOGETHER = 80  # rows of all sequences; for more, leaving out padding gains more than recording
 _SHORTEST = 512
 _MOST_STEPS = 128
-_CHECKS = 2  # the first may be right because everything is as it was while recording; the second has other rows
-_FILLED = frozenset({"tokens", "positions", "extent", "slots", "ancestry"})
-_HINTS = frozenset({"segments", "real"})  # where they are set, the other fields say the same
+_CHECKS = 2  # the first repeats what was recorded and proves little; the second has other rows
+_FILLED = frozenset({"tokens", "positions", "kv_len", "slots", "ancestry"})
+_HINTS = frozenset({"segments", "real"})  # the step is the same without them
 _OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS)
-_TEXT = 8  # tokens in front of a step that is rehearsed
-_USUAL, _EARLY = 4, 2  # lengths that one sequence usually has, and those for which batches are rehearsed
+_TEXT = 8  # tokens in front of a step that is recorded in advance
+_USUAL, _EARLY = 4, 2  # usual lengths of one sequence, and those for which batches are recorded in advance
 _log = logging.getLogger(__name__)
 
 Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
-"""Runs a function of fixed tensors, and gives back what repeats its operations on the same tensors.
+"""Runs a function of fixed tensors, and returns one that repeats its operations on the same tensors.
 
-It need not keep these tensors: who asks for the recording does.
+The caller keeps these tensors alive.
 """
 
 
@@ -52,10 +52,10 @@ class _Step:
     """A recorded step.
 
     Attributes:
-        rows: where its input goes.
-        run: what was recorded. It holds every tensor that the recording reads from where it was then.
-        replay: starts it again.
-        checks: still to be made.
+        rows: its input.
+        run: what was recorded. It keeps every tensor alive that the recording reads.
+        replay: launches it again.
+        checks: that are left to do.
     """
 
     rows: Rows
@@ -68,7 +68,7 @@ class _Step:
 class _Storage:
     """Keys and values of some sequences, and the steps that were recorded on them."""
 
-    cache: KeyValueCache  # writes to this storage and no other
+    cache: KeyValueCache  # writes to this storage only
     owner: weakref.ref[KeyValueCache] | None = None
     steps: dict[int, _Step] = field(default_factory=dict)  # by rows
 
@@ -82,23 +82,21 @@ class _Storage:
 class GraphedForward:
     """Another forward, recorded; see `stretto.local_engine.model.forward.Forward`.
 
-    Steps are recorded by `rehearse`, or when they first come. Prompts, steps of more rows than the largest number,
-    sequences that come while others are in the storage, and those for which there is no room run as they would
-    without. So do all, once a recording has failed, memory has run out, or a repeated step has given something else
-    than the plain forward.
+    Steps are recorded by `warm_up`, or when they first occur. The plain forward runs prompts, steps of more rows than
+    the largest number, sequences that come while the storage is occupied, and those for which memory is short. It runs
+    everything once a recording has failed, memory has run out, or a repeated step has given a different result.
 
     Args:
-        forward: must start the same operations whenever its shapes are the same, and read no tensor on the host.
+        forward: must launch the same operations for the same shapes, and read no tensor on the host.
         record: how a step is recorded.
-        rows: numbers that the rows of each sequence are filled up to.
-        batches: numbers that sequences are filled up to.
+        rows: numbers that the rows of each sequence are padded to.
+        batches: numbers that the sequences are padded to.
         together: rows of several sequences at most.
         shortest: slots of the shortest storage; each further one is twice as long.
-        most_slots: of all storages and sequences together; where a new storage would exceed them, those that no running
-            sequence is in are given up, the least recently used one first.
+        most_slots: of all storages and sequences together; for a new storage, those without running sequences are
+            dropped, the least recently used one first.
         most_steps: recorded at a time; likewise.
-        tolerance: how far a repeated step's logits may be from those of the plain forward, in standard deviations of
-            these.
+        tolerance: how far the logits of a repeated step may be from those of the plain forward, in standard deviations.
     """
 
     def __init__(
@@ -130,12 +128,12 @@ class GraphedForward:
 
     @property
     def plain(self) -> Forward:
-        """What is recorded."""
+        """The forward that is recorded."""
         return self._forward
 
     @property
     def works(self) -> bool:
-        """Whether steps are recorded and repeated: nothing has gone wrong so far."""
+        """Whether steps are recorded and repeated: nothing has failed so far."""
         return not self._failed
 
     @property
@@ -145,26 +143,26 @@ class GraphedForward:
 
     @property
     def steps(self) -> int:
-        """Recorded now."""
+        """Number of recorded steps."""
         return sum(len(storage.steps) for storage in self._storages.values())
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.model.forward.Forward`."""
         count = rows.tokens.shape[1]
-        shape = self._filled_up(cache.batch, count) if cache.allocated and len(keep) == count else None
-        # What rows may carry beside what is filled in, a recorded step would not read.
+        shape = self._padded(cache.batch, count) if cache.allocated and len(keep) == count else None
+        # A recorded step does not read the other fields of rows.
         if self._failed or shape is None or any(getattr(rows, name) is not None for name in _OTHERS):
             return self._forward(rows, cache, keep)
         logits = self._attempt(rows, cache, keep, shape)
         if logits is None:
             return self._forward(rows, cache, keep)
-        cache.extent = rows.extent
+        cache.kv_len = rows.kv_len
         return logits
 
-    def rehearse(self, device: torch.device, *, longest: int, seconds: float) -> None:
-        """Record steps before requests need them: of one sequence first, short ones before long ones.
+    def warm_up(self, device: torch.device, *, longest: int, seconds: float) -> None:
+        """Record steps before requests need them: those of one sequence first, short ones before long ones.
 
-        Only inside `torch.inference_mode`. What there is no room or time for is recorded when it first comes.
+        Only inside `torch.inference_mode`. A step is recorded when it first occurs if memory or time was short.
 
         Args:
             device: of the model.
@@ -180,10 +178,10 @@ class GraphedForward:
                 self._most_slots if batch == 1 else self._most_slots // 2
             )  # one sequence must find room when it grows
             if self.slots + new <= most and self.steps < self._most_steps:
-                self._rehearse(batch, size, slots, device)
+                self._warm_up(batch, size, slots, device)
 
     def _likely(self, longest: int) -> Iterator[tuple[int, int, int]]:
-        """Sequences, rows and slots of the steps that are likely to come, the likeliest first."""
+        """Sequences, rows and slots of likely steps, the likeliest first."""
         lengths = [self._shortest]
         while lengths[-1] < longest:
             lengths.append(2 * lengths[-1])
@@ -192,11 +190,11 @@ class GraphedForward:
         for slots in lengths[:_EARLY]:
             for size in self._rows:
                 for batch in self._batches[1:]:
-                    if self._filled_up(batch, size) is not None:
+                    if self._padded(batch, size) is not None:
                         yield batch, size, slots
         yield from (each for each in alone if each[2] not in lengths[:_USUAL])
 
-    def _rehearse(self, batch: int, size: int, slots: int, device: torch.device) -> None:
+    def _warm_up(self, batch: int, size: int, slots: int, device: torch.device) -> None:
         cache, held = KeyValueCache(batch), min(_TEXT, slots - size)
         self._forward(sample_rows(batch, held, 0, device), cache, torch.arange(held, device=device)[-1:])
         for check in range(_CHECKS):
@@ -205,8 +203,8 @@ class GraphedForward:
             if self._attempt(rows, cache, torch.arange(count, device=device), (batch, size), slots) is None:
                 break
 
-    def _filled_up(self, batch: int, count: int) -> tuple[int, int] | None:
-        """Sequences and rows of the recorded step that this one fits into; None where none is so large."""
+    def _padded(self, batch: int, count: int) -> tuple[int, int] | None:
+        """Sequences and rows of the recorded step that this one is padded to; None where it is too large."""
         if batch > self._batches[-1] or count > self._rows[-1]:
             return None
         batch = self._batches[bisect_left(self._batches, batch)]
@@ -216,11 +214,11 @@ class GraphedForward:
     def _attempt(
         self, rows: Rows, cache: KeyValueCache, keep: Tensor, shape: tuple[int, int], slots: int = 0
     ) -> Tensor | None:
-        """Run the rows as a recorded step; None where there is no room for one, or it fails."""
+        """Run the rows as a recorded step; None where memory is short, or it fails."""
         try:
             return self._repeat(rows, cache, keep, shape, slots)
         except (RuntimeError, MemoryError) as error:  # torch's own, for memory that ran out, is a RuntimeError
-            # What is held of the sequences is where it was: only slots behind it were written to.
+            # The keys and values of the sequences are intact: only slots behind them were written to.
             self._give_up(f"{_named(*shape)} failed: {error}")
             return None
 
@@ -228,7 +226,7 @@ class GraphedForward:
         self, rows: Rows, cache: KeyValueCache, keep: Tensor, shape: tuple[int, int], slots: int
     ) -> Tensor | None:
         (batch, count), (lines, size) = rows.tokens.shape, shape
-        held = rows.extent - count
+        held = rows.kv_len - count
         storage = self._settle(cache, lines, held, max(held + size, slots))
         if storage is None:
             return None
@@ -237,7 +235,7 @@ class GraphedForward:
             return None
         beside = None
         if step is None or step.checks:
-            beside = KeyValueCache.copied([Source(cache, number, held) for number in range(batch)], rows.extent)
+            beside = KeyValueCache.copied([Source(cache, number, held) for number in range(batch)], rows.kv_len)
         if step is None:
             step = self._recorded(storage, rows, size)
         else:
@@ -250,13 +248,13 @@ class GraphedForward:
         written = int((rows.positions if rows.slots is None else rows.slots).min())
         if self._agree(logits, expected, rows.real) and cache.equals(beside, written):
             return logits
-        cache.settle(beside, 0)  # what stands in the storage is not to be trusted any more
-        self._give_up(f"{_named(*shape)}, recorded, gave something else than the same step without recording")
+        cache.settle(beside, 0)  # the storage cannot be trusted any more
+        self._give_up(f"{_named(*shape)}, recorded, gave a different result than the same step without recording")
         return expected
 
     def _agree(self, logits: Tensor, expected: Tensor, real: Tensor | None) -> bool:
         ours, theirs = logits.flatten(0, 1).float(), expected.flatten(0, 1).float()
-        if real is not None:  # the plain forward leaves the others out
+        if real is not None:  # the plain forward leaves padding out
             ours, theirs = ours[real], theirs[real]
         gap = (ours - theirs).abs().max() / theirs.std().clamp_min(1e-6)
         return bool(gap < self._tolerance)  # NaN does not
@@ -267,7 +265,7 @@ class GraphedForward:
         self._storages.clear()
 
     def _room(self, own: _Storage | None = None, *, slots: int = 0, steps: int = 0) -> bool:
-        """Whether so much more can be held; storages that nobody is in are given up for it, if need be."""
+        """Whether this much more can be held; storages without running sequences are dropped for it, if need be."""
         if slots > self._most_slots:
             return False
         for key, storage in list(self._storages.items()):
@@ -277,17 +275,17 @@ class GraphedForward:
                 del self._storages[key]
         return self.slots + slots <= self._most_slots and self.steps + steps <= self._most_steps
 
-    def _settle(self, cache: KeyValueCache, lines: int, held: int, extent: int) -> _Storage | None:
-        """Put the first ``held`` slots into storage for ``lines`` sequences with room for ``extent``.
+    def _settle(self, cache: KeyValueCache, lines: int, held: int, kv_len: int) -> _Storage | None:
+        """Move the first ``held`` slots into storage for ``lines`` sequences of ``kv_len`` slots.
 
-        None while another cache is in it, and where there is no room for a new one.
+        None while another cache occupies it, and where memory for a new one is short.
         """
         for (batch, slots), storage in self._storages.items():
-            if batch == lines and slots >= extent and storage.cache.shares(cache):
-                storage.owner = weakref.ref(cache)  # it may have come there from another cache that it took over
+            if batch == lines and slots >= kv_len and storage.cache.shares(cache):
+                storage.owner = weakref.ref(cache)  # it may have got there by joining another cache
                 return storage
         slots = self._shortest
-        while slots < extent:
+        while slots < kv_len:
             slots *= 2
         key = lines, slots
         if key not in self._storages:
@@ -305,14 +303,14 @@ class GraphedForward:
     def _recorded(self, storage: _Storage, rows: Rows, size: int) -> _Step:
         """Record a step."""
         device, cache = rows.tokens.device, storage.cache
-        still = blank_rows(cache.batch, size, cache.capacity, device)
-        fill_rows(still, rows)
+        fixed = blank_rows(cache.batch, size, cache.capacity, device)
+        fill_rows(fixed, rows)
         keep = torch.arange(size, device=device)
 
         def run() -> Tensor:
-            return self._forward(still, cache, keep)
+            return self._forward(fixed, cache, keep)
 
-        step = storage.steps[size] = _Step(still, run, self._record(run))
+        step = storage.steps[size] = _Step(fixed, run, self._record(run))
         return step
 
 

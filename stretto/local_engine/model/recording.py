@@ -36,17 +36,17 @@ def recorded(
     record: Recorder | None = None,
     seconds: float = _SECONDS,
 ) -> tuple[Forward, int]:
-    """Have a forward's steps recorded, unless it is not wanted or does not work.
+    """Record the steps of a forward, unless that is not wanted or fails.
 
     Args:
         forward: of the model; only the lean one is recorded.
         device: of the model.
-        wanted: by who loads it; ``None`` is yes on a CUDA device.
-        tolerance: by which logits may be off, in standard deviations.
+        wanted: by the user; ``None`` records on a CUDA device.
+        tolerance: by which logits may differ, in standard deviations.
         slots: of keys and values that fit into memory; a quarter is set aside.
         longest: slots that one sequence may need.
-        record: how, if not as CUDA graphs.
-        seconds: that this may take about; steps that are left out are recorded when they first come.
+        record: how to record, if not as CUDA graphs.
+        seconds: after which no further step is recorded; it is recorded when it first occurs.
 
     Returns:
         the forward to use, and how many slots are left for others.
@@ -62,5 +62,5 @@ def recorded(
     held = slots // _SHARE
     graphed = GraphedForward(forward, record or cuda_recorder(device), most_slots=held, tolerance=tolerance)
     with torch.inference_mode():
-        graphed.rehearse(device, longest=longest, seconds=seconds)
+        graphed.warm_up(device, longest=longest, seconds=seconds)
     return (graphed, slots - held) if graphed.works else (forward, slots)

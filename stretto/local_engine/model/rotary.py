@@ -1,9 +1,9 @@
 """Rotary factors that depend on the length of the text.
 
 LongRoPE (Ding et al., arXiv:2402.13753; Phi-3 and its successors) has two sets of factors: one for texts up to the
-length of the first training, one for longer texts, there for all positions from the first on. transformers takes the
-set by the largest position of each forward. That is wrong where a long prompt is read in parts, where a draft reaches
-over the switch, and where a batch has texts on both sides of it. So the set is chosen here, by sequence.
+length of the first training, and one for longer texts, which then applies to all positions. transformers chooses the
+set by the largest position of each forward. That is wrong where a long prompt is read in parts, where a draft crosses
+the switch, and where a batch has texts on both sides of it. So the set is chosen here, for each sequence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LENGTH = "original_max_position_embeddings"
 
 
 class Rotary:
-    """The rotary modules of a model with two sets of factors; of any other model, a thing without effect.
+    """The rotary modules of a model with two sets of factors. For any other model it has no effect.
 
     Args:
         model: of transformers.
@@ -32,7 +32,7 @@ class Rotary:
 
     Attributes:
         switch: texts of more tokens take the long factors; ``None`` where the factors do not change.
-        longest: tokens of a text at most, where the factors change in a way that is not known here.
+        longest: tokens of a text at most, where the factors change in a way that this class does not know.
     """
 
     def __init__(self, model: Any, config: Any) -> None:
@@ -55,7 +55,7 @@ class Rotary:
             self._modules.append((module, short, long))
 
     def sides(self, rows: Rows) -> list[bool]:
-        """Say of each sequence whether its rows take the long factors."""
+        """Whether the rows of each sequence take the long factors."""
         if self.switch is None:
             return [False] * len(rows.tokens)
         if rows.lengths is not None:
@@ -64,7 +64,7 @@ class Rotary:
 
     @contextmanager
     def on(self, side: bool) -> Iterator[None]:
-        """Give the modules the long or the short factors, and keep transformers from choosing."""
+        """Set the long or the short factors, and keep transformers from choosing."""
         for module, short, long in self._modules:
             module.rope_type = "default"
             module.inv_freq.copy_(long if side else short)
@@ -81,13 +81,13 @@ def _kind(parameters: dict[str, Any]) -> str | None:
 
 
 def is_beyond(length: int, switch: int | None) -> bool:
-    """Whether a text of so many tokens is on the far side of a switch."""
+    """Whether a text of ``length`` tokens takes the long factors."""
     return switch is not None and length > switch
 
 
 @contextmanager
 def switched_early(config: Any, length: int) -> Iterator[None]:
-    """Let the factors change at ``length`` tokens, for a check that need not read thousands."""
+    """Let the factors change at ``length`` tokens, so that a check need not read thousands."""
     own = getattr(config, "rope_parameters", None) or {}
     sets = [each for each in (own, *own.values()) if isinstance(each, dict) and _LENGTH in each]
     before, published = [each[_LENGTH] for each in sets], getattr(config, _LENGTH, None)

@@ -1,4 +1,4 @@
-"""Rows whose tensors stay where they are, so that a recorded step finds each step's input in them."""
+"""Rows in fixed tensors, from which a recorded step reads its input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["blank_rows", "fill_rows", "sample_rows"]
 
 
 def blank_rows(batch: int, count: int, slots: int, device: torch.device) -> Rows:
-    """Make rows that see all slots which the mask lets them see; several rows of a sequence are a tree."""
+    """Make empty rows for a recorded step; several rows of a sequence are a tree."""
     tokens = torch.zeros(batch, count, dtype=torch.long, device=device)
     if count == 1:
         return Rows(tokens, torch.zeros_like(tokens), slots)
@@ -19,37 +19,37 @@ def blank_rows(batch: int, count: int, slots: int, device: torch.device) -> Rows
     return Rows(tokens, torch.zeros_like(tokens), slots, slots=torch.zeros_like(tokens), ancestry=seen)
 
 
-def fill_rows(still: Rows, rows: Rows) -> None:
-    """Copy rows to where a recorded step reads them, and fill up with rows that see only themselves.
+def fill_rows(fixed: Rows, rows: Rows) -> None:
+    """Copy rows to where a recorded step reads them, and pad them with rows that see only themselves.
 
-    Those stand in the slots behind the others of their sequence, where nothing looks until they are written again;
-    and in sequences behind those that there are.
+    Padding is written to the slots behind the other rows of a sequence, which are overwritten before a row sees them,
+    and to sequences behind those that exist.
     """
-    (batch, count), (_, size) = rows.tokens.shape, still.tokens.shape
-    filled_up = rows.tokens.shape != still.tokens.shape
+    (batch, count), (_, size) = rows.tokens.shape, fixed.tokens.shape
+    filled_up = rows.tokens.shape != fixed.tokens.shape
     if filled_up:
-        still.tokens.zero_()
-    still.tokens[:batch, :count].copy_(rows.tokens)
-    if still.slots is None or still.ancestry is None:
-        still.positions[batch:].zero_()
-        still.positions[:batch].copy_(rows.positions)
+        fixed.tokens.zero_()
+    fixed.tokens[:batch, :count].copy_(rows.tokens)
+    if fixed.slots is None or fixed.ancestry is None:
+        fixed.positions[batch:].zero_()
+        fixed.positions[:batch].copy_(rows.positions)
         return
     # Rows that follow each other, without a tree, descend from all before them.
     first = rows.positions[:, :1] if rows.slots is None else rows.slots[:, :1]
     beside = torch.arange(size, device=first.device)
-    still.slots[batch:].copy_(beside)
-    still.slots[:batch].copy_(first + beside)
+    fixed.slots[batch:].copy_(beside)
+    fixed.slots[:batch].copy_(first + beside)
     if filled_up:
-        still.positions.copy_(still.slots)
-    still.positions[:batch, :count].copy_(rows.positions)
-    still.ancestry.copy_(torch.eye(size, dtype=torch.bool, device=first.device))
-    still.ancestry[:batch, :count, :count].copy_(
+        fixed.positions.copy_(fixed.slots)
+    fixed.positions[:batch, :count].copy_(rows.positions)
+    fixed.ancestry.copy_(torch.eye(size, dtype=torch.bool, device=first.device))
+    fixed.ancestry[:batch, :count, :count].copy_(
         _chain(count, first.device) if rows.ancestry is None else rows.ancestry
     )
 
 
 def sample_rows(batch: int, count: int, start: int, device: torch.device) -> Rows:
-    """Make a step of some tokens: one row of each sequence, or a draft whose last node is a second child of the root.
+    """Make a step to try: one row of each sequence, or a draft whose last node is a second child of the root.
 
     ``start``: slot and position of the first row.
     """

@@ -20,9 +20,9 @@ _NAME = "stretto_sdpa"
 
 
 def attend_in(model: Any) -> None:
-    """Have a model of transformers use our `attend`, where it leaves attention in half precision on a GPU to torch.
+    """Let a model of transformers use our `attend`, where it uses torch's attention in half precision on a GPU.
 
-    Older modelling code, which does not look the implementation up by name, stays as it is.
+    Older modelling code, which does not look up the implementation by name, is left alone.
     """
     named = model.config._attn_implementation == "sdpa" and getattr(model, "_supports_attention_backend", False)
     if model.device.type != "cuda" or model.dtype not in HALF or not named:
@@ -33,7 +33,7 @@ def attend_in(model: Any) -> None:
 
 
 class _Redirecting(TorchFunctionMode):
-    """Puts our attention in the place of torch's, in this thread only."""
+    """Replaces torch's attention by ours, in this thread only."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Reading a model and its tokenizer from files; what does not fit together is refused, never filled in."""
+"""Reads a model and its tokenizer from files; what does not fit together is refused, never filled in."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
     options = {"trust_remote_code": trust_remote_code}
     try:
         with _quietly():
-            # First, because it says best what is wrong with a folder, and a hub is waited for in vain only once.
+            # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
             transformers.AutoConfig.from_pretrained(source.where, **options)
             _check_adapter(source)
             tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
@@ -42,7 +42,7 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
                 dtype=dtype,
                 use_safetensors=True,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are named below
+                ignore_mismatched_sizes=True,  # `_misfit` names them
                 **options,
             )
         model, found = loaded
@@ -58,7 +58,7 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
 
 
 def _misfit(found: dict[str, Any]) -> str:
-    """Say which weights and which entries of the configuration do not belong to each other."""
+    """Say which weights and which entries of the configuration do not fit together."""
     parts = []
     if resized := sorted(found["mismatched_keys"]):
         name, held, wanted = resized[0]
@@ -66,7 +66,7 @@ def _misfit(found: dict[str, Any]) -> str:
     if missing := sorted(found["missing_keys"]):
         parts.append(f"{len(missing)} missing ({_some(missing)})")
     if surplus := sorted(name for name in found["unexpected_keys"] if not name.endswith(_HARMLESS)):
-        parts.append(f"{len(surplus)} for which the model has no place ({_some(surplus)})")
+        parts.append(f"{len(surplus)} that the model does not have ({_some(surplus)})")
     return ", ".join(parts)
 
 
@@ -88,7 +88,7 @@ def _misfits(source: Source, problem: str, model: Any) -> BackendError:
 
 
 def _check_adapter(source: Source) -> None:
-    """Make sure that an adapter beside the weights can be applied, which transformers does with peft only."""
+    """Make sure that an adapter beside the weights can be applied; transformers needs peft for that."""
     if find_adapter_config_file(source.where) is None or is_peft_available():
         return
     raise MissingDependencyError(
@@ -100,9 +100,9 @@ def _check_adapter(source: Source) -> None:
 def _not_loaded(source: Source, error: Exception) -> BackendError:
     said = str(error).strip() or type(error).__name__
     if isinstance(error, SafetensorError):
-        said = f"a safetensors file is damaged or was not copied to its end ({said}). Copy or download it again."
+        said = f"a safetensors file is damaged or incomplete ({said}). Copy or download it again."
     if source.folder is not None:
-        # Older versions of transformers go on with the names of all models that it knows.
+        # Older versions of transformers append the names of all models that they know.
         cause = " ".join(said.partition("\n\n")[0].partition(", or contain one of")[0].split()).rstrip(".")
         return ModelNotFoundError(
             f"The folder {str(source.folder)!r} could not be loaded as a causal language model with safetensors "
@@ -118,13 +118,13 @@ def _not_loaded(source: Source, error: Exception) -> BackendError:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without progress bars, and without tables of what the errors say in a line."""
+    """Without progress bars, and without tables of what our errors say in one line."""
     shown = transformers.utils.logging.is_progress_bar_enabled()
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
     hub, reader = (logging.getLogger(name) for name in ("huggingface_hub", "transformers.modeling_utils"))
     level = hub.level
     hub.setLevel(logging.ERROR)
-    reader.addFilter(_is_no_table)  # another level there has transformers warn of what it does not split
+    reader.addFilter(_is_no_table)  # with another level there, transformers warns of more
     try:
         yield
     finally:

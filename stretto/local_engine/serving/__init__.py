@@ -1,1 +1,1 @@
-"""Requests in, tokens out: the engine's thread, its scheduler, its batch and its prefill."""
+"""The engine: its thread and queue, scheduler, prefill and batch."""

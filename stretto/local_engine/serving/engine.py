@@ -1,4 +1,4 @@
-"""The engine: checks requests and hands them to the thread that runs them."""
+"""The engine: checks requests and passes them to the thread that runs them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Engine:
     """Runs one model in one thread.
 
     Requests join the running batch between two forwards and leave it when they end. A failure ends the requests
-    concerned, each with one error, and the engine goes on. An engine that nobody refers to any more, and that has no
-    requests, ends and frees its model.
+    concerned, each with one error, and the engine goes on. Without references and requests, an engine ends and frees
+    its model.
 
     Args:
         model: what to run; see `stretto.local_engine.model.load.load_model`.
@@ -40,19 +40,17 @@ class Engine:
         prefill_tokens: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
             between two forwards.
         draft_nodes: drafted tokens of all requests together evaluated in one forward at most.
-        prefix_cache_bytes: of keys and values of finished requests, kept for later prompts that begin with the same
-            tokens, such as the next turn of a chat; also no more than a quarter of `LoadedModel.cache_tokens`. The
-            prompts of all callers are compared, and `cached_tokens` tells how much was alike: 0, for none, where
-            callers must not learn of each other.
-        remember_answers: tokens of earlier answers in which `suffix` and `auto` look for what comes next; 0 for
-            none, the default: what one request says then leaves no trace in how fast another is answered.
-        threads: of torch and at most of one step, inside the engine's thread; by default what the model's size and the
-            number of rows are worth.
+        prefix_cache_bytes: memory for keys and values of finished requests, for later prompts that begin with the same
+            tokens, such as the next turn of a chat; at most a quarter of `LoadedModel.cache_tokens`. The prompts of all
+            callers are compared, and `cached_tokens` reveals how much they share: give 0 where callers must not learn
+            of each other.
+        remember_answers: tokens of earlier answers in which `suffix` and `auto` look for what comes next. The default,
+            0, means that the speed of one request reveals nothing of another.
+        threads: for one step at most; by default chosen by the size of the model and the number of rows.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
         lexical: options of the decoding methods `lexical` and `lexical_lossy`.
-        measure: time steps by their number of rows, which ``auto`` and ``lexical`` go by, from the start on; without
-            it, from the first such request on. Only while no request is there: until it is done, they take rows to be
-            dear.
+        measure: time steps by their number of rows while no request is there, from the start on; without it, from the
+            first request with ``auto`` or ``lexical`` on. Until that is done, these assume that rows are expensive.
         drafters: the decoding methods by name.
     """
 
@@ -85,7 +83,7 @@ class Engine:
             lexical=lexical or LexicalOptions(),
         )
         self._grammars = Grammars(model.tokenizer)
-        self._equipped: set[str] = set()  # decoding methods that have been found to have what they need
+        self._equipped: set[str] = set()  # decoding methods that have what they need
         schedule = partial(
             Scheduler,
             model,
@@ -105,20 +103,20 @@ class Engine:
             threads=threads,
             measure=measure,
         )
-        weakref.finalize(self, self._serving.end).atexit = False  # at the exit, it is waited for as well
+        weakref.finalize(self, self._serving.end).atexit = False  # `_close_all` waits for it at the exit
 
     @property
     def step_ms(self) -> dict[int, float]:
-        """Milliseconds of a step by its rows, for one request alone; empty before they are measured."""
+        """Milliseconds of a step by its number of rows, for a single request; empty until measured."""
         cost = self._cost
         return {rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64)} if cost.measured else {}
 
     def wait_measured(self) -> None:
-        """Wait until the timing of steps, if it has begun, is done: for who compares methods."""
+        """Block until the timing of steps has finished, if it has begun; for benchmarks."""
         self._serving.wait_measured()
 
     def announced(self) -> AbstractContextManager[None]:
-        """Say that a request is on its way, so that a batch about to start waits for it a moment."""
+        """Announce a request, so that a batch that is about to start waits for it a moment."""
         return self._serving.announced()
 
     def submit(
@@ -153,28 +151,28 @@ class Engine:
         return handle
 
     def run_alongside(self, work: Generator[None, None, None]) -> None:
-        """Run something else in the engine's thread: up to its next ``yield`` between two steps of the requests.
+        """Run a generator in the engine's thread: up to its next ``yield`` between two steps of the requests.
 
-        Safe from any thread. Works follow each other. One that is not done when the engine is closed is closed; it
-        deals with its own exceptions. Raises `BackendError` when the engine is closed.
+        Safe from any thread. One generator runs after the other. It is closed with the engine, and handles its own
+        exceptions. Raises `BackendError` when the engine is closed.
         """
         self._serving.add_alongside(work)
 
     def constraint(self, response_format: ResponseFormat | None, end_ids: frozenset[int]) -> Constraint | None:
-        """Compile what one answer is to be held to, if anything.
+        """Compile the format of one answer, if it has one.
 
-        Safe from any thread. Raises `InvalidRequestError` for what is no JSON schema or regular expression.
+        Safe from any thread. Raises `InvalidRequestError` for an invalid JSON schema or regular expression.
         """
         return None if response_format is None else self._grammars.constraint(response_format, end_ids)
 
     def equipped(self, decoding: str) -> bool:
-        """Whether a decoding method is known to have what it needs, so that `submit` need not look."""
+        """Whether `equip` has been called for a decoding method."""
         return decoding in self._equipped
 
     def equip(self, decoding: str) -> None:
-        """Make ready what a decoding method needs beside the model: for ``lexical``, the weights are read and hashed.
+        """Prepare what a decoding method needs beside the model: for ``lexical``, the weights are read and hashed.
 
-        Safe from any thread; `submit` does it too, and a second time it is quick. Raises `InvalidRequestError` for a
+        Safe from any thread. `submit` does it too; it is quick the second time. Raises `InvalidRequestError` for a
         method that does not exist, `SettingsError` where something is missing for it.
         """
         if decoding not in self._drafters:
@@ -191,7 +189,7 @@ class Engine:
 
     @property
     def occupancy(self) -> Occupancy:
-        """What is held now; from another thread than the engine's a glance, exact while nothing runs."""
+        """What the engine holds now; approximate while requests run."""
         return self._serving.occupancy
 
     def close(self) -> None:
@@ -199,7 +197,7 @@ class Engine:
         self._serving.close()
 
     def check_tokens(self, request: Generation) -> None:
-        """Refuse a prompt without tokens, tokens that the model does not have, and methods that cannot be used.
+        """Refuse an empty prompt, tokens that the model does not have, and methods that cannot be used.
 
         Raises `InvalidRequestError` and `SettingsError`.
         """
@@ -213,7 +211,7 @@ class Engine:
             ("suppress_tokens", request.suppress_tokens),
             ("begin_suppress_tokens", request.begin_suppress_tokens),
         ):
-            if ids and not 0 <= min(ids) <= max(ids) < self.model.vocabulary:  # in a forward, it would end all requests
+            if ids and not 0 <= min(ids) <= max(ids) < self.model.vocabulary:  # it would fail the whole batch
                 strange = next(token for token in ids if not 0 <= token < self.model.vocabulary)
                 raise InvalidRequestError(
                     f"{what} has the token id {strange}, and those of {name} are 0 to {self.model.vocabulary - 1}. "

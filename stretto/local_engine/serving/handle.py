@@ -112,4 +112,4 @@ class Handle:
 
 
 def _between(early: float | None, late: float | None) -> float | None:
-    return None if early is None or late is None else round(late - early, 6)
+    return None if early is None or late is None else round(late - early, 4)

@@ -1,4 +1,4 @@
-"""How the decoding methods have done so far in one engine, over all its requests."""
+"""The figures of each decoding method, over all requests of one engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stretto.local_engine.generation import Figures
 
 __all__ = ["Record"]
 
-_MEMORY = 4000  # steps of a method; then what is older counts half
+_MEMORY = 4000  # steps of a method, after which older ones count half
 
 
 class Record:
@@ -21,13 +21,13 @@ class Record:
         self._sums: dict[str, Figures] = {}
 
     def add(self, figures: Figures) -> None:
-        """Take in how one generation went."""
+        """Add the figures of one generation."""
         with self._lock:
             known = self._sums.get(figures.decoding, Figures(figures.decoding))
             self._sums[figures.decoding] = _sum(_halved(known) if known.steps > self._memory else known, figures)
 
     def by_method(self) -> dict[str, Figures]:
-        """The sums so far."""
+        """The sums so far, by method."""
         with self._lock:
             return dict(self._sums)
 

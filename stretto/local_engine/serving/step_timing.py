@@ -1,4 +1,4 @@
-"""What a step costs on this machine by its number of rows."""
+"""Measures what a step costs on this machine, by its number of rows."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ __all__ = ["measure_step_cost", "measuring"]
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
 _TEXT = 64
 _REPETITIONS = 5
-_DEAR = 6.0
+_DEAR = 6.0  # steps of one row; more rows are not measured, because they would not be drafted
 _LIMIT_S = 3.0
 
 
 def measure_step_cost(model: LoadedModel) -> StepCost:
     """Time steps of 1, 2, 4, ... 64 rows behind a short text; the fastest of a few repetitions counts.
 
-    A step of more than one row is one with a tree: laying it out and masking it is part of what rows cost.
-
-    It ends early where rows have become too dear to be drafted, and on slow machines after some seconds.
+    A step of several rows has a draft tree, because the layout and the mask of a tree are part of the cost. Timing ends
+    early where rows are too expensive to be drafted, and on slow machines after some seconds.
     """
     with torch.inference_mode():
         steps = measuring(model)
@@ -40,7 +39,7 @@ def measure_step_cost(model: LoadedModel) -> StepCost:
 
 
 def measuring(model: LoadedModel) -> Generator[None, None, dict[int, float]]:
-    """`measure_step_cost`, one forward at a time: whoever measures may turn to something else between two of them.
+    """Do what `measure_step_cost` does, one forward at a time, so that requests can run in between.
 
     Only inside `torch.inference_mode`.
 

@@ -227,22 +227,26 @@ class Serving:
             idle = not (scheduler.handles or self._alongside)
             if idle:
                 self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or self._code.due)
-            gathered = self._gathered()
+            gathered = self._gathered(idle=idle)
             while idle and not (gathered or self._alongside or self._closed or self._code.due):
                 self._changed.wait(_QUIET_S)
-                gathered = self._gathered()
+                gathered = self._gathered(idle=idle)
             if self._closed:
                 return None
-            cause = "others are submitted" if not gathered else "" if scheduler.admits else "a prompt is being read"
+            cause = "others may follow" if not gathered else "" if scheduler.admits else "a prompt is being read"
             fitting: list[Handle] = []
             if not cause:
                 fitting, cause = self._fitting(scheduler.handles)
             self._log_waiting(len(self._waiting) - len(fitting), len(scheduler.handles), cause)
             return fitting
 
-    def _gathered(self) -> bool:
-        """Whether no more requests seem to be coming: what comes together is read together, the short ones first."""
-        quiet = self._seen == self._arrived and not self._coming
+    def _gathered(self, *, idle: bool) -> bool:
+        """Whether no more requests seem to be coming: what comes together is read together, the short ones first.
+
+        While a batch runs, those who have come wait one step for others; announced ones are waited for longer.
+        """
+        waited = self._gather_until is not None and not idle
+        quiet = not self._coming and (waited or self._seen == self._arrived)
         self._seen = self._arrived
         now = time.monotonic()
         if quiet or len(self._waiting) >= self._max_batch or now > (self._gather_until or now):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -19,8 +19,8 @@ from stretto.errors import ContextOverflowError, RequestRejectedError
 
 __all__ = ["ChatTemplate", "Turn"]
 
-Turn = dict[str, str]
-"""One message: ``role`` and ``content``."""
+Turn = dict[str, Any]
+"""One message: ``role`` and ``content``, and where a template takes tools, ``tool_calls`` and ``tool_call_id``."""
 
 _CHARACTERS = 16  # read of a long prompt for each token of the window, before all of it is read
 _CUT = 64  # tokens that the end of what is read may have too many, because it ends inside a word
@@ -46,25 +46,37 @@ class ChatTemplate:
         token = f"{self._begin}({self._written.pattern}){self._end}"
         self._marks = re.compile(f"{token}|{self._begin}|{self._end}")
 
+    @property
+    def template(self) -> object:
+        """The template itself; some models have several by name."""
+        return self._template
+
     def encode(
-        self, turns: Sequence[Turn], *, special_tokens_in_text: bool = False, window: int | None = None
+        self,
+        turns: Sequence[Turn],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        special_tokens_in_text: bool = False,
+        window: int | None = None,
     ) -> tuple[int, ...]:
         """Put messages into the chat template, and make token ids of them.
 
         Args:
-            turns: the messages.
+            turns: the messages. A turn of the assistant at the end is left open, for the model to go on with.
+            tools: functions that the model may call, in OpenAI's form.
             special_tokens_in_text: let the model's control tokens that are written in messages be control tokens.
             window: tokens beyond which the prompt need not be read: most of one that is far longer is not.
 
         Raises `RequestRejectedError` for messages that the template refuses, `ContextOverflowError` beyond ``window``.
         """
-        marked = list(turns)
+        marked, shown = list(turns), list(tools)
         if not special_tokens_in_text:
-            marked = [{**turn, "content": self._mark(turn["content"])} for turn in turns]
-        text = self._render(marked)
+            marked = [{**self._marked(turn), "role": turn["role"]} for turn in turns]
+            shown = self._marked(shown)
+        text = self._render(marked, shown)
         if window is not None:
             self._check_length(text, window)
-        if marked == list(turns):
+        if marked == list(turns) and shown == list(tools):
             return tuple(self._ids(text, add_special_tokens=self._template is None))
         pieces = self._marks.split(text)  # text, a marked token or None for a mark that was left alone, text, ...
         found = [
@@ -75,6 +87,14 @@ class ChatTemplate:
         ]
         return tuple(found if self._template is not None else self._framed(found))
 
+    def _marked(self, value: Any) -> Any:
+        """The same value, with marks in all its texts."""
+        if isinstance(value, str):
+            return self._mark(value)
+        if isinstance(value, Mapping):
+            return {name: self._marked(each) for name, each in value.items()}
+        return [self._marked(each) for each in value] if isinstance(value, list | tuple) else value
+
     def _mark(self, content: str) -> str:
         """Put marks around control tokens."""
         normalizer = getattr(getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None)
@@ -84,26 +104,33 @@ class ChatTemplate:
                 content = normal
         return self._written.sub(rf"{self._begin}\g<0>{self._end}", content)
 
-    def _render(self, turns: list[Turn]) -> str:
+    def _render(self, turns: list[Turn], tools: list[Mapping[str, Any]]) -> str:
         if self._template is None:
             return "\n\n".join(turn["content"] for turn in turns)
         try:
-            return self._apply(turns)
+            return self._apply(turns, tools)
         except Exception as error:
             # Some templates refuse a system message; its text then stands before the first user message.
             folded = _fold_system(turns)
             if folded != turns:
                 with suppress(Exception):
-                    return self._apply(folded)
+                    return self._apply(folded, tools)
             raise RequestRejectedError(
                 f"The chat template of {self._name} refuses these messages: {error}.", backend=self._name
             ) from error
 
-    def _apply(self, turns: list[Turn]) -> str:
+    def _apply(self, turns: list[Turn], tools: list[Mapping[str, Any]]) -> str:
+        last = turns[-1]
+        begun = last["role"] == "assistant" and not last.get("tool_calls") and bool(last["content"].strip())
         # enable_thinking: models that can think before they answer are asked not to; other templates ignore it.
         return str(
             self._tokenizer.apply_chat_template(
-                turns, add_generation_prompt=True, tokenize=False, enable_thinking=False
+                turns,
+                tools=tools or None,
+                add_generation_prompt=not begun,
+                continue_final_message=begun,
+                tokenize=False,
+                enable_thinking=False,
             )
         )
 

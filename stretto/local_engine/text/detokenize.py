@@ -1,4 +1,4 @@
-"""From token ids to text, piece by piece, without broken characters."""
+"""From token ids to text, piece by piece, without incomplete characters."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _PATIENCE = 16
 
 
 class TextStream:
-    """Turns a growing sequence of tokens into text that only ever grows.
+    """Decodes a growing sequence of tokens; text that was returned never changes.
 
-    A token can end inside a character, and a decoder may treat the first token of what it is given
-    differently (it drops a leading space, say). So the tokens of the piece before stay in front of the
-    new ones as context, and text is withheld while its last character is incomplete.
+    A token can end inside a character, and a decoder may treat the first of its tokens differently: some drop a leading
+    space. So the tokens of the previous piece are decoded again in front of the new ones, and text is held back while
+    its last character is incomplete.
 
     Args:
-        decode: token ids to text; what is no text becomes U+FFFD.
-        token_bytes: the bytes of a token, which tell an incomplete character from a U+FFFD that the model wrote.
+        decode: token ids to text; invalid bytes become U+FFFD.
+        token_bytes: the bytes of a token, which distinguish an incomplete character from a U+FFFD that the model wrote.
             Without it, text never ends with a U+FFFD.
     """
 
@@ -32,19 +32,19 @@ class TextStream:
         self._pending: list[int] = []
 
     def push(self, tokens: Sequence[int]) -> str:
-        """Add tokens and return the text they made certain; empty while a character is incomplete."""
+        """Add tokens and return the text that is certain now; empty while a character is incomplete."""
         text = self._decode([*self._context, *self._pending, *tokens])
-        if len(tokens) > 1 and text.endswith(_BROKEN):  # those before the last character are complete
+        if len(tokens) > 1 and text.endswith(_BROKEN):  # the characters before the last are complete
             return "".join(self.push([token]) for token in tokens)
         self._pending.extend(tokens)
-        # Bytes that are no text at all end in the same sign as an incomplete character; no character
-        # takes more than four tokens, so after a few more it is the former and is shown as it is.
+        # Invalid bytes look like an incomplete character. No character takes more than four tokens, so after a few
+        # more the bytes are invalid, and are shown as U+FFFD.
         if text.endswith(_BROKEN) and len(self._pending) < _PATIENCE:
             return ""
         return self._advance(text)
 
     def flush(self) -> str:
-        """Return what is left at the end, without an incomplete last character."""
+        """Return the rest at the end, without an incomplete last character."""
         if not self._pending:
             return ""
         pending = self._pending
@@ -53,10 +53,10 @@ class TextStream:
         return known if len(known) == len(text) else (known + self._replaced(pending))[: len(text)]
 
     def _replaced(self, tokens: Sequence[int]) -> str:
-        """The signs at the end of these tokens' text that do not stand for an incomplete character."""
+        """Each U+FFFD at the end of these tokens' text that is not an incomplete character."""
         if self._token_bytes is None:
             return ""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # keeps back the bytes of an incomplete character
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # holds back the bytes of an incomplete character
         text = decoder.decode(b"".join(map(self._token_bytes, tokens)))
         return text[len(text.rstrip(_BROKEN)) :]
 

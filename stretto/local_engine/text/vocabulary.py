@@ -1,9 +1,9 @@
-"""The tokens of a model as bytes, and as llguidance takes them, with how text becomes tokens.
+"""The bytes of a model's tokens, and its tokenizer for llguidance.
 
-llguidance's own way is to copy the tokenizer, write it out as JSON and make one of its own from that, and the better
-part of it holds the interpreter's lock: with a large vocabulary no other thread gets on for more than a second. Where
-tokens are written in the alphabet of byte-level BPE, as in most large vocabularies, their bytes are read off here
-instead, and text is made into tokens by the tokenizer at hand. `benchmarks/formats.py` measures both.
+llguidance itself copies the tokenizer, serialises it as JSON and parses that again, holding the interpreter's lock for
+most of this: with a large vocabulary all other threads wait for more than a second. Most large vocabularies are written
+in the alphabet of byte-level BPE. Their bytes are read here instead, and the existing tokenizer encodes text.
+`benchmarks/formats.py` measures both.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def vocabulary(tokenizer: Any, ends: Iterable[int]) -> LLTokenizer:
         return from_tokenizer(tokenizer, eos_token=ends)
     try:
         source = TokenizerWrapper(_Tokens(fast, ends[0])) if _is_byte_level(fast) else fast.to_str()
-    except UnicodeEncodeError:  # a token that is not written in bytes
+    except UnicodeEncodeError:  # a token outside the alphabet of bytes
         source = fast.to_str()
     known = LLTokenizer(source, eos_token=ends, slices=[])
-    return known.with_slices(LLTokenizer.general_slices())  # in a step of its own: other threads get on in between
+    return known.with_slices(LLTokenizer.general_slices())  # a separate call, so that other threads can run in between
 
 
 def token_bytes(tokenizer: Any) -> Callable[[int], bytes] | None:
-    """Make what gives the bytes of a token in a text, none for special tokens; ``None`` for a tokenizer that is slow.
+    """Make a function that gives the bytes of a token, none for special tokens; ``None`` for a slow tokenizer.
 
-    Where a token's spaces are written in another way, they are left so: who asks wants to know where characters end.
+    Spaces that a tokenizer writes as another character stay so: the bytes only tell where characters end.
     """
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is None or not hasattr(fast, "id_to_token"):
@@ -63,7 +63,7 @@ def token_bytes(tokenizer: Any) -> Callable[[int], bytes] | None:
         text = fast.id_to_token(token) or ""
         if falls_back and (found := _BYTE.fullmatch(text)):
             return bytes.fromhex(found[1])
-        with suppress(UnicodeEncodeError):  # a token that is not written in bytes
+        with suppress(UnicodeEncodeError):  # a token outside the alphabet of bytes
             if byte_of is not None:
                 return text.translate(byte_of).encode("latin-1")
         return text.encode()
@@ -72,7 +72,7 @@ def token_bytes(tokenizer: Any) -> Callable[[int], bytes] | None:
 
 
 class _Tokens:
-    """What llguidance asks of a tokenizer that is not its own; its rules for special tokens, too."""
+    """The interface that llguidance expects of a tokenizer, with its rules for special tokens."""
 
     def __init__(self, fast: Any, end: int) -> None:
         added = {token: each.content for token, each in fast.get_added_tokens_decoder().items()}
@@ -103,7 +103,7 @@ def _is_byte_level(fast: Any) -> bool:
 
 
 def _decoders(fast: Any) -> list[str]:
-    """What makes text of tokens, step by step."""
+    """The steps of the tokenizer's decoder."""
     if not fast.decoder:
         return []
     state = json.loads(fast.decoder.__getstate__())
@@ -111,7 +111,7 @@ def _decoders(fast: Any) -> list[str]:
 
 
 def _alphabet() -> dict[int, int]:
-    """The byte for each character of byte-level BPE: printable ones are themselves, the rest begin at 256."""
+    """The byte of each character of byte-level BPE: printable bytes stand for themselves, the others begin at 256."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in printable]
     return {code: code for code in printable} | {0x100 + place: byte for place, byte in enumerate(others)}

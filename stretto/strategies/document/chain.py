@@ -2,7 +2,7 @@
 
 A few are read one after the other, each with the notes on those before it, after Chain-of-Agents (Zhang et al.,
 2406.02818). Many would take longer than anybody waits, so they are read in rounds: all at the same time, then those
-that held nothing once more with what the others have found, until nothing new comes.
+that held nothing once more with what the others have found, until nothing new comes or a reader is sure of the answer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ MOST_IN_ORDER = 24
 """Passages that are read one after the other; more are read in rounds."""
 
 _MOST_ROUNDS = 4
+_SURE = 4  # of 5
 _NOTES_WORDS = 150
 _NOTES_CHARACTERS = 2_000
 
@@ -52,7 +53,7 @@ async def read_in_rounds(reading: Reading, places: Sequence[Place]) -> list[Pass
         found += news
         rest = [record for record in records if not record.informative]
         notes = _joined([notes, *(record.rationale for record in news)])
-        if not news or not rest:
+        if not news or not rest or any(_answers(record) for record in news):
             break
         places = _those_of(places, rest)
     return sorted([*found, *rest], key=lambda record: (record.document, record.start))
@@ -84,7 +85,9 @@ class _Chain:
         await self._reading.announce(record, len(self._places), self._total)
 
     async def read_again(self) -> None:
-        """Read those before the last news once more that held nothing, with all that is known now."""
+        """Read those before the last news once more that held nothing, with all that is known, unless it is enough."""
+        if any(_answers(record) for record in self.read_so_far.values()):
+            return
         for place in self._places[: self._last_news]:
             key = place.document, place.chunk.start
             if self.read_so_far[key].informative:
@@ -114,6 +117,11 @@ class _Chain:
         told = outcome.found.get("notes")
         self._notes = (told.strip()[:_NOTES_CHARACTERS] if isinstance(told, str) else "") or self._notes
         return [], record
+
+
+def _answers(record: PassageRecord) -> bool:
+    """Whether the reader of a passage was sure of the answer, with the notes it was given."""
+    return bool(record.answer) and record.confidence >= _SURE
 
 
 def _prompt(reading: Reading, place: Place, *, notes: str) -> Prompt:

@@ -56,7 +56,7 @@ def _start(reading: Reading, findings: Findings, group: Sequence[Finding], name:
 
     def prompt() -> Prompt:
         messages = reading.messages("document_collapse", records=said, words=str(min(words, 200)))
-        return Prompt(messages, response_schema=reading.schema(COLLAPSE_SCHEMA))
+        return Prompt(messages, response_schema=reading.schema(COLLAPSE_SCHEMA), reads=True)
 
     return reading.start(name, "collapse", prompt, room=reading.sizes.record)
 

@@ -7,14 +7,18 @@ from collections.abc import Callable, Sequence
 from stretto.answer import Branch
 from stretto.backends.base import Prompt
 from stretto.citation import Citation
+from stretto.request import Message
 from stretto.strategies.branch import BranchSpec
 from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.run import Reading
+from stretto.strategies.in_form import held_to_format, write_in_form
 
-__all__ = ["answer_from", "answer_whole", "whole"]
+__all__ = ["answer_from", "answer_in_form", "answer_whole", "said_of", "whole"]
 
 _PASSAGE_TOKENS = 120  # of a document that is sent whole, for each number that can be cited
+_CITING = "Behind each statement put the number of what it rests on in square brackets, like [3]."
+_IN_FORM = "Write the answer in the form that is asked for and nothing else; put no numbers of quotations into it."
 _NOTHING = "Nothing in the passages bears on the question."
 
 
@@ -23,7 +27,6 @@ def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -
 
     The citations are complete when the merge is.
     """
-    said = findings.all_shown(kept) or _NOTHING
 
     def resolve(number: int) -> Citation | None:
         quote = findings.quotes.get(number)
@@ -35,8 +38,27 @@ def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -
         reading.runner.warn("The answer could not be put together; the findings of the passages stand in its place.")
         return citing.feed(_listed(findings, kept)) + citing.finish()
 
-    citing = _start(reading, "document_answer", said, resolve, instead)
+    citing = _start(reading, "document_answer", said_of(findings, kept), resolve, instead)
     return citing
+
+
+def said_of(findings: Findings, kept: Sequence[Finding]) -> str:
+    """The findings as the last prompt shows them."""
+    return findings.all_shown(kept) or _NOTHING
+
+
+async def answer_in_form(reading: Reading, template: str, said: str) -> None:
+    """Write the answer in the request's ``response_format``. A number in square brackets is part of it, no citation."""
+    prompt = held_to_format(
+        Prompt(reading.messages(template, records=said, form=_IN_FORM), reads=True), reading.request, reading.runner
+    )
+    question = prompt.messages[-1].content
+
+    def again(received: str, wrong: str) -> tuple[Message, ...]:
+        return reading.messages("again_in_form", question=question, received=received, wrong=wrong, documents="")
+
+    spec = _spec(reading, prompt, lambda received: None if received.strip() else prompt)
+    await write_in_form(reading.request, reading.runner, reading.runner.start(spec), again)
 
 
 def whole(reading: Reading) -> tuple[Reading, str] | None:
@@ -76,8 +98,8 @@ def _start(
     instead: Callable[[Branch], str] = lambda _: "",
 ) -> CitationFilter:
     runner = reading.runner
-    form = "Write the answer as JSON." if reading.task.json else ""
-    prompt = Prompt(reading.messages(template, records=said, form=form))
+    form = f"{_CITING} Write the answer as JSON." if reading.task.json else _CITING
+    prompt = Prompt(reading.messages(template, records=said, form=form), reads=True)
 
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
@@ -85,20 +107,22 @@ def _start(
         question = prompt.messages[-1].content
         return Prompt(reading.messages("continue", question=question, received=received, documents=""))
 
-    answering = runner.start(
-        BranchSpec(
-            id="answer",
-            kind="direct",
-            called="The answer",
-            prompt=lambda: prompt,
-            options=reading.request.options,
-            another_way=another_way,
-            accepts_refusal=True,
-        )
-    )
+    answering = runner.start(_spec(reading, prompt, another_way))
     citing = CitationFilter(resolve)
     runner.merge.add_branch(answering, filter_=citing, ending=instead)
     return citing
+
+
+def _spec(reading: Reading, prompt: Prompt, another_way: Callable[[str], Prompt | None]) -> BranchSpec:
+    return BranchSpec(
+        id="answer",
+        kind="direct",
+        called="The answer",
+        prompt=lambda: prompt,
+        options=reading.request.options,
+        another_way=another_way,
+        accepts_refusal=True,
+    )
 
 
 def _listed(findings: Findings, kept: Sequence[Finding]) -> str:

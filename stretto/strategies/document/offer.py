@@ -56,7 +56,7 @@ def offer_document(case: Case) -> Offer | None:
         forecast=forecast,
         priority=PRIORITY,
         although="the documents are long",
-        obstacle=lambda: "response_format holds an answer as a whole" if in_form else None,
+        obstacle=lambda: "response_format holds an answer as a whole" if in_form and task.kind == "rewrite" else None,
     )
 
 

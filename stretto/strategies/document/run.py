@@ -82,7 +82,7 @@ class Reading:
         shown = self.library.shown(place) | values
         messages = _passage_messages(self.request, self.runner, self.library, template, task=self.task, shown=shown)
         at = messages[-1].content.find(f"\n{self.library.fence} passage {place.number} of ")
-        return Prompt(messages, response_schema=self.schema(schema), shared=max(at, 0))
+        return Prompt(messages, response_schema=self.schema(schema), shared=max(at, 0), reads=True)
 
     def schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The schema, if this backend can be held to one."""
@@ -140,7 +140,7 @@ class Reading:
 
     def _until_s(self) -> float:
         """When reading must end so that the last call can still be made before the deadline."""
-        deadline = self.request.options.deadline_s
+        deadline = self.request.deadline_s
         return math.inf if deadline is None or self.task.kind == "rewrite" else deadline * _READING_SHARE
 
 
@@ -178,6 +178,7 @@ def _reading_of(request: Request, runner: FanOut, shelf: Shelf, count: Counter) 
         closing=_counted(closing, count),
         total=sum(tokens),
         left=runner.limits_left(),
+        measured=runner.measured(),
     )
     reading = Reading(bare, runner, library, task, sizes, count, shelf)
     return reading.cut(sizes.chunk, None if task.kind == "rewrite" else share_of)

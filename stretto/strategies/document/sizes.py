@@ -59,6 +59,7 @@ def sizes_of(
     closing: int,
     total: int,
     left: Mapping[str, float],
+    measured: Measured | None = None,
 ) -> Sizes:
     """Fit the sizes to a backend.
 
@@ -71,6 +72,7 @@ def sizes_of(
         closing: tokens of the last prompt without the findings.
         total: tokens of all documents.
         left: what the rate limits leave now, by kind.
+        measured: what a local backend has measured of its speed.
 
     Raises `ContextOverflowError` if not even a short passage fits beside the question.
     """
@@ -89,7 +91,7 @@ def sizes_of(
         )
     usual = LARGEST_CHUNK[request.preference]
     largest = min(room, min(usual, LARGEST_EXTRACT) if task.kind == "extract" else usual)
-    chunk = _chunk(total, overhead + record, room, largest, able=able, left=left)
+    chunk = _chunk(total, overhead + record, room, largest, slots=useful_slots(able, measured), left=left)
     answer = min(request.options.max_tokens or ANSWER_TOKENS, window // 3) + thinking
     findings = max(LEAST_CHUNK, int((window - answer - closing) * (1 - MARGIN)))
     return Sizes(
@@ -101,24 +103,24 @@ def sizes_of(
     )
 
 
-def useful_slots(able: Capabilities) -> int:
+def useful_slots(able: Capabilities, measured: Measured | None = None) -> int:
     """Calls that are worth running side by side: on a local model, as many as one forward takes for little more time.
 
     By the measured step times: where a forward of eight rows takes four times one of a single row, eight requests
     beside each other end as soon as two would.
     """
     slots = max(1, able.parallel_slots)
-    times = (able.measured or Measured()).step_ms
+    times = (measured or Measured()).step_ms
     rows = max((rows for rows in times if rows <= slots), default=0)
     if 1 not in times or rows <= 1 or times[rows] <= 0:
         return slots
     return min(slots, max(1, round(rows * times[1] / times[rows])))
 
 
-def _chunk(total: int, other: int, room: int, largest: int, *, able: Capabilities, left: Mapping[str, float]) -> int:
+def _chunk(total: int, other: int, room: int, largest: int, *, slots: int, left: Mapping[str, float]) -> int:
     """Tokens of a passage: as small as the calls side by side allow, as large as the rate limits demand."""
     requests = left.get("requests", math.inf)
-    slots = min(useful_slots(able), max(1, math.floor(min(requests, 1e9))))
+    slots = min(slots, max(1, math.floor(min(requests, 1e9))))
     chunk = min(largest, max(math.ceil(total / slots), min(USUAL_LEAST, largest)))  # one wave, if that is not too short
     tokens = min(left.get("tokens", math.inf), left.get("input-tokens", math.inf))
     calls = math.ceil(total / chunk)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import anyio
 
+from stretto.backends.base import Prompt
 from stretto.citation import PassageRecord
-from stretto.errors import BackendError
+from stretto.errors import BackendError, InvalidRequestError
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
@@ -17,7 +18,7 @@ from stretto.strategies.document.chain import MOST_IN_ORDER, follow_passages, re
 from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.collapse import collapsed
 from stretto.strategies.document.extract import extracted
-from stretto.strategies.document.final import answer_from, answer_whole, whole
+from stretto.strategies.document.final import answer_from, answer_in_form, answer_whole, said_of, whole
 from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.gate import relevant
 from stretto.strategies.document.library import Place
@@ -27,6 +28,7 @@ from stretto.strategies.document.pieces import write_pieces
 from stretto.strategies.document.run import Reading, reading_of
 from stretto.strategies.document.shelf import Shelf
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.in_form import held_to_format
 
 __all__ = ["LongDocument"]
 
@@ -58,16 +60,27 @@ class _Run:
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         self.runner = reading.runner
+        self.in_form = reading.request.options.response_format is not None
 
     async def run(self) -> None:
         reading = self.reading
+        if self.in_form:
+            held_to_format(Prompt(()), reading.request, self.runner)  # before anything is read for nothing
         if reading.task.kind == "rewrite":
+            if self.in_form:
+                raise InvalidRequestError(
+                    "response_format holds an answer as a whole, and a document is rewritten piece "
+                    "by piece. Leave it out, or use strategy='direct'."
+                )
             await write_pieces(reading)
             await self.runner.merge.finish()
             return
         # Beside the event loop: counting what a large window holds takes a moment.
         fitting = None if reading.task.kind == "extract" else await anyio.to_thread.run_sync(whole, reading)
-        if fitting is not None:
+        if fitting is not None and self.in_form:
+            await answer_in_form(fitting[0], "document_whole", fitting[1])
+            await self.runner.merge.finish()
+        elif fitting is not None:
             await self._end(answer_whole(*fitting))
         else:
             await self._read()
@@ -81,13 +94,20 @@ class _Run:
         if records and all(record.status == "failed" for record in records):
             cause = f"None of {len(records)} passages could be read. {records[0].error}"
             raise BackendError(cause, backend=self.runner.model)
-        if reading.task.kind == "extract" and (extract := extracted(reading, records)):
+        if reading.task.kind == "extract" and not self.in_form and (extract := extracted(reading, records)):
             self.runner.merge.add(extract.text)
             await self.runner.merge.finish()
             self.runner.citations = extract.citations
             return
         findings = Findings(reading.library, records, reading.count)
-        await self._end(answer_from(reading, findings, await collapsed(reading, findings)))
+        kept = await collapsed(reading, findings)
+        if not self.in_form:
+            await self._end(answer_from(reading, findings, kept))
+            return
+        await answer_in_form(reading, "document_answer", said_of(findings, kept))
+        await self.runner.merge.finish()
+        quotes = [findings.quotes[number] for number in sorted({each for one in kept for each in one.evidence})]
+        self.runner.citations = tuple(reading.library.citation(each.document, each.start, each.end) for each in quotes)
 
     async def _records(self, places: Sequence[Place]) -> list[PassageRecord]:
         if not self.reading.task.hops:

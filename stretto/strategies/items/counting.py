@@ -11,37 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from stretto.language.counting import number_value
+from stretto.language.folding import fold
+from stretto.language.words import words
+
 Size = Literal["short", "medium", "long"]
 
 MOST_SAMPLES = 100
 HEAD, TAIL = 2000, 1000  # characters of a long text that are read
 LONGEST_LEAD = 10  # words before the number in its sentence
 _FLAGS = re.IGNORECASE
+_LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt", "ru")  # in which the kinds below are named
 _WORDS = {
-    word: number
-    for number, words in {
-        2: "two zwei deux dos due dois duas twee два",
-        3: "three drei trois tres tre três drie три",
-        4: "four vier quatre cuatro quattro quatro четыре",
-        5: "five fünf cinq cinco cinque vijf пять",
-        6: "six sechs seis sei zes шесть",
-        7: "seven sieben sept siete sette sete zeven семь",
-        8: "eight acht huit ocho otto oito восемь",
-        9: "nine neun neuf nueve nove negen девять",
-        10: "ten zehn dix diez dieci dez tien десять",
-        11: "eleven elf onze once undici",
-        12: "twelve dozen zwölf douze dutzend doce dodici doze twaalf",
-        13: "thirteen dreizehn treize trece tredici treze dertien",
-        14: "fourteen vierzehn quatorze catorce quattordici catorze veertien",
-        15: "fifteen fünfzehn quinze quince quindici vijftien",
-        16: "sixteen sechzehn seize dieciséis sedici dezasseis dezesseis zestien",
-        17: "seventeen siebzehn dix-sept diecisiete diciassette dezassete zeventien",
-        18: "eighteen achtzehn dix-huit dieciocho diciotto dezoito achttien",
-        19: "nineteen neunzehn dix-neuf diecinueve diciannove dezanove negentien",
-        20: "twenty zwanzig vingt veinte venti vinte twintig двадцать",
-        30: "thirty dreißig trente treinta trenta trinta dertig",
-    }.items()
-    for word in words.split()
+    word: values[language]
+    for word, values in words().numbers.items()
+    for language in _LANGUAGES
+    if language in values and " " not in word
 }
 _SHORT = (
     r"(?:slogans?|tag ?lines?|taglines?|mottos?|(?:nick|user|brand|company|product|shop|band|domain|first|team"
@@ -89,7 +74,6 @@ _UNSPACED = re.compile(
     r"(?:(?P<short>口号|口號|标语|標語|名字|标题|標題|キャッチコピー|スローガン|名前|タイトル)|(?P<medium>例句|问题|問題|句子|笑话|谜语|例子|例文|質問|문장|질문))"
     r"|(?:(?:スローガン|キャッチコピー|名前|タイトル)|(?:例文|質問|クイズ))を(?P<behind>\d{1,3})(?:個|つ|問|本|文)?"
 )
-_HAN = {character: number for number, character in enumerate("零一二三四五六七八九十")} | {"两": 2, "兩": 2}
 _ASKS = re.compile(
     r"\b(?:write|give|generate|creat(?:e|ing)|mak(?:e|ing)|need|want|come up with|suggest|propose|list|provide"
     r"|produce|invent|compos(?:e|ing)|draft|think (?:of|up)|show|brainstorm|craft"
@@ -207,14 +191,8 @@ def _unspaced(text: str) -> Count | str | None:
         return None
     if re.search(r"[前首最][^，。]{0,4}$", text[: found.start()]):
         return "they have an order or are facts to look up"
-    digits = found["number"] or found["behind"]
-    number = int(digits) if digits.isdigit() else _han(digits)
+    number = number_value(found["number"] or found["behind"])
     return _checked(text, number, "short" if found["short"] else "medium")
-
-
-def _han(digits: str) -> int:
-    tens, ten, ones = digits.rpartition("十")
-    return (_HAN.get(tens, 1) * 10 if ten else 0) + _HAN.get(ones, 0)
 
 
 def _length_of_text(text: str, match: re.Match[str]) -> bool:
@@ -250,7 +228,7 @@ def _kind(match: re.Match[str]) -> str:
 def _number(word: str) -> int:
     if word.isdigit():
         return int(word)
-    word = word.casefold()
+    word = fold(word)
     if word.startswith("half a"):
         return 6
     last = word.split()[-1]

@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 
 from stretto.request import Request
 from stretto.route import Route
+from stretto.router.parse import parse_of
 from stretto.strategies.branch import Running
 from stretto.strategies.direct import Direct
 from stretto.strategies.fan_out import FanOut
@@ -16,7 +17,7 @@ from stretto.strategies.items.entries import Entries
 from stretto.strategies.items.layout import Layout, layout_for
 from stretto.strategies.items.plan import planned
 from stretto.strategies.items.samples import FINAL, Samples
-from stretto.strategies.items.splitting import NotSplit, Split, split
+from stretto.strategies.items.splitting import NotSplit, Split
 from stretto.strategies.limits import tell_limits
 from stretto.strategies.notes import notes_for
 
@@ -29,7 +30,7 @@ MOST_TOGETHER = 12  # items a call, unless the budget of calls leaves no choice
 async def write_items(request: Request, route: Route, runner: FanOut) -> None:
     """Take the request apart, start a branch for each part, merge them in order; else answer straight on."""
     calls = Calls(request, runner)
-    taken = split(request.question)
+    taken = parse_of(request, route).split
     if isinstance(taken, NotSplit) and not taken.final and _may_plan(calls):
         taken = await planned(calls)
     cause = taken.cause if isinstance(taken, NotSplit) else _obstacle(taken, calls)

@@ -1,0 +1,130 @@
+"""The arguments that a client is made with: what they are, and what is said of a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from stretto.arguments import shown, unknown_names
+from stretto.backends.base import Backend
+from stretto.errors import SettingsError
+from stretto.hooks import Hooks
+from stretto.prompts import Catalogue
+from stretto.settings import Settings
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from stretto.router import Router
+    from stretto.strategies.base import Strategy
+
+    Model = str | Backend | BaseChatModel
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments of `AsyncStretto` and `Stretto`. All may be left out, and ``None`` counts as left out.
+
+    Attributes:
+        base_url: address of a server that speaks OpenAI's or Anthropic's protocol.
+        api_key: the key for it. Both hold for all names of the main model's provider.
+        small: a smaller, quicker model, for second opinions and for ``preference="fastest"``.
+        local: a model in this process, for ``preference="fastest"``.
+        roles: further models by role; the router that comes with the library uses "small" and "local".
+        strategies: strategies beside those of the library; the router weighs what they offer.
+        hooks: functions to call while answering, for metrics and logs.
+        settings: what applies to all requests; without it, the environment and the settings file are read.
+        router: what decides how a request is generated.
+        prompts: a catalogue of templates, or a folder whose templates replace those of the library.
+    """
+
+    base_url: str | None
+    api_key: str | None
+    small: Model | None
+    local: Model | None
+    roles: Mapping[str, Model] | None
+    strategies: Sequence[Strategy] | None
+    hooks: Hooks | None
+    settings: Settings | None
+    router: Router | None
+    prompts: Catalogue | Path | str | None
+
+
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "base_url": ((str,), "an address as a string, for instance http://localhost:8000/v1"),
+    "api_key": ((str,), "the key as a string"),
+    "roles": ((Mapping,), 'models by role, for instance roles={"small": "openai:gpt-5.4-nano"}'),
+    "hooks": ((Hooks,), "Hooks(...)"),
+    "settings": ((Settings,), "Settings.load(...) or Settings(...)"),
+    "prompts": ((Catalogue, Path, str), "a folder or a Catalogue"),
+}
+"""Arguments by name: the types that are taken, and in words. Models, strategies and routers are looked at closer."""
+
+
+def check_options(options: ClientOptions) -> None:
+    """Raise `SettingsError` for a name that is no argument, or a value that its argument cannot have.
+
+    Values are not repeated: any of them may be a key in the wrong place.
+    """
+    if wrong := unknown_names(options, ("model", *ClientOptions.__annotations__), "A client"):
+        raise SettingsError(f"{wrong} Further models go into roles=.")
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    for name, (kinds, words) in _KINDS.items():
+        if name in given and not isinstance(given[name], kinds):
+            raise SettingsError(f"{name}= takes {words}, not {_type_of(given[name])}.")
+    key = given.get("api_key", "")
+    if not (key.isascii() and key.isprintable()):
+        raise SettingsError(
+            "api_key= holds a line break or a character that no key has, so it cannot be sent. "
+            "Give the key alone; one that was read from a file may end with a line break: strip() it."
+        )
+    router = given.get("router")
+    if router is not None and (isinstance(router, type) or not callable(getattr(router, "route", None))):
+        raise SettingsError(f"router= takes a Router, or an object with its route(), not {_type_of(router)}.")
+
+
+def provider_of(given: Model) -> str | None:
+    """The provider that a model's name begins with; ``None`` for what is not a name."""
+    return given.partition(":")[0] if isinstance(given, str) else None
+
+
+def models_by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
+    """The models beside the main one by role, each with the argument that it came as. Raises `SettingsError`."""
+    roles: Mapping[Any, Any] = options.get("roles") or {}
+    if not all(isinstance(role, str) for role in roles):
+        raise SettingsError(f"roles= takes {_KINDS['roles'][1]}: the names of roles are strings.")
+    found = {role: (f"roles[{shown(role)}]", given) for role, given in roles.items() if given is not None}
+    if "main" in found:
+        raise SettingsError('roles= cannot hold "main": the main model is the first argument, model=.')
+    named = {"small": options.get("small"), "local": options.get("local")}
+    for role, given in named.items():
+        if given is not None and role in found:
+            raise SettingsError(f"The role {role!r} is given twice, as {role}= and in roles=. Leave one out.")
+        if given is not None:
+            found[role] = (role, given)
+    return found
+
+
+def own_strategies(options: ClientOptions) -> tuple[Strategy, ...]:
+    """The strategies of the caller, if each is one and has a name that is free. Raises `SettingsError`."""
+    strategies: Any = options.get("strategies") or ()
+    if not strategies:
+        return ()
+    if isinstance(strategies, str) or not isinstance(strategies, Sequence):
+        raise SettingsError(f"strategies= takes a list of strategies, not {_type_of(strategies)}.")
+    from stretto.strategies import STRATEGIES, Strategy  # noqa: PLC0415 - keeps `import stretto` light
+
+    taken = {"auto", *STRATEGIES}
+    for each in strategies:
+        if isinstance(each, type) or not isinstance(each, Strategy):
+            raise SettingsError(
+                f"strategies= holds {shown(each)}, which is not a strategy: an object with name, offer() and run()."
+            )
+        if each.name in taken:
+            raise SettingsError(f"The strategy name {each.name!r} is taken. Give the strategy another name.")
+        taken.add(each.name)
+    return tuple(strategies)
+
+
+def _type_of(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"

@@ -1,0 +1,1 @@
+"""Stretto inside other tools; each imports its package when it is used."""

@@ -1,0 +1,19 @@
+"""LangChain: a chat model whose answers are written in parallel, and runnables for answers and routes.
+
+Importing this imports langchain-core, which comes with ``pip install 'stretto[langchain]'``.
+"""
+
+from stretto.errors import MissingDependencyError
+
+try:
+    import langchain_core  # noqa: F401 - only to say clearly what is missing
+except ImportError as error:
+    raise MissingDependencyError(
+        "stretto.integrations.langchain needs langchain-core, which is not installed. "
+        "Run: pip install 'stretto[langchain]'"
+    ) from error
+
+from stretto.integrations.langchain.chat_model import ChatStretto
+from stretto.integrations.langchain.runnables import RouterRunnable, StrettoRunnable
+
+__all__ = ["ChatStretto", "RouterRunnable", "StrettoRunnable"]

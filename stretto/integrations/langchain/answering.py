@@ -1,0 +1,84 @@
+"""One answer for a LangChain object, read in the caller's event loop or from a thread that waits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import anyio
+from langchain_core.callbacks.manager import BaseRunManager
+
+from stretto.answer import Answer
+from stretto.client import Stretto
+from stretto.events import AnswerFinished, Event
+from stretto.integrations.langchain.branch_runs import BranchRuns
+from stretto.integrations.langchain.stream_runs import Parent
+from stretto.request import Prompting, Request
+
+__all__ = ["aevents", "answer_of", "events"]
+
+
+async def aevents(
+    client: Stretto, prompt: Prompting | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
+) -> AsyncGenerator[Event, None]:
+    """The events of an answer; its branches are runs below ``parent``. Raises `StrettoError`.
+
+    Close it: that ends the answer. Chat models of LangChain are always called in the loop of the client: their
+    connections belong to the loop that has used them first, and synchronous calls have no other.
+    """
+    written = _written(client, prompt, options, parent)
+    event: Event | None
+    if not any(each.name.startswith("langchain:") for each in client.backends.values()):
+        async with aclosing(written):
+            async for event in written:
+                yield event
+        return
+    try:
+        while (event := await client._loop.acall(partial(_following, written))) is not None:
+            yield event
+    finally:
+        with anyio.CancelScope(shield=True):
+            await client._loop.acall(written.aclose)
+
+
+def events(
+    client: Stretto, prompt: Prompting | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
+) -> Generator[Event, None, None]:
+    """The same for a thread that waits; the answer is written in the loop of the client."""
+    written = _written(client, prompt, options, parent)
+    try:
+        while (event := client._loop.call(partial(_following, written))) is not None:
+            yield event
+    finally:
+        client._loop.call(written.aclose)
+
+
+async def _written(
+    client: Stretto, prompt: Prompting | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
+) -> AsyncGenerator[Event, None]:
+    runs = BranchRuns(parent)
+    opening = client.asynchronous.stream(prompt, **options)
+    with runs.watching():
+        stream = await opening.__aenter__()
+    failure: Exception | None = None
+    try:
+        while (event := await anext(stream, None)) is not None:
+            await runs.note(event)
+            yield event
+    except Exception as error:
+        failure = error
+        raise
+    finally:
+        await opening.__aexit__(None, None, None)
+        await runs.leave(failure)
+
+
+async def _following(written: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(written, None)
+
+
+def answer_of(event: Event) -> Answer | None:
+    """The whole answer, which the last event holds."""
+    return event.answer if isinstance(event, AnswerFinished) else None

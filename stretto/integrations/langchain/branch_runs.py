@@ -1,0 +1,87 @@
+"""The branches of an answer as child runs, so that a tracer shows its outline and its points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForChainRun, BaseCallbackManager
+from langchain_core.callbacks.manager import BaseRunManager
+
+from stretto.answer import Branch
+from stretto.backends.allowance import Caller
+from stretto.backends.providers.langchain import run_of_branch
+from stretto.events import BranchFailed, BranchFinished, BranchStarted, Event
+from stretto.integrations.langchain.stream_runs import Parent
+
+__all__ = ["BranchRuns"]
+
+
+class BranchRuns:
+    """Tells callbacks of branches: each is a chain run below the run of the answer.
+
+    They are no runs of a model, because what counts tokens would count theirs twice. Where another chat model of
+    LangChain answers, its calls are runs below the branch they are made for.
+    """
+
+    def __init__(self, parent: Parent | BaseRunManager | None) -> None:
+        self._manager: AsyncCallbackManager | None = None
+        self._runs: dict[str, AsyncCallbackManagerForChainRun] = {}
+        self._lock = anyio.Lock()
+        if parent is not None and parent.inheritable_handlers:
+            self._manager = AsyncCallbackManager(handlers=[], parent_run_id=parent.run_id)
+            self._manager.set_handlers(parent.inheritable_handlers)
+            self._manager.add_tags(parent.inheritable_tags)
+            self._manager.add_metadata(parent.inheritable_metadata)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Be asked for the callbacks of the calls that are made for an answer which is begun in this context."""
+        token = run_of_branch.set(self._callbacks)
+        try:
+            yield
+        finally:
+            run_of_branch.reset(token)
+
+    async def note(self, event: Event) -> None:
+        """Take in an event of the answer."""
+        if self._manager is None:
+            return
+        if isinstance(event, BranchStarted):
+            await self._begun(event.branch_id, event.kind, event.title)
+        elif isinstance(event, BranchFinished | BranchFailed):
+            await self._ended(event.branch)
+
+    async def leave(self, because: Exception | None = None) -> None:
+        """End the runs of branches that the answer has left behind."""
+        with anyio.CancelScope(shield=True):
+            for name in tuple(self._runs):
+                await self._runs.pop(name).on_chain_error(because or RuntimeError("The answer was left."))
+
+    async def _callbacks(self, caller: Caller) -> BaseCallbackManager | None:
+        """The callbacks for a call of a branch, which may be made before the reader has heard of the branch."""
+        if self._manager is None:
+            return None
+        return (await self._begun(caller.part, caller.kind, caller.title)).get_child()
+
+    async def _begun(self, branch_id: str, kind: str, title: str) -> AsyncCallbackManagerForChainRun:
+        assert self._manager is not None  # noqa: S101 - who calls this has looked, told to the type checker
+        async with self._lock:
+            if branch_id not in self._runs:
+                inputs: dict[str, Any] = {"branch": branch_id, "kind": kind, **({"title": title} if title else {})}
+                self._runs[branch_id] = await self._manager.on_chain_start(
+                    None, inputs, name=f"{kind}: {title}" if title else branch_id
+                )
+            return self._runs[branch_id]
+
+    async def _ended(self, branch: Branch) -> None:
+        run = self._runs.pop(branch.id, None) or await self._begun(branch.id, branch.kind, branch.title)
+        self._runs.pop(branch.id, None)
+        if branch.status == "failed":
+            await run.on_chain_error(RuntimeError(branch.error or "The branch failed."))
+        else:
+            calls = {"tool_calls": [call.model_dump() for call in branch.tool_calls]} if branch.tool_calls else {}
+            usage = {"usage": branch.usage.model_dump(exclude_defaults=True)}
+            await run.on_chain_end({"text": branch.text, "finish_reason": branch.finish_reason, **usage, **calls})

@@ -1,0 +1,345 @@
+"""`ChatStretto`: a chat model of LangChain whose answers are written in parallel where that serves them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import Any, Literal
+
+from langchain_core.callbacks import (
+    AsyncCallbackManager,
+    AsyncCallbackManagerForLLMRun,
+    CallbackManager,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import AliasChoices, ConfigDict, Field
+
+from stretto.answer import Answer, Choice
+from stretto.backends.base import Capabilities
+from stretto.client import Stretto
+from stretto.events import Event, TextDelta, ToolCallPiece
+from stretto.integrations.langchain.answering import aevents, answer_of, events
+from stretto.integrations.langchain.connection import Connection
+from stretto.integrations.langchain.messages import (
+    calls_of,
+    chunk_of_call,
+    documents_of,
+    metadata_of,
+    turns_of,
+    usage_of,
+)
+from stretto.integrations.langchain.stream_runs import parent_of_stream, told_of_its_run, under
+from stretto.integrations.langchain.structured import structured
+from stretto.request import OnMissing, Preference, RequestOptions
+
+__all__ = ["ChatStretto"]
+
+_MODEL_KWARGS = frozenset({"model", "model_name", "stream", "stream_usage"})  # said at a call, and no field of the body
+_CHOICES = {"any": "required", True: "required", False: "none"}
+
+
+class ChatStretto(Connection, BaseChatModel):
+    """A chat model that writes the parts of an answer in parallel where that serves the answer.
+
+    What cannot be written in parts, a call of a tool for instance, goes to the model as it is. The route, its cause and
+    the warnings of an answer are in ``response_metadata``. Tracers see the branches of an answer as runs below its own.
+
+    Fields beside those of `Connection` and of LangChain's chat models are options of each request, as `RequestOptions`
+    explains them. All of them can be bound or given at a call as well, `documents` among them.
+
+    >>> chat = ChatStretto(model="local:pocket")
+    >>> print(chat.invoke("How do I look after a bicycle?").content)
+    """
+
+    model_config = ConfigDict(populate_by_name=True, arbitrary_types_allowed=True)
+
+    temperature: float | None = None
+    max_tokens: int | None = Field(default=None, validation_alias=AliasChoices("max_tokens", "max_completion_tokens"))
+    timeout: float | None = Field(
+        default=None, validation_alias=AliasChoices("timeout", "request_timeout", "deadline_s")
+    )
+    """Seconds for the whole answer; what is there by then is delivered."""
+
+    stop: list[str] | None = Field(default=None, validation_alias=AliasChoices("stop", "stop_sequences"))
+    top_p: float | None = None
+    seed: int | None = None
+    n: int | None = None
+    logprobs: int | None = None
+    streaming: bool = False
+    """Stream also where a whole message is asked for, so that callbacks see each piece."""
+
+    strategy: str | None = None
+    preference: Preference | None = None
+    on_missing: OnMissing | None = None
+    decoding: str | None = None
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Other fields of the body that goes to the model's server."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "stretto"
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        """Where the key is read from when a serialised model is loaded."""
+        return {"api_key": "STRETTO_API_KEY"}
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """It can be written as JSON, without its key."""
+        return True
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        backend = self.backend and self.backend._identifying_params
+        return {"model": self.model, "backend": backend, "base_url": self.base_url, **self._own_options()}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        return {"ls_model_name": self.model or self.called, **params}
+
+    # --- answering
+
+    def stream(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """The message piece by piece; the last one carries tokens, route and finish reason."""
+        return super().stream(input, told_of_its_run(config, CallbackManager), stop=stop, **kwargs)
+
+    def astream(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - as above
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        """The same in an event loop."""
+        return super().astream(input, told_of_its_run(config, AsyncCallbackManager), stop=stop, **kwargs)
+
+    def _generate_with_cache(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        token = under.set(run_manager)
+        try:
+            return super()._generate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+        finally:
+            under.reset(token)
+
+    async def _agenerate_with_cache(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        token = under.set(run_manager)
+        try:
+            return await super()._agenerate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+        finally:
+            under.reset(token)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        client, prompt, options = self._request(messages, stop, kwargs)
+        with closing(events(client, prompt, options, run_manager)) as found:
+            answer = _last(answer_of(event) for event in found)
+        return _result(answer)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        client, prompt, options = self._request(messages, stop, kwargs)
+        async with aclosing(aevents(client, prompt, options, run_manager)) as found:
+            answer = _last([answer_of(event) async for event in found])
+        return _result(answer)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        parent = run_manager or parent_of_stream()
+        client, prompt, options = self._request(messages, stop, kwargs)
+        with closing(events(client, prompt, options, parent)) as found:
+            for event in found:
+                if (chunk := _chunk(event)) is not None:
+                    if run_manager is not None:
+                        run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                    yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        parent = run_manager or parent_of_stream()
+        client, prompt, options = self._request(messages, stop, kwargs)
+        async with aclosing(aevents(client, prompt, options, parent)) as found:
+            async for event in found:
+                if (chunk := _chunk(event)) is not None:
+                    if run_manager is not None:
+                        await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                    yield chunk
+
+    def _own_options(self) -> dict[str, Any]:
+        return {
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "deadline_s": self.timeout,
+            "stop": self.stop or None,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "n": self.n,
+            "logprobs": self.logprobs,
+            "strategy": self.strategy,
+            "preference": self.preference,
+            "on_missing": self.on_missing,
+            "decoding": self.decoding,
+        }
+
+    def _request(
+        self, messages: list[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]
+    ) -> tuple[Stretto, list[dict[str, Any]], dict[str, Any]]:
+        """The client, the conversation and the options of one call. What is no option goes into the body as it is."""
+        said = {name: value for name, value in given.items() if value is not None}
+        options = self._own_options() | {name: said[name] for name in said if name in RequestOptions.__annotations__}
+        if "timeout" in said:
+            options["deadline_s"] = said["timeout"]
+        if stop:
+            options["stop"] = stop
+        if "documents" in options:
+            options["documents"] = documents_of(options["documents"])
+        others = {name: value for name, value in said.items() if name not in {*options, *_MODEL_KWARGS, "timeout"}}
+        options["extra"] = {**self.model_kwargs, **(said.get("extra") or {}), **others} or None
+        return self.client(said.get("model") or said.get("model_name")), turns_of(messages), options
+
+    # --- tools and formats
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: dict[str, Any] | str | bool | None = None,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The same model with tools that it may call.
+
+        ``tool_choice`` is "auto", "none", "any" (or "required", or ``True``), the name of the tool to call, or a
+        mapping in the form of OpenAI or Anthropic.
+        """
+        own = [each if _is_provider_tool(each) else convert_to_openai_tool(each, strict=strict) for each in tools]
+        choice: Any = tool_choice
+        if isinstance(choice, str | bool):
+            choice = _CHOICES.get(choice, choice)
+        if isinstance(choice, str) and choice not in ("auto", "none", "required"):
+            choice = {"type": "function", "function": {"name": choice}}
+        return self.bind(tools=own, **({} if choice is None else {"tool_choice": choice}), **kwargs)
+
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        method: Literal["json_schema", "function_calling", "json_mode"] | None = None,
+        include_raw: bool = False,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, Any]:
+        """The same model, whose answers are values: instances of a pydantic class, or dictionaries.
+
+        Args:
+            schema: a pydantic class, a ``TypedDict``, a JSON schema, or a tool.
+            method: ``json_schema`` holds the answer to the schema, and asks once more where it does not fit;
+                ``function_calling`` lets the model call a tool that takes such a value; ``json_mode`` asks for any
+                JSON. By default the first of them that the model has.
+            include_raw: give a dictionary with ``raw``, ``parsed`` and ``parsing_error`` instead.
+            strict: as OpenAI means it, for tools and schemas.
+            kwargs: bound to the model as well.
+        """
+        return structured(self, schema, method=method, include_raw=include_raw, strict=strict, **kwargs)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model that answers can do."""
+        return self.client().backends["main"].capabilities
+
+
+def _is_provider_tool(tool: Any) -> bool:
+    """Whether it is a tool that a provider runs itself, or in Anthropic's form: these are passed on as they are."""
+    if not isinstance(tool, Mapping):
+        return False
+    return "input_schema" in tool or ("type" in tool and tool["type"] != "function")
+
+
+def _chunk(event: Event) -> ChatGenerationChunk | None:
+    """What an event adds to the message; the last one closes it."""
+    message: AIMessageChunk | None = None
+    match event:
+        case TextDelta():
+            message = AIMessageChunk(content=event.text)
+        case ToolCallPiece() if not event.choice:
+            message = AIMessageChunk(content="", tool_call_chunks=[chunk_of_call(event.delta)])
+    if (answer := answer_of(event)) is not None:
+        reason = answer.choices[0].finish_reason if answer.choices else None
+        message = AIMessageChunk(
+            content="",
+            usage_metadata=usage_of(answer.usage),
+            response_metadata=metadata_of(answer, reason),
+            chunk_position="last",
+        )
+    if message is None:
+        return None
+    metadata = message.response_metadata
+    info = {"finish_reason": metadata["finish_reason"]} if metadata else None
+    return ChatGenerationChunk(message=message, generation_info=info)
+
+
+def _result(answer: Answer) -> ChatResult:
+    first = Choice(text=answer.text, tool_calls=answer.tool_calls, finish_reason=answer.finish_reason)
+    generations = [_generation(answer, choice) for choice in answer.choices or (first,)]
+    generations[0].message.usage_metadata = usage_of(answer.usage)  # type: ignore[attr-defined]  # of an AIMessage
+    return ChatResult(generations=generations, llm_output={"model_name": answer.route.backend})
+
+
+def _generation(answer: Answer, choice: Choice) -> ChatGeneration:
+    valid, invalid = calls_of(choice.tool_calls)
+    message = AIMessage(
+        content=choice.text,
+        tool_calls=valid,
+        invalid_tool_calls=invalid,
+        response_metadata=metadata_of(answer, choice.finish_reason),
+    )
+    return ChatGeneration(message=message, generation_info={"finish_reason": choice.finish_reason})
+
+
+def _last(answers: Iterable[Answer | None]) -> Answer:
+    return [answer for answer in answers if answer is not None][-1]

@@ -1,0 +1,85 @@
+"""What the chat model and the runnables share: the fields that name a model, and the clients made of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+from weakref import WeakValueDictionary
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import AliasChoices, BaseModel, Field, PrivateAttr, SecretStr
+
+from stretto.backends.registry import default_model
+from stretto.client import Stretto
+from stretto.client_options import ClientOptions
+from stretto.integrations.langchain.common_loop import InCommonLoop
+from stretto.settings import Settings
+
+__all__ = ["Connection"]
+
+_shared: WeakValueDictionary[tuple[Any, ...], Stretto] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+class Connection(BaseModel):
+    """The fields that say who answers. Nothing is connected or loaded before the first call.
+
+    Objects that name the same ``local:`` model share it. Its threads end with the last object that uses them, or at the
+    exit of the program.
+    """
+
+    model: str | None = Field(default=None, validation_alias=AliasChoices("model", "model_name"))
+    """The model as `Stretto` takes it: ``local:pocket``, ``openai:NAME``, ``anthropic:NAME``."""
+
+    backend: BaseChatModel | None = None
+    """Any chat model of LangChain that answers instead, in parallel."""
+
+    small: str | None = None
+    """A smaller, quicker model, for second opinions and for ``preference="fastest"``."""
+
+    local: str | None = None
+    """A model in this process, for ``preference="fastest"``."""
+
+    base_url: str | None = None
+    """Address of a server that speaks OpenAI's or Anthropic's protocol."""
+
+    api_key: SecretStr | None = None
+    """The key for the model. Without one, OpenAI's and Anthropic's are read from their own variables, and the key of a
+    server of your own from ``STRETTO_API_KEY``."""
+
+    max_retries: int | None = Field(default=None, ge=0, le=10)
+    """How often a call that failed in passing is sent again."""
+
+    _client: Stretto | None = PrivateAttr(default=None)
+    _others: dict[str, Stretto] = PrivateAttr(default_factory=dict)
+
+    def client(self, model: str | None = None) -> Stretto:
+        """The client of these fields; of another ``model`` for a call that names one."""
+        with _lock:
+            if model is not None and model != self.model:
+                if model not in self._others:
+                    self._others[model] = self._opened(model)
+                return self._others[model]
+            if self._client is None:
+                self._client = self._opened(self.backend or self.model)
+            return self._client
+
+    def _opened(self, model: str | BaseChatModel | None) -> Stretto:
+        settings = Settings.load(retries=self.max_retries)
+        chosen = model or settings.model or default_model(os.environ)[0]
+        options: ClientOptions = {"small": self.small, "local": self.local, "settings": settings}
+        if isinstance(chosen, str) and not chosen.startswith("local:"):
+            key = self.api_key.get_secret_value() if self.api_key else None
+            return Stretto(chosen, **(options | {"base_url": self.base_url, "api_key": key}))
+        if not isinstance(chosen, str):
+            return InCommonLoop(chosen, **options)
+        shares = (chosen, self.small, self.local, settings.model_dump_json())  # a key or an address is for others
+        if (shared := _shared.get(shares)) is None:
+            shared = _shared[shares] = Stretto(chosen, **options)
+        return shared
+
+    @property
+    def called(self) -> str:
+        """The name of the model that answers."""
+        return self.client().backends["main"].name

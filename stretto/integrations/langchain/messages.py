@@ -1,0 +1,162 @@
+"""LangChain's messages and documents as Stretto takes them, and answers as LangChain does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document as LangChainDocument
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    InvalidToolCall,
+    ToolMessage,
+    convert_to_openai_data_block,
+    is_data_content_block,
+)
+from langchain_core.messages import ToolCall as LangChainToolCall
+from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
+from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call, tool_call_chunk
+
+from stretto.answer import Answer, Usage
+from stretto.document import Document
+from stretto.tool_calls import ToolCall, ToolCallDelta
+
+__all__ = ["calls_of", "chunk_of_call", "documents_of", "metadata_of", "turns_of", "usage_of"]
+
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_CALL_BLOCKS = frozenset({"tool_call", "tool_call_chunk", "invalid_tool_call"})  # the message holds them as well
+_OF_TEXT = frozenset({"type", "text", "cache_control"})
+_ONE_ARGUMENT = "__arg1"  # how LangChain's integrations name the input of a tool that takes a text
+
+
+def turns_of(messages: Iterable[BaseMessage]) -> list[dict[str, Any]]:
+    """A conversation in OpenAI's form, with blocks that are Anthropic's own as they are."""
+    return [_turn(message) for message in messages]
+
+
+def documents_of(documents: Any) -> Any:
+    """Documents of a retriever as Stretto takes them, and those that it takes already as they are."""
+    if isinstance(documents, LangChainDocument):
+        return _document(documents)
+    if isinstance(documents, str | Path | Document) or not isinstance(documents, Sequence):
+        return documents
+    return [documents_of(each) for each in documents]
+
+
+def usage_of(usage: Usage) -> UsageMetadata:
+    """Tokens of an answer, those of all its branches together."""
+    return UsageMetadata(
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        total_tokens=usage.total_tokens,
+        input_token_details=InputTokenDetails(cache_read=usage.cached_tokens, cache_creation=usage.cache_write_tokens),
+        output_token_details=OutputTokenDetails(reasoning=usage.reasoning_tokens),
+    )
+
+
+def metadata_of(answer: Answer, finish_reason: str | None = None) -> dict[str, Any]:
+    """What LangChain shows of an answer beside its text: the route and its cause, what is missing, what it cost."""
+    return {
+        "model_name": answer.route.backend,
+        "finish_reason": finish_reason or answer.finish_reason,
+        "strategy": answer.strategy,
+        "route": answer.route.model_dump(mode="json"),
+        "warnings": list(answer.warnings),
+        "timeline": answer.timeline.model_dump(mode="json"),
+        "calls": answer.usage.calls,
+        **({"citations": [each.model_dump(mode="json") for each in answer.citations]} if answer.citations else {}),
+    }
+
+
+def calls_of(calls: Iterable[ToolCall]) -> tuple[list[LangChainToolCall], list[InvalidToolCall]]:
+    """Tool calls, and those whose arguments are no JSON object."""
+    valid, invalid = [], []
+    for call in calls:
+        arguments = _arguments(call)
+        if arguments is None:
+            error = f"The arguments of {call.name} are no JSON object."
+            invalid.append(invalid_tool_call(name=call.name, args=call.arguments, id=call.id, error=error))
+        else:
+            valid.append(tool_call(name=call.name, args=arguments, id=call.id))
+    return valid, invalid
+
+
+def chunk_of_call(delta: ToolCallDelta) -> ToolCallChunk:
+    """A piece of a tool call."""
+    return tool_call_chunk(name=delta.name, args=delta.arguments, id=delta.id, index=delta.index)
+
+
+def _arguments(call: ToolCall) -> dict[str, Any] | None:
+    if call.type == "custom":
+        return {_ONE_ARGUMENT: call.arguments}
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return None
+    return arguments if isinstance(arguments, dict) else None
+
+
+def _turn(message: BaseMessage) -> dict[str, Any]:
+    role = message.role if isinstance(message, ChatMessage) else _ROLES.get(message.type, message.type)
+    turn: dict[str, Any] = {"role": role, "content": message.content}
+    if not isinstance(message.content, str):
+        turn["content"] = [part for block in message.content for part in _parts(block)]
+    if message.name:
+        turn["name"] = message.name
+    if isinstance(message, AIMessage):
+        calls = [
+            _openai(call["id"], call["name"], json.dumps(call["args"], ensure_ascii=False))
+            for call in message.tool_calls
+        ]
+        calls += [_openai(call["id"], call["name"], call["args"]) for call in message.invalid_tool_calls]
+        if calls:
+            turn["tool_calls"] = calls
+        if refusal := message.additional_kwargs.get("refusal"):
+            turn["refusal"] = refusal
+    if isinstance(message, ToolMessage):
+        turn["tool_call_id"] = message.tool_call_id
+        if message.status == "error":
+            turn["is_error"] = True
+    return turn
+
+
+def _openai(call_id: str | None, name: str | None, arguments: str | None) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments or ""}}
+
+
+def _parts(block: str | Mapping[str, Any]) -> list[Any]:
+    if isinstance(block, str):
+        return [block]
+    match block.get("type"):
+        case kind if kind in _CALL_BLOCKS:
+            parts: list[Any] = []
+        case "text":  # LangChain adds an index, an id and annotations to it
+            parts = [{name: value for name, value in block.items() if name in _OF_TEXT}]
+        case "non_standard":
+            parts = [block["value"]]
+        case "reasoning":  # Anthropic wants back what it has signed; nobody else wants it
+            signature = block.get("signature") or (block.get("extras") or {}).get("signature")
+            thought = {"type": "thinking", "thinking": block.get("reasoning", ""), "signature": signature}
+            parts = [thought] if signature else []
+        case _ if is_data_content_block(dict(block)):
+            parts = [convert_to_openai_data_block(_named(block))]
+        case _:
+            parts = [block]
+    return parts
+
+
+def _named(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A file with a name: OpenAI demands one."""
+    named = {"filename", "extras", "metadata"} & block.keys()
+    return {**block, "filename": "document"} if block["type"] == "file" and not named else dict(block)
+
+
+def _document(document: LangChainDocument) -> Document:
+    about = document.metadata
+    source = str(about.get("source") or document.id or "")
+    title = about.get("title") or Path(source).name
+    return Document(text=document.page_content, title=str(title), source=source)

@@ -1,0 +1,62 @@
+"""The run of a streamed message, which LangChain does not tell a chat model of.
+
+``BaseChatModel.stream`` calls ``_stream`` without the manager of its run. A handler that is put among the callbacks
+hears of the run right before that, in the same context.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler, CallbackManager
+from langchain_core.callbacks.manager import BaseRunManager
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+__all__ = ["Parent", "parent_of_stream", "told_of_its_run", "under"]
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A run under which others are to be."""
+
+    run_id: UUID
+    inheritable_handlers: list[BaseCallbackHandler]
+    inheritable_tags: list[str] = field(default_factory=list)
+    inheritable_metadata: dict[str, Any] = field(default_factory=dict)
+
+
+under: ContextVar[Parent | BaseRunManager | None] = ContextVar("stretto_run_of_stream", default=None)
+
+
+def parent_of_stream() -> Parent | BaseRunManager | None:
+    """The run of the stream that begins now; asked once."""
+    parent = under.get()
+    under.set(None)
+    return parent
+
+
+def told_of_its_run(
+    config: RunnableConfig | None, kind: type[CallbackManager] | type[AsyncCallbackManager]
+) -> RunnableConfig:
+    """The same configuration, whose callbacks tell `parent_of_stream` of the run."""
+    config = ensure_config(config)
+    manager = kind.configure(config.get("callbacks"), None, False, config.get("tags"), None, config.get("metadata"))
+    handlers = list(manager.inheritable_handlers)
+    if handlers:
+        manager.add_handler(_RunHeard(handlers, list(manager.inheritable_tags)), inherit=False)
+    return {**config, "callbacks": manager}
+
+
+class _RunHeard(BaseCallbackHandler):
+    run_inline = True  # in the context of who streams
+
+    def __init__(self, handlers: list[BaseCallbackHandler], tags: list[str]) -> None:
+        self._handlers = handlers
+        self._tags = tags
+
+    def on_chat_model_start(self, *_: Any, run_id: UUID, metadata: dict[str, Any] | None = None, **__: Any) -> None:
+        under.set(Parent(run_id, self._handlers, self._tags, dict(metadata or {})))

@@ -1,0 +1,97 @@
+"""The tables of ``forms.toml``: words for the length and the form of an answer, by language."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from stretto.language.folding import fold
+
+FormName = Literal["paragraphs", "bulleted", "numbered", "sections"]
+FORMS: tuple[FormName, ...] = ("paragraphs", "bulleted", "numbered", "sections")
+"""Forms of an answer in points. If a question names several, the first one here counts."""
+CHARACTERS_A_WORD = 2  # of Chinese, Japanese or Korean
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The patterns of ``forms.toml``, compiled, for folded text.
+
+    Attributes:
+        length: a number and its unit, as the group "number" and one of "words", "characters", "sentences", "lines".
+        brief: asks for a short answer as a whole.
+        brief_unless_each: the same, unless words nearby refer to each part.
+        each: words that refer to each part.
+        short: asks for parts shorter than usual.
+        deep: asks for parts longer than usual.
+        asked: by form, what asks for it.
+    """
+
+    length: re.Pattern[str]
+    brief: re.Pattern[str]
+    brief_unless_each: re.Pattern[str]
+    each: re.Pattern[str]
+    short: re.Pattern[str]
+    deep: re.Pattern[str]
+    asked: Mapping[FormName, re.Pattern[str]]
+
+
+@cache
+def forms() -> Forms:
+    """The patterns, read and compiled once."""
+    tables = tomllib.loads(files("stretto.language").joinpath("forms.toml").read_text("utf-8"))
+    whole = [table for table in tables.values() if table.get("whole-words", True)]
+    parts = [table for table in tables.values() if not table.get("whole-words", True)]
+
+    def words(key: str) -> re.Pattern[str]:
+        return re.compile(rf"\b(?:{_either(whole, key)})\b|{_either(parts, key)}")
+
+    def unit(key: str) -> str:
+        several = [rf"(?:{_either(whole, key)})\b"] if any(key in table for table in whole) else []
+        return rf"(?P<{key}>{'|'.join([*several, _either(parts, key)])})"
+
+    units = "|".join(map(unit, ("words", "characters", "sentences", "lines")))
+    return Forms(
+        # Begins with a digit, not with \b, so that the search skips to digits.
+        length=re.compile(rf"(?P<number>\d(?<![a-zà-ÿ\d]\d)\d{{0,4}})[- ]?(?:{units})"),
+        brief=words("brief"),
+        brief_unless_each=words("brief-unless-each"),
+        each=words("each"),
+        short=words("short"),
+        deep=words("deep"),
+        asked={name: words(name) for name in FORMS},
+    )
+
+
+def form_named(text: str) -> FormName | None:
+    """The form that a folded text asks for, if it names one."""
+    asked = forms().asked
+    return next((name for name in FORMS if asked[name].search(text)), None)
+
+
+def depth_wanted(text: str) -> float:
+    """Length of each part that a folded text asks for, as a multiple of the usual length."""
+    if forms().deep.search(text):
+        return 2.0
+    return 0.5 if forms().short.search(text) else 1.0
+
+
+def words_wanted(text: str) -> int | None:
+    """The length in words that a folded text asks for, if it names one; characters are converted to words."""
+    for found in forms().length.finditer(text):
+        number = int(found["number"])
+        if found["words"] and number > 9:
+            return number
+        if found["characters"] and number > 9 * CHARACTERS_A_WORD:
+            return number // CHARACTERS_A_WORD
+    return None
+
+
+def _either(tables: Iterable[Mapping[str, Any]], key: str) -> str:
+    """One pattern that matches what any of these languages lists under ``key``."""
+    return "|".join(fold(pattern) for table in tables for pattern in table.get(key, ()))

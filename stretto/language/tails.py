@@ -1,0 +1,59 @@
+"""The tables of ``tails.toml``: words that ask for something that needs the finished list, by language."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from stretto.language.folding import fold
+
+MOST_BETWEEN = 3  # words between a link and the request it leads to
+
+
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """The patterns of ``tails.toml``, compiled, for folded text.
+
+    Attributes:
+        link: a word or a punctuation mark that leads to another task.
+        linked: to be matched after a link; the first group is the request itself.
+        anywhere: to be searched for, in Latin script.
+        other_scripts: to be searched for, in other scripts.
+    """
+
+    link: re.Pattern[str]
+    linked: re.Pattern[str]
+    anywhere: re.Pattern[str]
+    other_scripts: re.Pattern[str]
+
+
+@cache
+def tails() -> Tails:
+    """The patterns, read and compiled once."""
+    tables = tomllib.loads(files("stretto.language").joinpath("tails.toml").read_text("utf-8"))
+    latin = [table for table in tables.values() if "links" in table]
+    others = [table for table in tables.values() if "links" not in table]
+    links = {fold(word.strip()) for table in latin for word in table["links"].split(",")}
+    return Tails(
+        link=re.compile(rf"\b(?:{'|'.join(sorted(links))}),? |[,.;:!?\n] ?"),
+        linked=re.compile(rf"(?:\w+ ){{0,{MOST_BETWEEN}}}?({_either(latin, 'linked')})"),
+        anywhere=re.compile(rf"\b(?:{_either(latin, 'anywhere')})"),
+        other_scripts=re.compile(_either(others, "anywhere")),
+    )
+
+
+def _either(tables: Iterable[Mapping[str, Any]], kind: str) -> str:
+    """One pattern that matches what any of these languages lists under ``kind``."""
+    return "|".join(_filled(pattern, table.get("parts", {})) for table in tables for pattern in table[kind])
+
+
+def _filled(pattern: str, parts: Mapping[str, str]) -> str:
+    """A folded pattern with its parts inserted; parts may contain parts."""
+    while (filled := re.sub(r"<([a-z]+)>", lambda name: parts[name[1]], pattern)) != pattern:
+        pattern = filled
+    return fold(pattern)

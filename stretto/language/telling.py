@@ -1,0 +1,52 @@
+"""Detects the language of a text, and holds the notes of each language, from ``notes.toml``."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+READ = 2_000  # characters of a text that are read
+_LETTER = re.compile(r"[^\W\d_]")
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """The tables of ``notes.toml``, by language.
+
+    Attributes:
+        notes: for a missing part, and for a part that broke off.
+        small: function words of languages in Latin script.
+        scripts: matches a character of a language in another script.
+    """
+
+    notes: dict[str, tuple[str, str]]
+    small: dict[str, frozenset[str]]
+    scripts: dict[str, re.Pattern[str]]
+
+
+@cache
+def languages() -> Languages:
+    """The tables, read once."""
+    tables = tomllib.loads(files("stretto.language").joinpath("notes.toml").read_text("utf-8"))
+    return Languages(
+        notes={name: (table["missing"], table["broken"]) for name, table in tables.items()},
+        small={name: frozenset(table["small"].split()) for name, table in tables.items() if "small" in table},
+        scripts={name: re.compile(f"[{table['script']}]") for name, table in tables.items() if "script" in table},
+    )
+
+
+def language_of(text: str) -> str:
+    """The language of a text: by its script, else by its function words, else English."""
+    known, text = languages(), text[:READ]
+    scripts = {name: len(pattern.findall(text)) for name, pattern in known.scripts.items()}
+    most = max(scripts, key=lambda name: scripts[name])
+    if scripts[most] * 3 > len(_LETTER.findall(text)):  # words in other scripts have fewer letters than in Latin script
+        return "ja" if most == "zh" and scripts["ja"] else most  # Japanese mixes kana with Han
+    words = Counter(_WORD.findall(text.casefold()))
+    found = {language: sum(words[word] for word in small) for language, small in known.small.items()}
+    return max(found, key=lambda language: found[language])  # the first of equals: English

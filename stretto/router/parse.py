@@ -1,0 +1,102 @@
+"""The parsed question of a request. Each part is parsed once and shared by the router and the chosen strategy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stretto.language.counting import Points, points_in
+from stretto.language.folding import fold
+from stretto.language.forms import FormName, depth_wanted, form_named, words_wanted
+from stretto.request import Request
+from stretto.route import Route
+from stretto.router.demands import items_wanted, wants_brevity, wants_format
+from stretto.router.reading import excerpt, question_in_context
+from stretto.router.tails import wants_finished_list
+
+if TYPE_CHECKING:
+    from stretto.strategies.items.splitting import NotSplit, Split
+
+
+@dataclass
+class Parse:
+    """A question and what is parsed from it, lazily. The route carries it to the strategy.
+
+    Attributes:
+        question: the last user turn, which `split` splits into items.
+        text: the question, preceded by the one before if it cannot be understood alone. All else is parsed from it.
+    """
+
+    # Not frozen: a frozen dataclass takes longer to create, and has no cached properties.
+    question: str
+    text: str
+
+    @classmethod
+    def of(cls, request: Request) -> Parse:
+        """The parse of a request; nothing is parsed yet."""
+        return cls(request.question, question_in_context(request))
+
+    def __eq__(self, other: object) -> bool:
+        """All are equal, so that routes compare by their decisions, whatever has been parsed so far."""
+        return other is None or isinstance(other, Parse)
+
+    __hash__ = None  # type: ignore[assignment]  # equality without a meaningful hash
+
+    @cached_property
+    def folded(self) -> str:
+        """Beginning and end of the text, folded."""
+        return fold(excerpt(self.text))
+
+    @cached_property
+    def points(self) -> Points:
+        """How many points the question asks for."""
+        return points_in(self.folded)
+
+    @cached_property
+    def items(self) -> int:
+        """Number of items that the question contains or asks for."""
+        return items_wanted(self.text)
+
+    @cached_property
+    def words(self) -> int | None:
+        """Length in words that the question asks for, if it names one."""
+        return words_wanted(self.folded)
+
+    @cached_property
+    def depth(self) -> float:
+        """Length of each part that the question asks for, as a multiple of the usual length."""
+        return depth_wanted(self.folded)
+
+    @cached_property
+    def form(self) -> FormName | None:
+        """Form of the answer that the question asks for, if it names one."""
+        return form_named(self.folded)
+
+    @cached_property
+    def brevity(self) -> str | None:
+        """The words that ask for a short answer as a whole."""
+        return wants_brevity(self.text)
+
+    @cached_property
+    def format(self) -> str | None:
+        """The words that ask for a machine-readable answer."""
+        return wants_format(self.text)
+
+    @cached_property
+    def tail(self) -> str | None:
+        """The words that ask for something that needs the finished list."""
+        return wants_finished_list(self.text)
+
+    @cached_property
+    def split(self) -> Split | NotSplit:
+        """One task with its items or samples, or why the question cannot be split."""
+        from stretto.strategies.items.splitting import split  # noqa: PLC0415 - its patterns are slow to compile
+
+        return split(self.question)
+
+
+def parse_of(request: Request, route: Route) -> Parse:
+    """The parse that the route carries, or a new one if that belongs to another question."""
+    carried = route.parse
+    return carried if isinstance(carried, Parse) and carried.question == request.question else Parse.of(request)

@@ -1,0 +1,92 @@
+// Model text as HTML. It is not trusted: no HTML of its own, no images, no styles, and what is left is sanitised.
+
+import hljs from "./vendor/highlight.js";
+import bash from "./vendor/languages/bash.js";
+import go from "./vendor/languages/go.js";
+import java from "./vendor/languages/java.js";
+import javascript from "./vendor/languages/javascript.js";
+import json from "./vendor/languages/json.js";
+import python from "./vendor/languages/python.js";
+import rust from "./vendor/languages/rust.js";
+import xml from "./vendor/languages/xml.js";
+import yaml from "./vendor/languages/yaml.js";
+import { Marked } from "./vendor/marked.js";
+
+const LONGEST_COLOURED = 20_000; // characters of a block of code
+const LANGUAGES = { bash, go, java, javascript, json, python, rust, xml, yaml };
+for (const [name, grammar] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, grammar);
+
+const escaped = (text) => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+
+const marked = new Marked({
+  gfm: true,
+  breaks: true,
+  renderer: {
+    html: ({ text }) => escaped(text),
+    image: ({ text, href }) => escaped(`${text} (${href})`),
+    code({ text, lang }) {
+      const language = (lang ?? "").trim().split(/\s/)[0];
+      const known = language && hljs.getLanguage(language) && text.length <= LONGEST_COLOURED;
+      return `<pre><code>${known ? hljs.highlight(text, { language }).value : escaped(text)}</code></pre>`;
+    },
+  },
+});
+
+const ALLOWED = {
+  ALLOWED_TAGS: ["p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span",
+    "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"],
+  ALLOWED_ATTR: ["href", "start", "class"],
+  ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true,
+};
+
+// Headings of an answer stand below those of the page.
+const LOWER = { H1: "h3", H2: "h4", H3: "h5", H4: "h6", H5: "h6", H6: "h6" };
+
+export function rendered(text) {
+  const fragment = DOMPurify.sanitize(marked.parse(text), ALLOWED);
+  for (const element of fragment.querySelectorAll("[class]")) {
+    const kept = [...element.classList].filter((name) => name.startsWith("hljs-"));
+    if (kept.length) element.className = kept.join(" ");
+    else element.removeAttribute("class");
+  }
+  for (const heading of fragment.querySelectorAll("h1,h2,h3,h4,h5,h6")) {
+    const lower = document.createElement(LOWER[heading.tagName]);
+    lower.append(...heading.childNodes);
+    heading.replaceWith(lower);
+  }
+  for (const link of fragment.querySelectorAll("a")) {
+    link.target = "_blank";
+    link.rel = "noopener noreferrer nofollow";
+  }
+  for (const table of fragment.querySelectorAll("table")) {
+    const scrolled = document.createElement("div");
+    scrolled.className = "table";
+    scrolled.tabIndex = 0;
+    scrolled.setAttribute("role", "group");
+    scrolled.setAttribute("aria-label", "Table");
+    table.replaceWith(scrolled);
+    scrolled.append(table);
+  }
+  for (const block of fragment.querySelectorAll("pre")) {
+    block.tabIndex = 0;
+    block.append(copyButton(() => block.querySelector("code").textContent, "Copy code"));
+  }
+  return fragment;
+}
+
+export function copyButton(text, label) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "copy";
+  button.textContent = "Copy";
+  button.setAttribute("aria-label", label);
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text());
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+  return button;
+}

@@ -1,0 +1,58 @@
+// Calls to the server this page came from.
+
+import { events } from "./sse.js";
+
+const KEY = "stretto-key";
+
+export class Refused extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const setKey = (key) => sessionStorage.setItem(KEY, key);
+
+function headers() {
+  const key = sessionStorage.getItem(KEY);
+  return { "content-type": "application/json", ...(key ? { authorization: `Bearer ${key}` } : {}) };
+}
+
+async function call(path, how = {}) {
+  const response = await fetch(path, { ...how, headers: { ...headers(), ...how.headers } });
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  throw new Refused(body?.error?.message ?? `The server answered ${response.status}.`, response.status);
+}
+
+export const models = async () => (await (await call("v1/models")).json()).data.map((each) => each.id);
+
+export const isThere = async () => {
+  try {
+    return (await fetch("health")).ok;
+  } catch {
+    return false;
+  }
+};
+
+export async function readDocument(file) {
+  const path = `web/read?name=${encodeURIComponent(file.name)}`;
+  const response = await call(path, { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } });
+  return response.json();
+}
+
+export const pageOf = async (question, answer) =>
+  (await call("web/page", { method: "POST", body: JSON.stringify({ question, answer }) })).blob();
+
+// Ask, and give every event of the answer: those of its branches, and {type: "text"} for its text.
+export async function* ask(request, signal) {
+  const body = { ...request, stream: true, stretto: { events: true, ...request.stretto } };
+  const response = await call("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
+  for await (const { name, data } of events(response)) {
+    if (data === "[DONE]") return;
+    const said = JSON.parse(data);
+    if (said.error) throw new Refused(said.error.message, 0);
+    if (name.startsWith("stretto.")) yield said;
+    else if (said.choices?.[0]?.delta?.content) yield { type: "text", text: said.choices[0].delta.content };
+  }
+}

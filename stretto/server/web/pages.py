@@ -1,0 +1,111 @@
+"""The web chat at ``/``: one page, its files, and the two things that it cannot do in a browser.
+
+It reads documents and writes the page of an answer here; everything else it asks of the API like any other client.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import anyio.to_thread
+from pydantic import ValidationError
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from stretto.answer import Answer
+from stretto.display.notebook import answer_page
+from stretto.errors import DocumentError
+from stretto.server.bodies import read_body, read_object
+from stretto.server.exchange import Exchange
+from stretto.server.problems import Problem
+from stretto.server.service import Service
+
+__all__ = ["pages", "read_document", "write_page"]
+
+# Nothing from elsewhere, no inline script or style, nobody's frame: whatever a model writes cannot run or load.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+_KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    "": "text/plain",
+    ".md": "text/plain",
+}
+_PAGE = files("stretto.server.web") / "page"
+
+
+def pages() -> Sequence[BaseRoute]:
+    """The page and its files, which everyone may see: they hold no secret, and ask for a key where one is needed."""
+    return [Route("/", _index), Route("/web/{name:path}", _file)]
+
+
+async def _index(_: Request) -> Response:
+    return _response("index.html")
+
+
+async def _file(request: Request) -> Response:
+    return _response(request.path_params["name"])
+
+
+def _response(name: str) -> Response:
+    kind = _KINDS.get(PurePosixPath(name).suffix)
+    file = _PAGE.joinpath(name)
+    # A name comes from outside: no part of it may lead out of the folder.
+    if kind is None or ".." in name.split("/") or name.startswith("/") or not file.is_file():
+        problem = Problem(404, "There is no such file.", code="unknown_url")
+        return Response(json.dumps(problem.as_openai()), 404, media_type="application/json")
+    return Response(file.read_bytes(), headers=_HEADERS, media_type=kind)
+
+
+async def read_document(service: Service, exchange: Exchange) -> None:
+    """The title and the text of a file: ``POST /web/read?name=report.pdf`` with its bytes."""
+    name = PurePosixPath(QueryParams(exchange.scope["query_string"]).get("name", "")).name
+    if not name:
+        raise Problem(400, "name= is missing: the name of the file, whose ending tells how to read it.", param="name")
+    body = await read_body(exchange.receive, exchange.headers, service.options)
+    found = await anyio.to_thread.run_sync(_read, name, body)
+    await exchange.send_json(found)
+
+
+def _read(name: str, body: bytes) -> dict[str, Any]:
+    from stretto.documents import read_documents  # noqa: PLC0415 - an extra, for those who have documents
+
+    with tempfile.TemporaryDirectory(prefix="stretto-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(body)
+        try:
+            document = read_documents([path]).documents[0]
+        except DocumentError as error:
+            raise Problem(400, str(error).replace(str(path), name), param="name", code="unreadable_file") from None
+    return {"title": document.title or name, "text": document.text}
+
+
+async def write_page(service: Service, exchange: Exchange) -> None:
+    """The page of an answer, as one file: ``POST /web/page`` with ``{"question", "answer"}``."""
+    body = await read_object(exchange.receive, exchange.headers, service.options)
+    question = body.get("question", "")
+    try:
+        answer = Answer.model_validate(body.get("answer"))
+    except ValidationError:
+        raise Problem(400, "answer= is not an answer of Stretto.", param="answer") from None
+    if not isinstance(question, str):
+        raise Problem(400, "question= takes a string.", param="question")
+    await exchange.send_bytes(answer_page(answer, question).encode(), "text/html; charset=utf-8")

@@ -1,0 +1,104 @@
+"""Answers that are held to a ``response_format``: shown once they fit, or were asked for once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from stretto.answer import REFUSALS
+from stretto.backends.base import Prompt
+from stretto.errors import InvalidRequestError
+from stretto.request import Message, Request
+from stretto.strategies.branch import Running
+from stretto.strategies.fan_out import FanOut
+from stretto.strategies.fitting import Fit, fit
+
+__all__ = ["held_to_format", "write_in_form"]
+
+Again = Callable[[str, str], tuple[Message, ...]]
+"""Messages that ask once more, given the answer that was received and what is wrong with it."""
+
+
+def held_to_format(prompt: Prompt, request: Request, runner: FanOut) -> Prompt:
+    """A prompt with the ``response_format``.
+
+    A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
+    Raises `InvalidRequestError` for a regular expression where the backend takes none.
+    """
+    wanted = request.options.response_format
+    if wanted is None:
+        return prompt
+    if not isinstance(wanted, str):
+        return replace(prompt, messages=_told(prompt.messages, request, runner), response_schema=wanted)
+    if not runner.capabilities.regex:
+        raise InvalidRequestError(
+            f"response_format is a regular expression, and {runner.model} cannot hold an answer to one. "
+            "Give a JSON schema or a pydantic model, leave it out, or use a local: model."
+        )
+    return replace(prompt, response_regex=wanted)
+
+
+def _told(messages: tuple[Message, ...], request: Request, runner: FanOut) -> tuple[Message, ...]:
+    """The same messages; where the model is not known to keep to a schema, the system message tells the schema."""
+    wanted = request.options.response_format
+    if runner.capabilities.json_schema or not isinstance(wanted, dict):
+        return messages
+    system = "\n\n".join(message.content for message in messages if message.role == "system")
+    told = runner.template("in_form").messages(system=system, schema=json.dumps(wanted, ensure_ascii=False))
+    return (*told, *(message for message in messages if message.role != "system"))
+
+
+async def write_in_form(request: Request, runner: FanOut, running: Running, again: Again) -> Running:
+    """Show an answer that fits its format, if the first or a second try gives one; a warning says where none does.
+
+    Args:
+        request: with its format.
+        runner: starts the second try, and is given the value.
+        running: the first try; its prompt is held to the format.
+        again: asks for the second.
+
+    Returns:
+        the try that was shown.
+    """
+    if runner.capabilities.regex:  # it draws tokens that fit and no others: nothing would change in a second try
+        runner.merge.add_branch(running)
+        await running.ended()
+        _report(runner, running, fit(running.text, request.options))
+        return running
+    await _ended(running)
+    if running.calls:  # what it says beside them need not fit
+        runner.merge.add(running.text)
+        return running
+    spec, found = running.spec, fit(running.text, request.options)
+    if found.wrong and running.exception is None and running.finish_reason == "stop":
+        messages = _told(again(running.text, found.wrong), request, runner)
+        prompt = replace(spec.prompt(), messages=messages, shared=0)
+        second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=lambda: prompt))
+        await _ended(second)
+        fits = fit(second.text, request.options)
+        if second.exception is None and not (fits.wrong and second.finish_reason != "stop"):
+            running.drop("it did not fit response_format")
+            running, found = second, fits
+        else:
+            second.drop("the first answer is no worse")
+    _report(runner, running, found)
+    runner.merge.add(found.text)
+    return running
+
+
+async def _ended(running: Running) -> None:
+    """Wait for the end of a branch that is not shown yet; reading it keeps its buffer from running full."""
+    while await running.read():
+        pass
+
+
+def _report(runner: FanOut, running: Running, found: Fit) -> None:
+    """Hand out the value of the answer; a warning says where there is none."""
+    if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
+        return  # a warning says that already
+    runner.parsed = found.value
+    if found.wrong:
+        runner.warn(f"The answer does not fit response_format: {found.wrong}.")
+    if found.unchecked:
+        runner.warn(f"The answer was not checked against its schema: {found.unchecked}.")

@@ -1,0 +1,149 @@
+"""What local models are passed on: tools where their chat template takes them, a begun answer, fields of a body."""
+
+import json
+
+import pytest
+from small_models import collect, opened, save, text_of
+
+from stretto import AsyncStretto, Chunk, InvalidRequestError, Message, Prompt, RequestRejectedError
+from stretto.backends.local.tools import Calling
+from stretto.request import GenerationOptions
+
+pytestmark = pytest.mark.anyio
+
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+NOT = {"type": "function", "function": {"name": "not", "parameters": PARAMETERS}}
+NOW = {"type": "function", "function": {"name": "now"}}
+TEMPLATE = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}|{% endfor %}{# calls come as <tool_call> #}"
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}"
+    "{% for call in m.tool_calls or [] %}{{ call.function.name }}={{ call.function.arguments.a }}{% endfor %}"
+    "{% if not loop.last or add_generation_prompt %}|{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+CALL = '{"name": "not", "arguments": {"a": true}}'
+
+
+@pytest.fixture(scope="session")
+def with_tools(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("model"), template=TEMPLATE, window=2048)
+
+
+async def heard(pieces, *, whole=False):
+    """Text and calls of a generation that came in these pieces, and how it ended."""
+
+    async def chunks():
+        for piece in pieces:
+            yield Chunk(piece)
+        yield Chunk(finish_reason="stop")
+
+    prompt = Prompt((Message(role="user", content="?"),), tools=(NOT, NOW))
+    found = [chunk async for chunk in Calling(chunks(), prompt, whole=whole)]
+    calls = [(call.index, call.name, call.arguments) for chunk in found for call in chunk.tool_calls]
+    return text_of(found), calls, found[-1].finish_reason
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+async def test_calls_between_tags_are_found_however_the_text_is_cut(size):
+    text = f'Let me see.\n<tool_call>\n{CALL}\n</tool_call>\n<tool_call>{{"name": "now"}}</tool_call>\n'
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    said, calls, reason = await heard(pieces)
+    assert (said.strip(), reason) == ("Let me see.", "tool_calls")
+    assert calls == [(0, "not", '{"a": true}'), (1, "now", "{}")]
+
+
+@pytest.mark.parametrize("text", [CALL, '\n{"name": "not", "parameters": {"a": true}}'])
+async def test_an_answer_that_is_one_object_is_a_call(text):
+    assert await heard(list(text)) == ("", [(0, "not", '{"a": true}')], "tool_calls")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 1} is JSON.', "<tool_call>no JSON</tool_call>", "<tool_call> never ends", "a < b", '{"name": "x"}']
+)
+async def test_what_is_no_call_stays_text(text):
+    assert await heard(list(text)) == (text, [], "stop")
+
+
+async def test_text_streams_although_there_are_tools():
+    async def chunks():
+        for piece in ("One ", "two ", "three."):
+            yield Chunk(piece)
+
+    found = [chunk.text async for chunk in Calling(chunks(), Prompt((), tools=(NOT,)), whole=False)]
+    assert found == ["One", " two", " three."]
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "not"}}])
+async def test_a_call_that_has_to_come_is_drawn_under_its_schema(with_tools, choice):
+    async with opened(with_tools) as backend, AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("True?", tools=[NOT, NOW], tool_choice=choice, max_tokens=300, seed=1)
+    assert (answer.finish_reason, answer.text) == ("tool_calls", "")
+    (call,) = answer.tool_calls
+    assert call.name in ({"not", "now"} if choice == "required" else {"not"})
+    assert json.loads(call.arguments) in ({"a": True}, {"a": False}, {})
+
+
+async def test_tools_and_their_results_are_shown_by_the_template(with_tools):
+    messages = (
+        Message(role="user", content="True?"),
+        Message(role="assistant", tool_calls=({"id": "1", "function": {"name": "not", "arguments": '{"a": true}'}},)),
+        Message(role="tool", content="false", tool_call_id="1"),
+    )
+    async with opened(with_tools) as backend:
+        plain = await backend.count_tokens(Prompt(messages))
+        shown = await backend.count_tokens(Prompt(messages, tools=(NOT,)))
+        hidden = await backend.count_tokens(Prompt(messages, tools=(NOT,), tool_choice="none"))
+    assert plain == len("[user]True?|[assistant]not=True|[tool]false|[assistant]") == hidden
+    assert shown == plain + len(json.dumps(NOT)) + 1
+
+
+async def test_a_template_without_tools_is_one_clear_error(folder):
+    async with opened(folder) as backend:
+        assert not backend.capabilities.tools
+        prompt = Prompt((Message(role="user", content="True?"),), tools=(NOT,))
+        with pytest.raises(RequestRejectedError, match="takes no tools: its chat template has no place for them"):
+            async with backend.stream(prompt, GenerationOptions()):
+                pass
+        async with AsyncStretto(backend) as stretto:
+            with pytest.raises(InvalidRequestError, match=r"tools= cannot be used: local:.* takes no tools"):
+                await stretto.ask("True?", tools=[NOT])
+
+
+async def test_a_choice_that_is_none_of_the_tools_is_named(with_tools):
+    async with opened(with_tools) as backend, AsyncStretto(backend) as stretto:
+        with pytest.raises(RequestRejectedError, match="names none of the tools"):
+            await stretto.ask("?", tools=[NOT], tool_choice={"type": "function", "function": {"name": "other"}})
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, None])
+async def test_a_begun_answer_is_gone_on_with(tmp_path, template):
+    async with opened(save(tmp_path, template=template)) as backend, AsyncStretto(backend) as stretto:
+        begun = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because"}]
+        answer = await stretto.ask(begun, max_tokens=8, temperature=0)
+        sent = Prompt(tuple(Message(**turn) for turn in begun))
+        text = "[user]Why?|[assistant]Because" if template else "Why?\n\nBecause"
+        assert await backend.count_tokens(sent) == len(text)
+    assert answer.route.strategy == "direct"
+    assert answer.text
+
+
+async def test_several_answers_are_several_samples(with_tools):
+    async with opened(with_tools) as backend, AsyncStretto(backend) as stretto:
+        answers = [await stretto.ask("Why?", n=3, max_tokens=6, temperature=1.5, seed=3) for _ in range(2)]
+    assert len({choice.text for choice in answers[0].choices}) == 3
+    assert [choice.text for choice in answers[0].choices] == [choice.text for choice in answers[1].choices]
+
+
+async def test_fields_of_a_body_act_where_the_engine_has_them_and_are_named_where_not(with_tools):
+    async with opened(with_tools) as backend, AsyncStretto(backend) as stretto:
+        options = {"max_tokens": 4, "temperature": 0}
+        answer = await stretto.ask("Why?", extra={"logit_bias": {"66": 1000}, "best_of": 2, "user": "me"}, **options)
+        with pytest.raises(InvalidRequestError, match=r"logit_bias=.* cannot be used"):
+            await stretto.ask("Why?", extra={"logit_bias": {"a": 1}}, **options)
+    assert len(set(answer.text)) == 1
+    assert answer.warnings[0] == f"best_of had no effect: {backend.name} has nothing like it."
+
+
+async def test_without_tools_nothing_is_looked_for(with_tools):
+    async with opened(with_tools) as backend:
+        assert text_of(await collect(backend, max_tokens=5))

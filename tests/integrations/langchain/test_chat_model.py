@@ -1,0 +1,350 @@
+"""`ChatStretto` as LangChain's users meet it: branches in tracers, caches, fallbacks, agents, other chat models."""
+
+import json
+from typing import Literal
+
+import anyio
+import anyio.lowlevel
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.load import dumps, loads
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_core.tools import tool
+from langchain_core.tracers import BaseTracer
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
+from serving import served
+
+from stretto import AuthenticationError, BackendError, InvalidRequestError
+from stretto.integrations.langchain import ChatStretto
+from stretto.testing.server import Fault, HttpReply, ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "How do I look after a bicycle?"
+OUTLINE = "1. Clean it\n2. Oil it\n3. Check it"
+KEY = "sk-test-0123456789abcdefghijkl"
+
+
+def in_points(received):
+    return OUTLINE if "outline" in received.prompt else "Do so."
+
+
+class Runs(BaseTracer):
+    """Keeps the runs as a tracing service would get them."""
+
+    def __init__(self):
+        super().__init__()
+        self.roots = []
+
+    def _persist_run(self, run):
+        self.roots.append(run)
+
+
+def chat(server, **options):
+    return ChatStretto(model="openai:gpt-4.1", base_url=server.openai_url, api_key=KEY, **options)
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# --- branches
+
+
+def shown(run, depth=0):
+    yield depth, run.run_type, run.name
+    for child in run.child_runs:
+        yield from shown(child, depth + 1)
+
+
+POINTS = [
+    (1, "chain", "outline"),
+    (1, "chain", "point: Clean it"),
+    (1, "chain", "point: Oil it"),
+    (1, "chain", "point: Check it"),
+]
+
+
+async def test_a_tracer_shows_the_points_of_an_answer_as_child_runs():
+    with served(in_points) as server:
+        traced = Runs()
+        one = chat(server).invoke(QUESTION, {"callbacks": [traced]})
+        other = await chat(server).ainvoke(QUESTION, {"callbacks": [traced]})
+        list(chat(server).stream(QUESTION, {"callbacks": [traced]}))
+        [_ async for _ in chat(server).astream(QUESTION, {"callbacks": [traced]})]
+    assert one.content == other.content
+    assert "**Clean it**: Do so." in one.content
+    assert one.response_metadata["strategy"] == "skeleton"
+    assert len(traced.roots) == 4
+    for root in traced.roots:
+        assert list(shown(root)) == [(0, "llm", "ChatStretto"), *POINTS]
+        assert all(child.end_time is not None and child.error is None for child in root.child_runs)
+        assert root.child_runs[1].outputs["text"] == "Do so."
+
+
+async def test_another_chat_model_answers_in_parallel_and_its_calls_are_runs_below_the_points():
+    with served(in_points) as server:
+        backend = ChatOpenAI(model="gpt-4.1", base_url=server.openai_url, api_key=KEY, max_retries=0)
+        traced, counted = Runs(), UsageMetadataCallbackHandler()
+        answer = await ChatStretto(backend=backend).ainvoke(QUESTION, {"callbacks": [traced, counted]})
+        again = ChatStretto(backend=backend).invoke(QUESTION, {"callbacks": [traced]})
+    assert answer.content == again.content
+    assert answer.response_metadata["model_name"] == "langchain:gpt-4.1"
+    for root in traced.roots:
+        expected = [(0, "llm", "ChatStretto")]
+        for point in POINTS:
+            expected += [point, (2, "llm", "ChatOpenAI")]
+        assert list(shown(root)) == expected
+
+
+async def test_tokens_are_counted_once():
+    with served(in_points) as server:
+        counted = UsageMetadataCallbackHandler()
+        answer = chat(server).invoke(QUESTION, {"callbacks": [counted]})
+    (usage,) = counted.usage_metadata.values()
+    assert usage["total_tokens"] == answer.usage_metadata["total_tokens"] > 0
+
+
+async def test_the_events_of_a_chain_tell_of_points():
+    with served(in_points) as server:
+        events = [event async for event in chat(server).astream_events(QUESTION, version="v2")]
+    begun = [event["name"] for event in events if event["event"] == "on_chain_start"]
+    assert begun == [name for _, _, name in POINTS]
+    pieces = [event["data"]["chunk"].content for event in events if event["event"] == "on_chat_model_stream"]
+    assert "".join(pieces).startswith("1. **Clean it**: Do so.")
+
+
+async def test_a_failed_branch_is_a_failed_run():
+    with served(HttpReply("", fault=Fault("status", status=400))) as server:
+        traced = Runs()
+        with pytest.raises(BackendError):
+            await chat(server).ainvoke("What is 2 + 2?", {"callbacks": [traced]})
+    (root,) = traced.roots
+    assert root.error is not None
+    assert [child.error is not None for child in root.child_runs] == [True]
+
+
+async def test_a_stream_that_is_left_ends_its_runs_and_its_calls():
+    with served(HttpReply("one two", fault=Fault("stall", after=1))) as server:
+        traced = Runs()
+        stream = chat(server).astream("What is 2 + 2?", {"callbacks": [traced]})
+        assert (await anext(stream)).content == "one"
+        await stream.aclose()
+        (root,) = traced.roots
+        with anyio.fail_after(10):  # LangChain leaves the model's own generator to the event loop
+            while root.child_runs[0].end_time is None:
+                await anyio.lowlevel.checkpoint()
+    assert root.child_runs[0].error
+
+
+# --- messages
+
+
+async def test_the_route_and_the_tokens_are_told():
+    with served(HttpReply("Four.", prompt_tokens=9, cached_tokens=4, reasoning_tokens=2)) as server:
+        answer = await chat(server).ainvoke("What is 2 + 2?")
+        *_, last = [chunk async for chunk in chat(server).astream("What is 2 + 2?")]
+    for message in (answer, last):
+        assert message.usage_metadata["input_token_details"]["cache_read"] == 4
+        assert message.usage_metadata["output_token_details"]["reasoning"] == 2
+        assert message.response_metadata["route"]["strategy"] == "direct"
+        assert message.response_metadata["finish_reason"] == "stop"
+        json.dumps(message.response_metadata)
+
+
+async def test_an_agent_calls_its_tools_and_goes_on_with_their_results(obliging):
+    model = chat(obliging).bind_tools([add])
+    question = HumanMessage("Add 3 to itself.")
+    asked = await model.ainvoke([question])
+    assert [call["name"] for call in asked.tool_calls] == ["add"]
+    assert asked.response_metadata["finish_reason"] == "tool_calls"
+    result = add.invoke(asked.tool_calls[0])
+    final = await model.ainvoke([question, asked, result])
+    assert (final.tool_calls, final.content) == ([], "Here is what you asked for.")
+    sent = obliging.requests[-1].body["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+    assert json.loads(sent[1]["tool_calls"][0]["function"]["arguments"]) == {"a": 3, "b": 3}
+    assert sent[2]["content"] == "6"
+
+
+async def test_arguments_that_are_no_json_are_an_invalid_tool_call():
+    from stretto import ToolCall  # noqa: PLC0415 - for this test alone
+
+    with served(HttpReply(tool_calls=[ToolCall(id="1", name="add", arguments='{"a": ')])) as server:
+        answer = await chat(server).bind_tools([add]).ainvoke("Add.")
+        again = (
+            await chat(server)
+            .bind_tools([add])
+            .ainvoke([HumanMessage("Add."), answer, ToolMessage("No.", tool_call_id="1")])
+        )
+    assert (answer.tool_calls, answer.invalid_tool_calls[0]["args"]) == ([], '{"a": ')
+    assert again.invalid_tool_calls
+
+
+async def test_several_answers_are_several_generations():
+    with served(HttpReply("One.", choices=["Two."])) as server:
+        result = await chat(server, n=2).agenerate([[HumanMessage("Why?")]])
+    assert [each.text for each in result.generations[0]] == ["One.", "Two."]
+
+
+async def test_what_is_bound_goes_into_the_body():
+    with served("Yes.") as server:
+        model = chat(server, model_kwargs={"user": "me"}, temperature=0.5, stop=["END"])
+        await model.bind(presence_penalty=0.5, top_p=0.9).ainvoke("Why?", max_tokens=7)
+        body = server.requests[0].body
+    assert (body["user"], body["presence_penalty"], body["top_p"], body["temperature"]) == ("me", 0.5, 0.9, 0.5)
+    assert (body["stop"], body["max_tokens"]) == (["END"], 7)
+
+
+async def test_the_documents_of_a_retriever_are_read(obliging):
+    found = [Document("The saddle is called Bob.", metadata={"source": "names.txt"})]
+    await chat(obliging).ainvoke("What is the saddle called?", documents=found, strategy="direct")
+    assert '<document title="names.txt">\nThe saddle is called Bob.' in obliging.requests[-1].prompt
+
+
+# --- what LangChain does with any chat model
+
+
+async def test_a_cache_answers_the_second_time():
+    with served("Yes.") as server:
+        model = chat(server, cache=InMemoryCache())
+        first, second = model.invoke("Why?"), await model.ainvoke("Why?")
+        model.invoke("Why?", temperature=0.1)
+        assert len(server.requests) == 2
+    assert first.content == second.content
+
+
+async def test_a_rate_limiter_is_asked():
+    class Asked(InMemoryRateLimiter):
+        times = 0
+
+        def acquire(self, *, blocking=True):
+            self.times += 1
+            return blocking
+
+        async def aacquire(self, *, blocking=True):
+            return self.acquire(blocking=blocking)
+
+    with served("Yes.") as server:
+        limiter = Asked()
+        model = chat(server, rate_limiter=limiter)
+        model.invoke("Why?")
+        await model.ainvoke("Why?")
+        list(model.stream("Why?"))
+    assert limiter.times == 3
+
+
+async def test_fallbacks_and_retries_work():
+    with served(HttpReply("", fault=Fault("status", status=400))) as ill, served("Yes.") as well:
+        assert chat(ill).with_fallbacks([chat(well)]).invoke("Why?").content == "Yes."
+        calls = len(ill.requests)
+        ill.requests.clear()
+        retrying = chat(ill).with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
+        with pytest.raises(BackendError):
+            await retrying.ainvoke("Why?")
+        assert len(ill.requests) == 2 * calls
+
+
+async def test_max_retries_are_those_of_the_library():
+    with served(HttpReply("", fault=Fault("status", status=500, headers={"retry-after-ms": "1"}))) as server:
+        with pytest.raises(BackendError):
+            chat(server, max_retries=2).invoke("Why?")
+        assert len(server.requests) == 6  # three for the answer, three where it is asked for in another way
+
+
+async def test_a_batch_is_answered_in_its_order():
+    with served(lambda got: got.body["messages"][-1]["content"].upper()) as server:
+        answers = await chat(server).abatch(["What is a?", "What is b?", "What is c?"])
+        assert [answer.content for answer in answers] == ["WHAT IS A?", "WHAT IS B?", "WHAT IS C?"]
+        assert [answer.content for answer in chat(server).batch(["What is a?"])] == ["WHAT IS A?"]
+
+
+async def test_a_configured_model_keeps_its_name_in_a_trace():
+    with served("Yes.") as server:
+        traced = Runs()
+        model = chat(server).with_config(run_name="answering", tags=["mine"], callbacks=[traced])
+        model.invoke("What is 2 + 2?")
+    (root,) = traced.roots
+    assert (root.name, root.tags) == ("answering", ["mine"])
+    assert [child.name for child in root.child_runs] == ["direct"]
+
+
+@pytest.mark.filterwarnings("ignore:The function `loads` is in beta")  # it is how LangChain reads what it has written
+def test_it_is_written_as_json_without_its_key_and_read_again(monkeypatch):
+    model = ChatStretto(model="openai:gpt-4.1", api_key=KEY, temperature=0.5, strategy="direct")
+    written = dumps(model)
+    assert KEY not in written + repr(model) + str(model._identifying_params)
+    secrets = {"STRETTO_API_KEY": KEY}
+    read = loads(written, valid_namespaces=["stretto"], allowed_objects=[ChatStretto], secrets_map=secrets)
+    assert isinstance(read, ChatStretto)
+    assert read == model
+    assert read.api_key.get_secret_value() == KEY
+
+
+async def test_the_key_of_ones_own_server_goes_nowhere_else(monkeypatch):
+    async with ScriptedServer("Yes.") as server:
+        monkeypatch.setenv("STRETTO_API_KEY", KEY)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        with pytest.raises(AuthenticationError, match="ANTHROPIC_API_KEY"):
+            await ChatStretto(model="anthropic:claude-haiku-4-5").ainvoke("Why?")
+        assert server.requests == []
+    async with ScriptedServer("Yes.", key=KEY) as server:
+        monkeypatch.setenv("STRETTO_BASE_URL", server.openai_url)
+        assert (await ChatStretto(model="openai:some-model").ainvoke("What is 2 + 2?")).content == "Yes."
+
+
+def test_local_models_of_one_name_are_one_model(pocket):
+    assert ChatStretto(model="local:pocket").client() is pocket.client()
+    assert ChatStretto(model="local:pocket", max_retries=1).client() is not pocket.client()
+
+
+# --- structured output
+
+
+class Colour(BaseModel):
+    """A colour."""
+
+    name: str
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode", None])
+async def test_values_are_taken_out_of_answers(obliging, method):
+    model = chat(obliging).with_structured_output(Colour, method=method)
+    assert (await model.ainvoke("Give JSON with 'name'.")) == Colour(
+        name="name" if method != "json_mode" else "as asked"
+    )
+    raw = (
+        chat(obliging).with_structured_output(Colour, method=method, include_raw=True).invoke("Give JSON with 'name'.")
+    )
+    assert isinstance(raw["raw"], AIMessage)
+    assert (raw["parsing_error"], type(raw["parsed"])) == (None, Colour)
+
+
+async def test_what_does_not_fit_is_told_with_the_raw_answer():
+    with served("no JSON") as server:
+        found = chat(server).with_structured_output(Colour, include_raw=True).invoke("Which?")
+    assert (found["parsed"], found["raw"].content) == (None, "no JSON")
+    assert "Invalid json output" in str(found["parsing_error"])
+
+
+def test_an_unknown_method_is_named(obliging):
+    with pytest.raises(InvalidRequestError, match=r"method='xml' is not known\. Use one of: json_schema"):
+        chat(obliging).with_structured_output(Colour, method="xml")
+
+
+class Verdict(BaseModel):
+    """Whether it is so."""
+
+    sure: bool
+    answer: Literal["yes", "no"]
+
+
+def test_a_local_model_is_held_to_a_schema(pocket):
+    found = pocket.with_structured_output(Verdict).invoke("Does a chain need oil?")
+    assert isinstance(found, Verdict)

@@ -1,0 +1,235 @@
+"""What ends early: clients that go away, slow ones, servers that are told to stop."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import anyio
+import openai
+import pytest
+from live_server import QUESTION, in_front_of, serving
+
+from stretto import AsyncStretto, SettingsError
+from stretto.server import ServerOptions
+from stretto.server.running import listening, risk
+from stretto.testing.server import Fault, HttpReply, Rule
+
+pytestmark = pytest.mark.anyio
+ASKED = {"model": "stretto-direct", "messages": QUESTION}
+SLOW = HttpReply("Slowly.", time_to_first_token_s=3600)
+STUCK = HttpReply("One two three four.", fault=Fault("stall", after=2))
+
+
+def answering():
+    """The tasks that write answers now."""
+    return [task for task in asyncio.all_tasks() if task.get_name() == "stretto answer"]
+
+
+async def nothing_left(live):
+    with anyio.fail_after(10):
+        await live.upstream.wait_until(lambda upstream: upstream.active_streams == 0)
+        while answering() or live.service.gate.running:
+            await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/chat/completions", {"messages": QUESTION}),
+        ("/v1/completions", {"prompt": "Why?"}),
+        ("/v1/responses", {"input": "Why?"}),
+        ("/v1/messages", {"messages": QUESTION, "max_tokens": 99}),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_goes_away_ends_its_calls(path, asked, stream):
+    body = {"model": "stretto-direct", "stream": stream, **asked}
+    async with in_front_of(STUCK) as live:
+        async with live.http() as http, anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: http.post(path, json=body))
+            await live.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
+            tasks.cancel_scope.cancel()
+        await nothing_left(live)
+        async with live.http() as http:
+            with anyio.fail_after(10):
+                while "stretto_clients_left_total{" not in (await http.get("/metrics")).text:
+                    await anyio.sleep(0.01)
+
+
+async def test_a_client_that_leaves_in_mid_stream_ends_every_branch():
+    points = [Rule("1\\. Tyres", STUCK), Rule("", "1. Tyres\n2. Chain\n3. Bell\n")]
+    async with in_front_of(points) as live, live.openai() as client:
+        stream = await client.chat.completions.create(model="stretto-skeleton", messages=QUESTION, stream=True)
+        async for chunk in stream:
+            if chunk.choices and chunk.choices[0].delta.content:
+                break
+        await live.upstream.wait_until(lambda upstream: upstream.active_streams == 3)
+        await stream.close()
+        await nothing_left(live)
+
+
+async def test_a_client_that_waits_for_its_turn_and_leaves_is_forgotten():
+    async with in_front_of(SLOW, options=ServerOptions(port=0, concurrency=1)) as live, live.http() as http:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
+            tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
+            while live.service.gate.waiting != 1:
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+        await nothing_left(live)
+        assert live.service.gate.waiting == 0
+
+
+async def test_a_client_that_reads_nothing_is_given_up():
+    long = HttpReply(("w" * 4_000 + " ") * 4_000)
+    async with in_front_of(long, options=ServerOptions(port=0, send_s=0.2)) as live:
+        with socket.socket() as opened:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            opened.connect(("127.0.0.1", int(live.url.rpartition(":")[2])))
+            body = json.dumps(ASKED | {"stream": True}).encode()
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
+            opened.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
+            await live.upstream.wait_until(lambda upstream: upstream.requests != [])
+            await nothing_left(live)
+
+
+async def test_a_long_silence_is_filled_with_comments_that_clients_skip():
+    options = ServerOptions(port=0, first_byte_s=0.02, heartbeat_s=0.02)
+    reply = HttpReply("Late but here.", time_to_first_token_s=0.3)
+    async with in_front_of(reply, options=options) as live:
+        async with live.http() as http:
+            text = (await http.post("/v1/chat/completions", json=ASKED | {"stream": True})).text
+        async with live.openai() as client:
+            chunks = await client.chat.completions.create(**ASKED, stream=True)
+            said = [choice.delta.content or "" async for chunk in chunks for choice in chunk.choices]
+    assert text.startswith(": ")
+    assert "".join(said) == "Late but here."
+
+
+async def test_a_stream_that_breaks_in_the_middle_says_so_to_the_sdk():
+    options = ServerOptions(port=0, first_byte_s=0.01)
+    fault = HttpReply("", fault=Fault("status", status=500), time_to_first_token_s=0.1)
+    async with in_front_of(fault, options=options) as live, live.openai() as client:
+        with pytest.raises(openai.APIError):
+            async for _ in await client.chat.completions.create(**ASKED, stream=True):
+                pass
+
+
+async def test_a_server_that_is_stopped_lets_its_answers_end():
+    slow = HttpReply("One two three.", time_to_first_token_s=0.5)
+    async with in_front_of(slow) as live, live.openai() as client, live.http() as http:
+        async with anyio.create_task_group() as tasks:
+            answers = []
+
+            async def ask():
+                answers.append(await client.chat.completions.create(**ASKED))
+
+            tasks.start_soon(ask)
+            await live.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
+            live.server.handle_exit(signal.SIGTERM, None)
+            while not live.service.gate.draining:
+                await anyio.sleep(0.01)
+            refused = await http.post("/v1/chat/completions", json=ASKED)
+            ready, health = await http.get("/ready"), await http.get("/health")
+    assert answers[0].choices[0].message.content == "One two three."
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
+    assert "retry-after" in refused.headers
+    assert (ready.status_code, health.status_code) == (503, 200)
+
+
+async def test_answers_that_do_not_end_in_time_are_ended_with_an_error():
+    async with in_front_of(STUCK, options=ServerOptions(port=0, drain_s=0.05)) as live, live.openai() as client:
+        stream = await client.chat.completions.create(**ASKED, stream=True)
+        said = []
+        with pytest.raises(openai.APIError, match="shutting down"):
+            async for chunk in stream:
+                said.append(chunk.choices[0].delta.content)
+                if len(said) == 2:
+                    live.server.handle_exit(signal.SIGTERM, None)
+        await nothing_left(live)
+    assert "".join(said)
+
+
+async def test_an_unmounted_server_leaves_the_client_to_its_owner():
+    async with AsyncStretto("local:pocket") as client:
+        async with serving(client) as live, live.http() as http:
+            assert (await http.get("/ready")).status_code == 200
+        assert (await client.ask("How do I look after a bicycle?", max_tokens=5)).text
+
+
+def test_an_address_that_is_taken_is_one_clear_error():
+    with listening(ServerOptions(port=0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingsError, match=f"127.0.0.1:{port} is in use"):
+            listening(ServerOptions(port=port))
+    with pytest.raises(SettingsError, match=r"no\.such\.host\.invalid"):
+        listening(ServerOptions(host="no.such.host.invalid"))
+
+
+def test_options_out_of_range_are_named():
+    with pytest.raises(SettingsError, match="concurrency=0"):
+        ServerOptions(concurrency=0)
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True)])  # noqa: S104
+async def test_the_risk_of_an_open_server_is_named(host, warned):
+    async with in_front_of("Hello.") as live:
+        said = risk(ServerOptions(host=host), live.service)
+    assert (said is not None) == warned
+    if warned:
+        assert "without a key" in said
+
+
+def started(*arguments, **environment):
+    command = [sys.executable, "-m", "stretto.cli", "serve", "--port", "0", *arguments]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    for line in process.stderr:
+        if " at http://" in line:
+            return process, line.split(" at ")[1].split("/v1")[0]
+    raise AssertionError(process.wait())
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_the_program_ends_in_order_at_a_signal(sent, code):
+    process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1")
+    with process:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as opened:
+            opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert b"200 OK" in opened.recv(4096)
+        process.send_signal(sent)
+        assert process.wait(20) == code
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_a_second_signal_ends_the_program_at_once():
+    process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1", "--drain", "600")
+    with process:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as opened:
+            opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            opened.recv(4096)
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+
+
+def test_a_port_in_use_and_a_missing_package_are_one_line_each():
+    with listening(ServerOptions(port=0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "stretto.cli", "serve", "-m", "local:pocket", "--port", port]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    blocked = "import sys; sys.modules['uvicorn'] = None; from stretto.cli import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-c", blocked, "serve"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert result.returncode == 2
+    assert "pip install 'stretto[server]'" in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,269 @@
+"""Keys, limits and hostile requests."""
+
+import json
+import logging
+
+import anyio
+import httpx
+import openai
+import pytest
+from live_server import QUESTION, in_front_of
+
+from stretto import SettingsError
+from stretto.server import ServerOptions
+from stretto.server.keys import Keyring
+from stretto.testing.server import Fault, HttpReply
+
+pytestmark = pytest.mark.anyio
+KEY = "a-long-random-text-1"
+ASKED = {"model": "stretto-direct", "messages": QUESTION}
+SLOW = HttpReply("Slowly.", time_to_first_token_s=3600)
+
+
+def keys(tmp_path, text):
+    file = tmp_path / "keys.toml"
+    file.write_text(text)
+    file.chmod(0o600)
+    return file
+
+
+async def test_only_a_key_lets_in(tmp_path):
+    file = keys(tmp_path, f'[anna]\nkey = "{KEY}"\n')
+    async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live:
+        for key in ("wrong", "a-long-random-text-2", KEY[:-1], "ключ"):
+            async with live.http() as http:
+                response = await http.post(
+                    "/v1/chat/completions", json=ASKED, headers={"authorization": f"Bearer {key}".encode()}
+                )
+            assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
+        async with live.openai(KEY) as client:
+            assert (await client.chat.completions.create(**ASKED)).choices[0].message.content == "Hello."
+        async with live.anthropic(KEY) as client:  # sends it as x-api-key
+            assert (await client.messages.create(**ASKED, max_tokens=9)).content[0].text == "Hello."
+        async with live.http() as http:
+            for path, status in (("/health", 200), ("/ready", 200), ("/metrics", 401), ("/v1/models", 401)):
+                assert (await http.get(path)).status_code == status
+        assert KEY not in json.dumps([request.body for request in live.upstream.requests])
+
+
+async def test_the_key_of_the_provider_stays_here():
+    async with in_front_of(SLOW, environ={"STRETTO_SERVER_KEY": KEY}) as live, live.openai("wrong") as client:
+        with pytest.raises(openai.AuthenticationError):
+            await client.chat.completions.create(**ASKED)
+        assert live.upstream.requests == []
+
+
+async def test_keys_have_limits_of_their_own(tmp_path):
+    file = keys(tmp_path, f'[anna]\nkey = "{KEY}"\nrequests_per_minute = 2\n[ben]\nkey = "{KEY}-of-ben"\n')
+    async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live:
+        async with live.openai(KEY) as client:
+            for _ in range(2):
+                await client.chat.completions.create(**ASKED)
+            with pytest.raises(openai.RateLimitError) as refused:
+                await client.chat.completions.create(**ASKED)
+        assert 1 <= int(refused.value.response.headers["retry-after"]) <= 60
+        assert "anna" in refused.value.message
+        async with live.openai(f"{KEY}-of-ben") as client:
+            await client.chat.completions.create(**ASKED)
+
+
+async def test_tokens_of_a_key_are_counted(tmp_path):
+    file = keys(tmp_path, f'[anna]\nkey = "{KEY}"\ntokens_per_minute = 5\n')
+    async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live, live.openai(KEY) as client:
+        await client.chat.completions.create(**ASKED)
+        with pytest.raises(openai.RateLimitError):
+            await client.chat.completions.create(**ASKED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "key = 'short'",
+        "[anna]\nkey = 'short'",
+        "[anna]\n",
+        f"[anna]\nkey = '{KEY}'\nlimit = 3",
+        f"[anna]\nkey = '{KEY}'\n[ben]\nkey = '{KEY}'",
+        f"[anna]\nkey = {KEY}",
+    ],
+)
+def test_a_file_of_keys_that_cannot_be_used_is_named_and_no_key_is_shown(tmp_path, text):
+    with pytest.raises(SettingsError, match=r"keys\.toml") as wrong:
+        Keyring.load(keys(tmp_path, text), {})
+    assert KEY not in str(wrong.value)
+    assert "short" not in str(wrong.value)
+
+
+def test_a_key_may_be_kept_as_a_hash_only(tmp_path):
+    import hashlib
+
+    file = keys(tmp_path, f'[anna]\nsha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"\n')
+    ring = Keyring.load(file, {})
+    assert ring.find({"authorization": f"bearer {KEY}"}).name == "anna"
+    assert ring.find({"authorization": "Bearer "}) is None
+
+
+def test_a_file_of_keys_that_others_can_read_is_told_of(tmp_path):
+    file = keys(tmp_path, f'[anna]\nkey = "{KEY}"\n')
+    file.chmod(0o644)
+    assert "chmod 600" in Keyring.load(file, {}).notices[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "named"),
+    [
+        (b"", 400, None),
+        (b"{", 400, None),
+        (b"[]", 400, None),
+        (b"\xff\xfe", 400, None),
+        (b'{"model": NaN}', 400, None),
+        (b'{"model": "stretto", "messages": ' + b"[" * 100_000, 400, None),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, 400, None),
+        (b'{"model": "stretto"}', 400, "messages"),
+        (b'{"messages": [{"role": "user", "content": "Why?"}]}', 400, "model"),
+        (b'{"model": 3, "messages": []}', 400, "model"),
+        (b'{"model": "stretto", "messages": "Why?"}', 400, "messages"),
+        (b'{"model": "stretto", "messages": [3]}', 400, "messages.0"),
+        (b'{"model": "stretto", "messages": [{"role": "user", "content": 3}]}', 400, None),
+        (b'{"model": "stretto", "messages": [{"role": "king", "content": "Why?"}]}', 400, None),
+        (b'{"model": "stretto", "messages": [{"role": "user", "content": [[]]}]}', 400, None),
+        (b'{"model": "stretto", "messages": [{"role": "user", "content": "Why?"}], "stream": "yes"}', 400, "stream"),
+        (b'{"model": "stretto", "messages": [{"role": "user", "content": "Why?"}], "temperature": 1e999}', 400, "temp"),
+        (b'{"model": "stretto", "messages": [{"role": "user", "content": "Why?"}], "max_tokens": 0}', 400, "max_tok"),
+        (b'{"model": "stretto", "messages": [{"role": "user", "content": "Why?"}], "stretto": 3}', 400, "stretto"),
+        (b'{"model": "stretto", "messages": [{"role": "user", "content": "Why?"}], "stretto": {"x": 1}}', 400, "stret"),
+        (
+            b'{"model": "stretto", "messages": [{"role": "user", "content": "Why?"}], "stretto": {"strategy": "no"}}',
+            400,
+            "stretto.strategy",
+        ),
+        (b'{"model": "\\ud800", "messages": [{"role": "user", "content": "Why?"}]}', 404, "model"),
+        (b'{"model": "../../etc", "messages": [{"role": "user", "content": "Why?"}]}', 404, "model"),
+        (b'{"model": "local:/etc", "messages": [{"role": "user", "content": "Why?"}]}', 404, "model"),
+    ],
+)
+async def test_bodies_that_cannot_be_used_have_one_clear_error(live, body, status, named):
+    async with live.http() as http:
+        response = await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert error["message"]
+    assert (error["param"] or "").startswith(named or "")
+    assert live.upstream.requests == []
+
+
+async def test_half_a_character_is_mended(live):
+    body = b'{"model": "stretto-direct", "messages": [{"role": "user", "content": "Why \\ud83d? \\ud83d\\ude00 \\\\ud83d"}]}'
+    async with live.http() as http:
+        response = await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 200
+    assert live.upstream.requests[-1].body["messages"][0]["content"] == "Why �? \U0001f600 \\ud83d"
+
+
+async def test_deep_fields_for_the_model_do_no_harm(live):
+    deep = {"a": 1}
+    for _ in range(150):
+        deep = {"a": deep}
+    async with live.http() as http:
+        response = await http.post("/v1/chat/completions", json=ASKED | {"metadata": deep})
+    assert response.status_code in (200, 400), response.text
+
+
+async def test_a_large_body_is_refused_before_it_is_read(live):
+    async def endless():
+        for _ in range(50):
+            yield b" " * (1 << 20)
+
+    async with live.http() as http:
+        headers = {"content-type": "application/json"}
+        for content in (b" " * (21 << 20), endless()):
+            try:
+                response = await http.post("/v1/chat/completions", content=content, headers=headers)
+            except (httpx.WriteError, httpx.ReadError):  # closed while it was still sending
+                continue
+            assert response.status_code == 413
+            assert response.json()["error"]["code"] == "request_too_large"
+        assert (await http.get("/health")).status_code == 200
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for():
+    options = ServerOptions(port=0, body_s=0.05)
+    async with in_front_of("Hello.", options=options) as live:
+        async with await anyio.connect_tcp("127.0.0.1", int(live.url.rpartition(":")[2])) as stream:
+            head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+            await stream.send(f"{head}content-type: application/json\r\ncontent-length: 10\r\n\r\n{{".encode())
+            assert (await stream.receive()).startswith(b"HTTP/1.1 408")
+
+
+async def test_other_paths_and_methods_are_errors_in_the_same_form(live):
+    async with live.http() as http:
+        missing = await http.get("/v1/nothing")
+        wrong = await http.get("/v1/chat/completions")
+        text = await http.post("/v1/chat/completions", content=b"{}", headers={"content-type": "text/plain"})
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_url")
+    assert wrong.status_code == 405
+    assert "GET" in wrong.json()["error"]["message"]
+    assert text.status_code == 415
+
+
+async def test_pages_of_other_sites_may_not_ask(live):
+    async with live.http() as http:
+        for headers in ({"origin": "https://evil.example"}, {"origin": "null"}, {"host": "evil.example"}):
+            response = await http.post("/v1/chat/completions", json=ASKED, headers=headers)
+            assert response.status_code == 403
+            assert "access-control-allow-origin" not in response.headers
+        own = await http.post("/v1/chat/completions", json=ASKED, headers={"origin": live.url})
+    assert own.status_code == 200
+
+
+async def test_a_full_server_sends_away_with_the_time_to_come_back():
+    async with in_front_of(SLOW, options=ServerOptions(port=0, concurrency=1, queue=1)) as live, live.http() as http:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
+            while (live.service.gate.running, live.service.gate.waiting) != (1, 1):
+                await anyio.sleep(0.01)
+            refused = await http.post("/v1/chat/completions", json=ASKED)
+            metrics = (await http.get("/metrics")).text
+            tasks.cancel_scope.cancel()
+        while live.service.gate.running or live.service.gate.waiting:
+            await anyio.sleep(0.01)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 1
+    assert "vllm:num_requests_running 1.0" in metrics
+    assert "vllm:num_requests_waiting 1.0" in metrics
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (Fault("status", status=429, headers={"retry-after": "500"}), 429, "rate_limit_exceeded"),
+        (Fault("status", status=400, message="no such thing"), 400, "rejected_by_backend"),
+        (Fault("status", status=500), 502, "backend_failed"),
+        (Fault("status", status=401), 502, "backend_authentication"),
+        (Fault("reset"), 502, "backend_failed"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_failures_of_the_model_have_a_status_even_for_a_stream(live, fault, status, code, stream):
+    live.upstream.script(*[fault] * 4)
+    async with live.http() as http:
+        response = await http.post("/v1/chat/completions", json=ASKED | {"stream": stream})
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+    if status == 429:
+        assert response.headers["retry-after"] == "500"
+
+
+async def test_an_error_of_the_program_tells_the_client_nothing_of_it(live, caplog, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(live.service.models, "find", fail)  # no request can reach a defect on purpose
+    with caplog.at_level(logging.ERROR):
+        async with live.http() as http:
+            response = await http.post("/v1/chat/completions", json=ASKED, headers={"x-request-id": "mine-1"})
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    assert response.headers["x-request-id"] == "mine-1"
+    assert "mine-1" in caplog.text
