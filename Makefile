@@ -1,6 +1,8 @@
 # make demo         a real answer on this machine, no key, no network
 # make test         format, lint, types, tests
+# make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
+# make test-targets tests of compiled code for older processors, and without a compiler
 # make test-litellm litellm as a client of the server, in an environment of its own
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
 # CI runs `make test`. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
@@ -10,17 +12,24 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-wheel test-litellm install-cost lint types docs bench clean
+.PHONY: demo test test-browser test-wheel test-targets test-litellm install-cost lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
+	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web"
 
 test: lint types
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
+test-browser: $(VENV)/.dev
+	.ci/chromium.sh
+	$(BIN)/python -m pytest tests/browser
+
 test-wheel: $(VENV)/.dev
 	$(BIN)/python .ci/test_wheel.py $(ONLY)
 
+test-targets: $(VENV)/.dev
+	$(BIN)/python .ci/test_targets.py $(ONLY)
 test-litellm: $(VENV)/.dev build/litellm/.ready
 	build/litellm/bin/python tests/server/litellm_client.py $(BIN)/python
 
@@ -59,12 +68,11 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
-	$(PIP) --editable '.[local]'
-	$(BIN)/python -m stretto.local_engine.measuring.ahead
+	$(PIP) --editable '.[local,server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto with everything its tests need into $(VENV) (once; a few minutes) ..."
 	$(PIP) --editable '.[dev]'
-	$(BIN)/python -m stretto.local_engine.measuring.ahead
+	-$(BIN)/python -m stretto.local_engine.measuring.ahead
 	@touch $@ $(VENV)/.demo

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field, 
 
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
-from stretto.tool_calls import ToolCall
+from stretto.tool_calls import ToolCall, turn_of
 
 if TYPE_CHECKING:
     from stretto.display.timeline import TimelinePlot
@@ -294,6 +294,7 @@ class Answer(BaseModel):
         warnings: sentences about what is missing, was left out, or was done in another way.
         finish_reason: how the worst part of the answer ended.
         tool_calls: the calls that the model asks its caller to make; the answer goes on once it is given their results.
+        thoughts: what the model thought before its tool calls, where its server wants it back with their results.
         choices: all answers, where several were asked for; the first is the one that ``text`` holds.
     """
 
@@ -314,6 +315,7 @@ class Answer(BaseModel):
     passages: tuple[PassageRecord, ...] = ()
     finish_reason: FinishReason = Field(default="stop")
     tool_calls: tuple[ToolCall, ...] = ()
+    thoughts: tuple[Mapping[str, Any], ...] = ()
     choices: tuple[Choice, ...] = ()
 
     @model_validator(mode="after")
@@ -322,6 +324,11 @@ class Answer(BaseModel):
         timeline._branches = self.branches
         self.__dict__["timeline"] = timeline  # frozen for its users
         return self
+
+    @property
+    def turn(self) -> dict[str, Any]:
+        """The answer as a turn of the conversation, for the next request: text, thoughts and tool calls."""
+        return turn_of(self.text, self.tool_calls, self.thoughts)
 
     def __str__(self) -> str:
         return self.text

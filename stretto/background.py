@@ -39,6 +39,11 @@ class BackgroundLoop:
         self._closed = False
 
     @property
+    def runs(self) -> bool:
+        """Whether the thread was started and has not been told to end."""
+        return self._portal is not None
+
+    @property
     def is_here(self) -> bool:
         """Whether the current thread is the loop's own."""
         return self._thread is threading.current_thread()

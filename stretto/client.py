@@ -1,4 +1,4 @@
-"""The way in: `AsyncStretto`, and `Stretto`, the synchronous face of the same."""
+"""The clients: `AsyncStretto`, and `Stretto`, its synchronous counterpart."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ FORKED = (
 
 
 class AsyncStretto:
-    """Answers questions, each in the way that suits it, on the backends it is given.
+    """Answers each question by the strategy that suits it, on the given backends.
 
-    Making a client connects to nothing and loads nothing. Close it, or use it in a ``with`` block. One client serves
-    any number of requests at the same time. Names of models on one server share its circuit breaker.
+    Creating a client opens no connection and loads no model. Close it, or use it in a ``with`` block. One client serves
+    any number of concurrent requests. Models on one server share its circuit breaker.
 
     Args:
         model: a model name (``openai:NAME``, ``anthropic:NAME``, ``local:FOLDER``, ``local:pocket``), a backend, or a
-            LangChain chat model. Without one, the keys in the environment decide, else ``local:pocket``.
+            LangChain chat model. By default, a model for a key in the environment, else ``local:pocket``.
         options: see `ClientOptions`.
 
     Attributes:
-        backends: the backends by role; "main" answers unless the router has a reason.
-        chosen_because: why this model, where none was named.
-        settings: what applies to all requests.
-        prompts: the templates of all prompts.
+        backends: the backends by role; "main" answers unless the router chooses another.
+        chosen_because: why this model was chosen, if none was named.
+        settings: for all requests.
+        prompts: the prompt templates.
 
     Raises:
-        SettingsError: an argument or setting cannot be used.
-        UnknownModelError: no backend serves this name.
+        SettingsError: an argument or setting is invalid.
+        UnknownModelError: no backend serves a model of this name.
     """
 
     @spelled_out(ClientOptions)
@@ -106,15 +106,15 @@ class AsyncStretto:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the answers under way, and close the backends that were opened here.
+        """Cancel running answers, and close the backends that this client opened.
 
-        A backend that was passed in stays open: it belongs to the caller. Waits for a model that is being loaded.
+        Backends of the caller stay open. Waits for a model that is being loaded.
         """
         if self._fork.happened():
             return
         closed = StrettoError("This client was closed while it was answering.")
         with anyio.CancelScope(shield=True):
-            async with AsyncExitStack() as closing:  # one that fails does not keep the others open
+            async with AsyncExitStack() as closing:  # a failure must not keep the others open
                 for backend in reversed(self._owned):
                     closing.push_async_callback(backend.aclose)
                 for writing in tuple(self._writings):
@@ -122,13 +122,13 @@ class AsyncStretto:
 
     @spelled_out(RequestOptions)
     async def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
-        """The whole answer. `RequestOptions` says what the arguments mean. Raises `StrettoError`."""
+        """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
         async with self.stream(prompt, **request) as events:
             return await events.rest()
 
     @spelled_out(RequestOptions)
     async def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
-        """How the request would be generated, and why. Loads no model, opens no connection."""
+        """Return how the request would be generated, and why. Loads no model, opens no connection."""
         await made_ready()
         self._check_process()
         return await self._decide(await self._request_read(prompt, request))
@@ -137,7 +137,7 @@ class AsyncStretto:
     def stream(
         self, prompt: Prompting | Request, **request: Unpack[RequestOptions]
     ) -> AbstractAsyncContextManager[AnswerStream]:
-        """The events of one answer while it is being generated. Leaving the context cancels the rest."""
+        """Stream the events of one answer. Leaving the context cancels the rest."""
         return StreamContext(partial(self._begin, prompt, request))
 
     async def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> Writing:
@@ -154,7 +154,7 @@ class AsyncStretto:
         return given if isinstance(given, (int, float)) and given > 0 else own
 
     def _writing(self, request: Request, began: float) -> Writing:
-        """What will write the answer once it is started. Raises `StrettoError` after a fork."""
+        """The writing of an answer, not started yet. Raises `StrettoError` after a fork."""
         self._check_process()
         return Writing(partial(self._produce, request, began))
 
@@ -187,7 +187,7 @@ class AsyncStretto:
             raise StrettoError(FORKED)
 
     def _open(self, given: Model, argument: str, base_url: str | None = None, api_key: str | None = None) -> Backend:
-        """A backend for a name or a LangChain model; a backend is used as it is."""
+        """A backend for a name or a LangChain model; a backend itself is used unchanged."""
         if isinstance(given, Backend):
             return given
         from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
@@ -230,7 +230,7 @@ class AsyncStretto:
         return request
 
     async def _request_read(self, prompt: Prompting | Request, options: RequestOptions) -> Request:
-        """The same; where documents are read from files, beside the event loop."""
+        """The same, reading documents from files in a thread."""
         if options.get("documents") is None:
             return self._request(prompt, options)
         return await anyio.to_thread.run_sync(self._request, prompt, options)
@@ -254,9 +254,9 @@ class AsyncStretto:
 
 
 class Stretto:
-    """`AsyncStretto` for code that is not asynchronous; works in notebooks and inside a running loop.
+    """`AsyncStretto` for synchronous code; works in notebooks and inside a running event loop.
 
-    Takes the same arguments. Its event loop runs in a separate thread, from the first call to `close`.
+    It takes the same arguments. Its event loop runs in a separate thread, from the first call until `close`.
     """
 
     @spelled_out(ClientOptions)
@@ -286,28 +286,28 @@ class Stretto:
 
     @property
     def chosen_because(self) -> str:
-        """Why this model, where none was named."""
+        """Why this model was chosen, if none was named."""
         return self._stretto.chosen_because
 
     def close(self) -> None:
-        """End the answers under way, close the backends that were opened here, and end the thread. Idempotent."""
+        """Cancel running answers, close the backends that this client opened, and end the thread. Idempotent."""
         self._loop.close()
 
     @spelled_out(RequestOptions)
     def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
-        """The whole answer. `RequestOptions` says what the arguments mean. Raises `StrettoError`."""
+        """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
         return self._loop.call(partial(self._stretto.ask, prompt, **request))
 
     @spelled_out(RequestOptions)
     def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
-        """How the request would be generated, and why. Loads no model, opens no connection."""
+        """Return how the request would be generated, and why. Loads no model, opens no connection."""
         return self._loop.call(partial(self._stretto.route, prompt, **request))
 
     @spelled_out(RequestOptions)
     def stream(
         self, prompt: Prompting | Request, **request: Unpack[RequestOptions]
     ) -> AbstractContextManager[SyncAnswerStream]:
-        """The events of one answer while it is being generated. Leaving the context cancels the rest."""
+        """Stream the events of one answer. Leaving the context cancels the rest."""
         return SyncStreamContext(partial(self._begin, prompt, request), self._loop)
 
     def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> tuple[Writing, Start]:

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class ClientOptions(TypedDict, total=False):
-    """The keyword arguments of `AsyncStretto` and `Stretto`. All may be left out, and ``None`` counts as left out.
+    """The keyword arguments of `AsyncStretto` and `Stretto`. All are optional; ``None`` means the default.
 
     Attributes:
         base_url: address of a server that speaks OpenAI's or Anthropic's protocol.
-        api_key: the key for it. Both hold for all names of the main model's provider.
-        small: a smaller, quicker model, for second opinions and for ``preference="fastest"``.
+        api_key: the key for it. Both apply to all models of the main model's provider.
+        small: a smaller, faster model, for second opinions and for ``preference="fastest"``.
         local: a model in this process, for ``preference="fastest"``.
-        roles: further models by role; the router that comes with the library uses "small" and "local".
-        strategies: strategies beside those of the library; the router weighs what they offer.
+        roles: further models by role; the library's router uses "small" and "local".
+        strategies: strategies besides those of the library; the router weighs their offers.
         hooks: functions to call while answering, for metrics and logs.
-        settings: what applies to all requests; without it, the environment and the settings file are read.
-        router: what decides how a request is generated.
+        settings: for all requests; by default read from the environment and the settings file.
+        router: decides how a request is generated.
         prompts: a catalogue of templates, or a folder whose templates replace those of the library.
     """
 

@@ -12,11 +12,11 @@ from stretto.content import is_plain, mended, split_results, text_of, without_ca
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.surrogates import mend
+from stretto.tool_calls import ANTHROPIC_THOUGHTS
 
 Role = Literal["system", "user", "assistant", "tool"]
 
 _OTHER_NAMES = {"developer": "system", "function": "tool"}
-_NOT_OPENAI = frozenset({"thinking", "redacted_thinking"})  # parts that only Anthropic takes back
 
 
 class Message(BaseModel):
@@ -81,7 +81,7 @@ class Message(BaseModel):
     def as_openai(self) -> dict[str, Any]:
         """The same as OpenAI's protocol writes it."""
         role = "function" if self.role == "tool" and self.tool_call_id is None and self.name else self.role
-        parts = [part for part in self.parts if part.get("type") not in _NOT_OPENAI]
+        parts = [part for part in self.parts if part.get("type") not in ANTHROPIC_THOUGHTS]
         content: Any = parts or self.content
         silent = not content and self.role == "assistant" and (self.tool_calls or self.extra)
         return {
@@ -97,7 +97,7 @@ class Message(BaseModel):
     def media(self) -> tuple[str, ...]:
         """The types of the parts that are not text: "image_url", "input_audio", "file" and others."""
         kinds = (str(part.get("type")) for part in self.parts)
-        return tuple(dict.fromkeys(kind for kind in kinds if kind not in ("text", *_NOT_OPENAI)))
+        return tuple(dict.fromkeys(kind for kind in kinds if kind not in ("text", *ANTHROPIC_THOUGHTS)))
 
 
 _FIELDS = frozenset(Message.model_fields)

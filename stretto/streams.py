@@ -1,4 +1,4 @@
-"""What a caller reads an answer from while it is written: `AnswerStream`, and the same for synchronous code."""
+"""Streams of events from which a caller reads an answer: `AnswerStream`, and its synchronous counterpart."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ class AnswerStream(AsyncIterator[Event]):
         return events
 
     async def text(self) -> AsyncIterator[str]:
-        """Only the merged text, piece by piece."""
+        """The merged text only, piece by piece."""
         async for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
 
     async def rest(self) -> Answer:
-        """Read to the end and return the answer."""
+        """Read to the end; return the answer."""
         async for _ in self:
             pass
         return self.answer
 
     @property
     def answer(self) -> Answer:
-        """The whole answer, once the stream was read to its end."""
+        """The answer, once the stream was read to its end."""
         if self._answer is None:
             raise StrettoError("The answer is not complete. Read the stream to its end first, or call rest().")
         return self._answer
 
 
 class StreamContext(AbstractAsyncContextManager[AnswerStream]):
-    """Opens an `AnswerStream`, and ends its answer on leaving.
+    """Opens an `AnswerStream`, and cancels its answer on leaving.
 
-    A class and not a generator: an event loop that ends closes all asynchronous generators at the same time, and one
-    that is closed from within another, and by the loop, fails.
+    It is a class because an ending event loop closes all asynchronous generators concurrently, which fails for
+    generators that close each other.
     """
 
     def __init__(self, begin: Callable[[], Awaitable[Writing]]) -> None:
@@ -87,18 +87,18 @@ class SyncAnswerStream(Iterator[Event]):
         return event
 
     def text(self) -> Iterator[str]:
-        """Only the merged text, piece by piece."""
+        """The merged text only, piece by piece."""
         for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
 
     def rest(self) -> Answer:
-        """Read to the end and return the answer."""
+        """Read to the end; return the answer."""
         return self._loop.call(self._stream.rest)
 
     @property
     def answer(self) -> Answer:
-        """The whole answer, once the stream was read to its end."""
+        """The answer, once the stream was read to its end."""
         return self._stream.answer
 
     async def _next(self) -> Event | None:

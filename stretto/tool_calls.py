@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from stretto.surrogates import mend
+
+ANTHROPIC_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+"""Types of the parts that hold what Anthropic's models thought; only they read them."""
 
 ToolCallType = Literal["function", "custom"]
 
@@ -52,6 +56,20 @@ class ToolCallDelta:
     name: str | None = None
     arguments: str = ""
     type: ToolCallType = "function"
+
+
+def turn_of(text: str, calls: Sequence[ToolCall], thoughts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A turn of the assistant in OpenAI's form.
+
+    Thoughts are parts of its content in Anthropic's form, fields of the message in that of OpenAI-compatible servers.
+    """
+    parts = [dict(each) for each in thoughts if each.get("type") in ANTHROPIC_THOUGHTS]
+    fields = {str(each["type"]): each[each["type"]] for each in thoughts if each.get("type") not in ANTHROPIC_THOUGHTS}
+    said = [{"type": "text", "text": text}] if text else []
+    turn: dict[str, Any] = {"role": "assistant", "content": [*parts, *said] if parts else text, **fields}
+    if calls:
+        turn["tool_calls"] = [call.as_openai() for call in calls]
+    return turn
 
 
 class ToolCallsSoFar:

@@ -1,4 +1,4 @@
-"""One answer while it is written, in a separate task."""
+"""Generates one answer in a separate task."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from stretto.queue import Queue
 Emit = Callable[[Event], Awaitable[None]]
 
 LEFT = "This stream was left before its end, which ended the answer. Read it inside its with block."
-EVENTS_AHEAD = 1024  # events a slow reader may fall behind before the branches wait for it
+EVENTS_AHEAD = 1024  # events that a slow reader may lag behind before the branches wait
 
 
 class Writing:
-    """Runs ``write`` in a task and holds its events until they are read.
+    """Runs ``write`` in a task and queues its events for the reader.
 
-    The task is no child of the reader's cancel scopes: an asynchronous generator that is left early is finalized in
-    another task, where a task group or cancel scope of the reader could not be closed. Whatever task calls `aclose`
+    The task is not a child of the reader's cancel scopes: an abandoned asynchronous generator is finalized in another
+    task, where a task group or cancel scope of the reader could not be closed. Any task may call `aclose`, which
     cancels the writing and waits for its end; the reader is never cancelled by it.
 
     Args:
-        write: produces the answer, handing over each event.
+        write: generates the answer and emits each event.
     """
 
     def __init__(self, write: Callable[[Emit], Awaitable[object]]) -> None:
@@ -36,7 +36,7 @@ class Writing:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, among: set[Writing]) -> None:
-        """Start the task in the running event loop, and be ``among`` these until it ends. Does nothing once stopped."""
+        """Start the task in the running event loop and add it to ``among`` until it ends. Does nothing once stopped."""
         if not self._events.ended:
             self._scope = anyio.CancelScope()
             self._task = asyncio.create_task(self._run(self._scope), name="stretto answer")
@@ -45,7 +45,7 @@ class Writing:
             among.add(self)
 
     async def next(self) -> Event:
-        """The next event. Raises `StopAsyncIteration` at the end, or what the writing failed with."""
+        """The next event. Raises `StopAsyncIteration` at the end, or the exception of the writing."""
         try:
             return await anext(self._events)
         except StopAsyncIteration:
@@ -58,19 +58,19 @@ class Writing:
         return self._events.ready()
 
     def stop(self, because: Exception | None = None) -> None:
-        """End it without waiting for that, from a task of the same event loop; ``because`` is raised to the reader.
+        """Cancel without waiting, from the same event loop; ``because`` is raised to the reader.
 
-        Without a cause, the reader has left, and who reads on all the same is told so.
+        Without a cause, the reader has left; reading on raises an error that says so.
         """
         if self._events.ended:
-            return  # cancelling what is complete would only put its reason together
+            return  # already complete
         self._failure = because or StrettoError(LEFT)
         self._events.end()
         if self._scope is not None:
             self._scope.cancel()
 
     async def aclose(self, because: Exception | None = None) -> None:
-        """End it, and return when nothing of it runs any more; from any event loop. Idempotent."""
+        """Cancel, and wait until the task has ended; from any event loop. Idempotent."""
         loop = None if self._task is None else self._task.get_loop()
         if loop is None or loop is asyncio.get_running_loop():
             self.stop(because)
@@ -78,7 +78,7 @@ class Writing:
         elif loop.is_running():  # in another thread
             ending = asyncio.run_coroutine_threadsafe(self.aclose(because), loop)
             with anyio.CancelScope(shield=True):
-                await asyncio.wait((asyncio.wrap_future(ending),))  # a loop that ends meanwhile has ended this too
+                await asyncio.wait((asyncio.wrap_future(ending),))  # if the loop ends meanwhile, so does this
         elif not loop.is_closed():
             loop.call_soon_threadsafe(self.stop, because)
 
@@ -92,7 +92,7 @@ class Writing:
             self._events.end()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():  # by neither the reader nor the client: the event loop is being shut down
+        if task.cancelled():  # not by the reader or the client: the event loop is shutting down
             self._failure = self._failure or StrettoError("The answer was cancelled.")
             self._events.end()
 
@@ -104,7 +104,7 @@ class Writing:
             while not task.done():
                 try:
                     await asyncio.wait((task,))
-                except asyncio.CancelledError as error:  # by asyncio itself, which knows no shield; raised afterwards
+                except asyncio.CancelledError as error:  # by asyncio itself, which ignores shields; raised afterwards
                     interrupted = error
         if interrupted is not None:
             raise interrupted

@@ -75,7 +75,7 @@ async def test_the_outline_is_not_asked_for_any():
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask(QUESTION, strategy="skeleton", logprobs=1)
     assert [options.logprobs for _, options in backend.calls] == [None, 1, 1]
-    assert "logprobs=1 was asked for, and scripted:model told none." in answer.warnings
+    assert "logprobs=1 was asked for, and scripted:model returned none." in answer.warnings
 
 
 @pytest.mark.parametrize("name", ["anthropic:claude-haiku-4-5", "openai:gpt-5-mini"])

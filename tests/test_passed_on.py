@@ -159,6 +159,36 @@ async def test_a_scripted_backend_calls_tools():
     assert (prompt.tools, prompt.tool_choice) == ((ADD,), "auto")
 
 
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_what_was_thought_before_a_tool_call_goes_back_with_its_result(provider):
+    reply = HttpReply("Let me see.", tool_calls=CALLS[:1], thought="It is a sum.")
+    answer, _, _ = await asked(reply, QUESTION, provider, tools=[ADD])
+    (thought,) = answer.thoughts
+    result = {"role": "tool", "tool_call_id": "one", "content": "3"}
+    _, _, body = await asked(
+        "It is 3.", [{"role": "user", "content": QUESTION}, answer.turn, result], provider, tools=[ADD]
+    )
+    turn = body["messages"][1]
+    if provider == "openai":
+        assert thought == {"type": "reasoning_content", "reasoning_content": "It is a sum."}
+        assert turn == {
+            "role": "assistant",
+            "content": "Let me see.",
+            "reasoning_content": "It is a sum.",
+            "tool_calls": [CALLS[0].as_openai()],
+        }
+    else:
+        assert thought == {"type": "thinking", "thinking": "It is a sum.", "signature": "signed"}
+        assert turn["content"][:2] == [thought, {"type": "text", "text": "Let me see."}]
+        assert turn["content"][2]["type"] == "tool_use"
+
+
+async def test_what_was_thought_before_a_text_is_not_kept():
+    answer, _, _ = await asked(HttpReply("Yes.", thought="Hm."), QUESTION, "anthropic", tools=[ADD])
+    assert (answer.text, answer.thoughts) == ("Yes.", ())
+    assert answer.turn == {"role": "assistant", "content": "Yes."}
+
+
 # --- images, files, sound
 
 

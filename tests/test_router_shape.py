@@ -170,13 +170,42 @@ def turns(*texts):
 
 
 @pytest.mark.parametrize(
-    "question", ["And for cats?", "What about France?", "more", "and in winter?", "Und für Katzen?"]
+    "question",
+    [
+        "And for cats?",
+        "What about France?",
+        "more",
+        "and in winter?",
+        "Und für Katzen?",
+        "Et pour les chats ?",
+        "¿Y para los gatos?",
+        "E per i gatti?",
+        "А для кошек?",
+        "Peki ya kediler?",
+        "وماذا عن القطط؟",
+        "और बिल्लियों के लिए?",
+        "那猫呢？",
+        "では猫は？",
+        "그럼 고양이는요?",
+    ],
 )
 def test_an_elliptical_question_is_put_behind_the_one_before(question):
     assert question_in_context(turns("Tips for dogs?", "Walk them.", question)) == f"Tips for dogs?\n{question}"
 
 
-@pytest.mark.parametrize("question", ["Write a poem about dogs.", "Who wrote Emma?"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Write a poem about dogs.",
+        "Who wrote Emma?",
+        "Wie pflege ich eine Katze?",
+        "Y a-t-il de la vie sur Mars ?",
+        "Почему небо голубое?",
+        "怎么养猫？",
+        "猫の飼い方を教えてください。",
+        "고양이는 어떻게 키우나요?",
+    ],
+)
 def test_a_whole_question_stands_alone(question):
     assert question_in_context(turns("Tips for dogs?", "Walk them.", question)) == question
 

@@ -69,6 +69,8 @@ class Capabilities:
         media: reads parts of messages that are not text: images, sound, files.
         choices: writes several answers in one call, ``Prompt.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
+        passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of so
+            many. ``None`` where its window says enough.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
     """
@@ -88,6 +90,7 @@ class Capabilities:
     media: bool = False
     choices: bool = False
     reads_history: bool = True
+    passage_tokens: int | None = None
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
 
@@ -152,6 +155,7 @@ class Chunk:
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
         tool_calls: pieces of the calls that the model asks for.
+        thoughts: what the model thought before its tool calls, whole, as parts of the turn that its server wants back.
         choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
@@ -165,6 +169,7 @@ class Chunk:
     thinking: bool = False
     stages: Stages | None = None
     tool_calls: tuple[ToolCallDelta, ...] = ()
+    thoughts: tuple[Mapping[str, Any], ...] = ()
     choice: int = 0
 
     @property

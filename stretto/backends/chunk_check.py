@@ -22,6 +22,7 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "warnings": (chunk.warnings, tuple),
         "stages": (chunk.stages, (Stages, type(None))),
         "tool_calls": (chunk.tool_calls, tuple),
+        "thoughts": (chunk.thoughts, tuple),
         "choice": (chunk.choice, int),
     }
     for name, (value, kind) in given.items():

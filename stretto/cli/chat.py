@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 from stretto.cli import options
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
 from stretto.cli.opening import key_in, local_opener, local_options, opener_of
-from stretto.errors import StrettoError
+from stretto.errors import InvalidRequestError, StrettoError
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,10 +39,17 @@ def chat(
     long_context: options.LongContext = None,
     on_missing: options.Missing = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="Chat in a browser; the model is chosen here, all else there.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the web chat; 0: a free one.")
+    ] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser; print the address only.")] = False,
     plain: options.Plain = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Talk with a model; /help lists the commands.
+    """Talk with a model; /help lists the commands. --web: in a browser.
 
     Ctrl-C cancels the answer and keeps the program, Ctrl-D ends it. Not on a terminal, every line of
     standard input is a question.
@@ -51,8 +59,17 @@ def chat(
     from stretto.cli.conversation import Conversation  # noqa: PLC0415
     from stretto.cli.screen import Screen  # noqa: PLC0415
 
+    opener = local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled, long_context))
+    if web:
+        _refuse_with_web(context)
+        from stretto.cli.web_chat import serve_chat  # noqa: PLC0415
+
+        client = opener(model, base_url=base_url, api_key=key_in(key_variable))
+        if serve_chat(client, port=port, browse=not no_browser) == signal.SIGINT:
+            raise typer.Exit(Exit.INTERRUPTED)
+        return
     conversation = Conversation(
-        local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled, long_context)),
+        opener,
         Screen(quiet=quiet, unrendered=plain),
         model=model,
         base_url=base_url,
@@ -71,6 +88,32 @@ def chat(
         finally:
             with leaving_within(PATIENCE_S, Exit.OK):
                 runner.run(conversation.aclose())
+
+
+_WITH_WEB = frozenset(
+    {
+        "web",
+        "port",
+        "no_browser",
+        "model",
+        "base_url",
+        "key_variable",
+        "dtype",
+        "device",
+        "threads",
+        "no_compiled",
+        "long_context",
+    }
+)
+
+
+def _refuse_with_web(context: typer.Context) -> None:
+    """Raise `InvalidRequestError` for an option that the page would not know of: it has its own choices."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in _WITH_WEB and source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise InvalidRequestError(f"{option} cannot be used with --web. Choose it on the page, or leave --web out.")
 
 
 def _talk(conversation: Conversation, runner: asyncio.Runner) -> None:

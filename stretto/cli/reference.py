@@ -74,9 +74,9 @@ use for what, and why.
 
 `--dtype`, `--device` and `--threads` choose the number type, the device and the most threads of a forward. The settings
 `dtype`, `device`, `decoding`, `threads`, `compiled` and `long_context` (`STRETTO_DTYPE`, ...) do the same for every
-command and every client. A forward on a CPU runs in code that is compiled for its processor; `--no-compiled` or
-`STRETTO_COMPILED=0` runs it in torch, more slowly, on machines where the compiler fails. `--long-context` chooses how a
-prompt longer than the window is read.
+command and every client. On a CPU, a local model runs in code that is compiled for the processor beside the first
+answers; with `--no-compiled` or `STRETTO_COMPILED=0` it runs in torch, more slowly. `STRETTO_COMPILED=1` waits for the
+compiler. `--long-context` chooses how a prompt longer than the window is read.
 
 A model that is being loaded cannot be stopped. Ctrl-C and `--deadline` end the program all the same.
 

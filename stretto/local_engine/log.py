@@ -8,7 +8,7 @@ __all__ = ["log_event"]
 
 
 def log_event(logger: logging.Logger, level: int, event: str, **fields: object) -> None:
-    """Log an event with its fields, in the message as ``key=value`` and as attributes of the record.
+    """Log an event with its fields: in the message as ``key=value``, and in the record's attribute ``stretto``.
 
     Fields that are ``None`` are left out. They hold numbers and names, never text of a prompt or an answer.
     """
@@ -16,4 +16,4 @@ def log_event(logger: logging.Logger, level: int, event: str, **fields: object) 
         return
     known = {name: value for name, value in fields.items() if value is not None}
     shown = " ".join(f"{name}={value}" for name, value in known.items())
-    logger.log(level, "%s: %s", event, shown, extra={"event": event, **known}, stacklevel=2)
+    logger.log(level, "%s: %s", event, shown, extra={"stretto": {"event": event, **known}}, stacklevel=2)

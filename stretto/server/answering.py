@@ -105,6 +105,7 @@ class Dialect(Protocol):
         ...
 
 
+Elsewhere = Callable[[dict[str, Any], Service, Exchange, Problem], Awaitable[None]]
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
 
@@ -174,13 +175,23 @@ class Endpoint:
             await exchange.send_json(self._envelope(problem, exchange), problem.status, problem.headers)
 
 
-def generating(dialect: Dialect) -> Handler:
-    """What handles the requests of an API that generates."""
+def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
+    """What handles the requests of an API that generates.
+
+    ``elsewhere`` is tried with a body that the dialect cannot read, and raises the problem if it cannot help.
+    """
 
     async def handle(service: Service, exchange: Exchange) -> None:
         service.gate.check_open()
         body = await read_object(exchange.receive, exchange.headers, service.options)
-        reading = dialect.read(body, service, exchange)
+        try:
+            reading = dialect.read(body, service, exchange)
+        except Problem as problem:
+            if elsewhere is None:
+                raise
+            async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+                await elsewhere(body, service, exchange, problem)
+            return
         name = reading.asks[0].served.name
         answered = False
         try:

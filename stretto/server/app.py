@@ -59,7 +59,7 @@ def _routes(service: Service) -> list[BaseRoute]:
     return [
         route("/v1/chat/completions", ["POST"], generating(chat)),
         route("/v1/completions", ["POST"], generating(completions), completions),
-        route("/v1/responses", ["POST"], generating(responses), responses),
+        route("/v1/responses", ["POST"], generating(responses, responses.elsewhere), responses),
         route("/v1/messages", ["POST"], generating(anthropic), anthropic),
         route("/v1/messages/count_tokens", ["POST"], count_tokens, anthropic),
         route("/v1/models", ["GET"], information.models),

@@ -17,6 +17,7 @@ from stretto.server.chat import ResponseFormat, format_of, logprobs_of
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
+from stretto.server.passing_on import UNKNOWN, pass_on, responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.response_items import conversation_of, tool_choice_of, tools_of
 from stretto.server.service import Service
@@ -85,6 +86,13 @@ class Responses:
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
         """An error as JSON."""
         return problem.as_openai()
+
+    async def elsewhere(self, body: dict[str, Any], service: Service, exchange: Exchange, problem: Problem) -> None:
+        """Pass on what only the model's own server knows; raise the problem where there is none."""
+        backend = responding(service.models.find(body["model"])) if problem.code in UNKNOWN else None
+        if backend is None:
+            raise problem
+        await pass_on(exchange, backend, body, problem)
 
 
 def _options(asked: ResponsesBody, served: Served, extension: Extension) -> RequestOptions:

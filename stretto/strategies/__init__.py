@@ -1,4 +1,4 @@
-"""How one request becomes one or many generations, and one merged answer."""
+"""Strategies: how a request becomes one or several generations and one merged answer."""
 
 from stretto.strategies.base import Strategy
 from stretto.strategies.direct import Direct

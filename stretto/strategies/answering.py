@@ -1,4 +1,4 @@
-"""One request from its route to its answer: runs the strategy and puts the answer together."""
+"""Runs the strategy of a route and assembles the answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_NAMED = 20  # pages in a warning
 
 
 def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
-    """Raise `UnknownStrategyError` for a name that is neither "auto" nor that of a strategy."""
+    """Raise `UnknownStrategyError` if the name is neither "auto" nor that of a strategy."""
     if name != "auto" and name not in strategies:
         known = ", ".join(("auto", *strategies))
         raise UnknownStrategyError(f"There is no strategy {shown(name)}. Choose one of: {known}.")
@@ -44,11 +44,11 @@ async def answer(
     watchers: Watchers | None = None,
     prices: Prices | None = None,
 ) -> Answer:
-    """Generate as the route says, telling every event on the way; the last one carries the answer.
+    """Generate an answer by a route and emit all events; the last one carries the answer.
 
     ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
-    ``prices``: of models, by default the list prices. Raises `StrettoError` where not a word of an answer came about,
-    or where parts are missing and the request has ``on_missing="raise"``.
+    ``prices``: of models, by default the list prices. Raises `StrettoError` if there is no text at all, or if parts are
+    missing and the request has ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     with (watchers or Watchers()).watching():
@@ -95,7 +95,7 @@ async def _answer(
         await strategy.run(request, route, runner)
         for running in runner.branches:
             await running.ended()
-        listed = getattr(backend, "at_provider", True)  # the name of another kind of backend has no list price
+        listed = getattr(backend, "at_provider", True)  # names of other kinds of backends have no list price
         result = _assemble(
             request,
             route,
@@ -116,7 +116,7 @@ def _unread_pages(title: str, pages: tuple[int, ...]) -> str:
 
 
 def _alone(request: Request) -> tuple[Message, ...]:
-    """The question without the turns before it; what the system is told stays."""
+    """System messages and the question, without the turns before it."""
     system = (message for message in request.messages if message.role == "system")
     begun = request.messages[-1:] if request.continues else ()
     return (*system, Message(role="user", content=request.question), *begun)
@@ -134,7 +134,7 @@ def _assemble(
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
     if failures and not any(running.in_answer for running in runner.branches):
-        raise failures[0]  # all failed, as a rule for one reason
+        raise failures[0]  # all failed, usually for the same reason
     for running in visible:
         if not running.told and (said := shortfall(running, request)) is not None:
             runner.warn_once(said)
@@ -147,7 +147,7 @@ def _assemble(
             decoding = branch.decoding if decoding is None else decoding + branch.decoding
     told = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
     if request.options.logprobs is not None and not told:
-        runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} told none.")
+        runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} returned none.")
     ends = [
         span.needed_s + span.ended_s - span.started_s
         for span in (branch.span for branch in branches)
@@ -173,6 +173,7 @@ def _assemble(
         passages=runner.passages,
         finish_reason=_finish_reason(visible),
         tool_calls=runner.tool_calls,
+        thoughts=runner.thoughts,
         choices=runner.choices,
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
@@ -184,7 +185,7 @@ def _assemble(
 
 
 def _finish_reason(visible: list[Running]) -> FinishReason:
-    """How the worst part of the answer ended."""
+    """The worst finish reason of all parts."""
     reasons = {running.finish_reason for running in visible}
     worst_first: tuple[FinishReason, ...] = (
         *("error", "refusal", "content_filter", "deadline", "budget", "length", "tool_calls"),

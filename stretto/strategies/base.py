@@ -1,4 +1,4 @@
-"""What a strategy is: something that turns one request into branches and one merged text."""
+"""The protocol of strategies, which turn a request into branches and one merged text."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Strategy(Protocol):
-    r"""A way to write an answer: which generations it consists of, and how they become one text.
+    r"""A way to generate an answer: its generations, and how they become one text.
 
     Pass one as ``strategy=`` of a request, or register it: ``AsyncStretto(strategies=[MyStrategy()])``. A registered
-    strategy is called by its name, and the router weighs its offers against those of the others. One object serves
-    all requests of a client, several at a time, so what belongs to one request is kept in variables of `run`.
+    strategy is chosen by its name, and the router weighs its offers against those of the others. One object serves all
+    requests of a client, several at a time, so keep the state of a request in local variables of `run`.
 
     A strategy starts *branches* (one generation each) on the runner, and adds fixed text and branches to the *merge*,
-    in the order in which they are read. It starts no task, keeps no deadline, counts no tokens and tries nothing
-    again: the runner does, and ends every branch when the answer is cancelled.
+    in the order of the reader. The runner does the rest: tasks, deadlines, token counts, retries, and ending every
+    branch when the answer is cancelled.
 
     >>> class BothSides:
     ...     name = "both_sides"
@@ -45,23 +45,23 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """The name a caller asks for it by, and that routes tell. Not "auto", and no other strategy's."""
+        """The name that callers and routes use. It is not "auto" and not the name of another strategy."""
         ...
 
     def offer(self, case: Case) -> Offer | None:
-        """Say how well it would serve this request and at what cost; ``None``: not at all.
+        """Return how well the strategy suits this request and at what cost; ``None``: not at all.
 
-        Called for every request, so it takes a fraction of a millisecond and makes no call. A strategy that
-        is only used by name returns ``None``. What it raises is logged and counts as ``None``, except for
+        This runs for every request, so it must take a fraction of a millisecond and make no call. A strategy that is
+        only used by name returns ``None``. Exceptions are logged and count as ``None``, except for
         `InvalidRequestError`, which ends the request.
         """
         ...
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
-        """Start branches on the runner and add them to its merge; return once ``runner.merge.finish()`` has.
+        """Start branches on the runner and add them to its merge; return after ``runner.merge.finish()``.
 
-        A branch that fails is a value, not an exception: its title stays in the text, and the others go on. What this
-        method raises ends the answer; raise `StrettoError`. To turn to one straight answer after all, say why with
-        ``runner.warn`` and return ``await Direct().run(request, route, runner)`` (`stretto.strategies.direct`).
+        A branch that fails is a value, not an exception: its title stays in the text, and the others continue. An
+        exception of this method ends the answer; raise `StrettoError`. To fall back to one generation, give the cause
+        to ``runner.warn`` and return ``await Direct().run(request, route, runner)`` (`stretto.strategies.direct`).
         """
         ...

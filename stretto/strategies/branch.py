@@ -1,10 +1,11 @@
-"""A branch: what it asks for, what it has written so far, and how it ended."""
+"""A branch: its specification, its text so far, and its end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import anyio
 
@@ -18,30 +19,29 @@ from stretto.tool_calls import ToolCallsSoFar
 NOT_TEXT: frozenset[BranchKind] = frozenset({"outline", "plan", "passage", "collapse"})
 """Kinds of branches whose text is not part of the answer."""
 
-BUFFER = 262_144  # characters a branch may write before its turn comes; a longer one is cut
+BUFFER = 262_144  # characters that a branch may buffer before its turn; a longer one is cut
 
 
 @dataclass(frozen=True)
 class BranchSpec:
-    """What a branch asks for.
+    """The specification of a branch.
 
     Attributes:
         id: unique within the answer.
-        kind: what it writes.
-        options: how to sample.
+        kind: of its text.
+        options: for sampling.
         title: of its point or item.
         after: branches that must have ended before it starts.
-        prompt: made when the branch starts, after those in ``after`` have ended.
-        another_way: the prompt to use once more after a failure, from the text received so far;
-            ``None`` gives up.
-        joint: tells who reads the pieces that the unfinished line before it is void and comes again whole; put
-            between what was received and what comes in that other way. Neither is part of the text.
-        called: what warnings call it, as the subject of a sentence; without it, its title in quotes.
-        on_end: called when the branch has ended, however it ended.
-        until_s: seconds after the request at which the branch ends as failed, where that is before the deadline.
-        accepts_refusal: a refusal is this branch's result, not its failure.
-        accepts_silence: so is an answer without any text.
-        choice: which of several answers it writes; from 1 on, its text is told as that of a choice and not merged.
+        prompt: makes the prompt when the branch starts, after those in ``after`` have ended.
+        another_way: makes the prompt for one retry after a failure, from the text received so far; ``None`` gives up.
+        joint: a marker between the text received and that of the retry. It tells readers of the pieces that the
+            incomplete line before it is cancelled and arrives again. Neither is part of the text.
+        called: its name in warnings, as the subject of a sentence; by default, its title in quotes.
+        on_end: called when the branch has ended, in any way.
+        until_s: seconds after the request at which the branch fails, if that is before the deadline.
+        accepts_refusal: whether a refusal is a result, not a failure.
+        accepts_silence: whether an answer without text is a result, not a failure.
+        choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
     """
 
     id: str
@@ -62,7 +62,7 @@ class BranchSpec:
 
 @dataclass(eq=False)
 class FurtherChoice:
-    """A further answer of one call, while it comes."""
+    """A further answer of one call, while it streams."""
 
     pieces: list[str] = field(default_factory=list)
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
@@ -72,7 +72,7 @@ class FurtherChoice:
 
     @property
     def choice(self) -> Choice:
-        """The same as the answer will hold it."""
+        """The choice for the answer."""
         return Choice(
             text="".join(self.pieces),
             tool_calls=self.calls.calls,
@@ -83,14 +83,15 @@ class FurtherChoice:
 
 @dataclass(eq=False)
 class Running:
-    """A branch from its start to its end. One reader; any number may wait for the end.
+    """A running or ended branch. It has one reader; any number of tasks may wait for its end.
 
-    ``replaced``: other branches did its work; how it ended does not count for the answer.
-    ``partial``: it wrote no text of the answer, and yet the answer lacks what it was cut short of: an outline.
-    ``told``: a warning has said how it ended.
-    ``dropped``: nothing of what it wrote is in the answer; its tokens count as discarded.
+    ``replaced``: other branches did its work; its end does not count for the answer.
+    ``partial``: it wrote no text of the answer (an outline), but its early end makes the answer incomplete.
+    ``told``: a warning has reported its end.
+    ``dropped``: none of its text is in the answer; its tokens count as discarded.
     ``stages``: of its call on a local model, in seconds since the request arrived.
-    ``calls``: the tool calls it asks for; ``others``: further answers that come in the same call.
+    ``calls``: its tool calls; ``others``: further answers of the same call.
+    ``thoughts``: the reasoning before its tool calls.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -104,6 +105,7 @@ class Running:
     finish_reason: FinishReason = "stop"
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
     others: dict[int, FurtherChoice] = field(default_factory=dict)
+    thoughts: tuple[Mapping[str, Any], ...] = ()
     exception: StrettoError | None = None
     branch: Branch | None = None
     stages: Stages = field(default_factory=Stages)
@@ -122,7 +124,7 @@ class Running:
 
     @property
     def text(self) -> str:
-        """Everything written so far, without what a joint made void."""
+        """The text so far, without lines that a joint cancelled."""
         text = "".join(self._pieces)
         while self.spec.joint and (at := text.find(self.spec.joint)) >= 0:
             text = text[: text.rfind("\n", 0, at) + 1] + text[at + len(self.spec.joint) :]
@@ -130,25 +132,25 @@ class Running:
 
     @property
     def discarded(self) -> bool:
-        """Whether it was dropped because it was not needed."""
+        """Whether it was cancelled because it was not needed."""
         return isinstance(self.exception, DiscardedError)
 
     @property
     def counts(self) -> bool:
-        """Whether how it ended is how a part of the answer ended."""
+        """Whether its end counts as the end of a part of the answer."""
         if self.discarded or self.replaced:
             return False
         return self.partial or self.spec.kind not in NOT_TEXT
 
     @property
     def in_answer(self) -> bool:
-        """Whether the answer holds text of it."""
+        """Whether the answer contains its text."""
         kept = not (self.dropped or self.discarded or self.spec.kind in NOT_TEXT)
         return kept and bool(self.text.strip() or self.calls)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """All answers that it holds."""
+        """All its answers."""
         first = Choice(
             text=self.text,
             tool_calls=self.calls.calls,
@@ -162,12 +164,12 @@ class Running:
         return self.others.setdefault(number, FurtherChoice())
 
     async def caught_up(self) -> None:
-        """Wait until the reader has handed on all that was written, and waits for more."""
+        """Wait until the reader has passed on all text and waits for more."""
         if not self.spec.choice:
             await self._idle.wait()
 
     async def read(self) -> str:
-        """Text written since the last read; waits for some; empty once the branch has ended."""
+        """Wait for new text and return it; empty once the branch has ended."""
         while self._read == len(self._pieces) and self.branch is None:
             self._news = anyio.Event()
             self._idle.set()
@@ -178,19 +180,19 @@ class Running:
         return text
 
     async def ended(self) -> Branch:
-        """Wait for the end and return the branch as the answer will hold it."""
+        """Wait for the end; return the branch for the answer."""
         await self._end.wait()
-        assert self.branch is not None  # noqa: S101 - set before the event, told to the type checker
+        assert self.branch is not None  # noqa: S101 - set before the event; for the type checker
         return self.branch
 
     def cancel(self, cause: str) -> None:
-        """Drop the branch: it ends as failed with this cause, and its tokens count as discarded."""
+        """Cancel the branch: it fails with this cause, and its tokens count as discarded."""
         if self.branch is None and self.exception is None:
             self.exception = DiscardedError(cause)
             self._scope.cancel()
 
     def drop(self, cause: str) -> None:
-        """Do without what it wrote, whether it still runs or has ended: other branches do its work."""
+        """Discard its text, whether it still runs or has ended: other branches do its work."""
         self.replaced = self.dropped = True
         self.cancel(cause)
         if self.branch is not None:
@@ -198,7 +200,7 @@ class Running:
             self.branch = self.branch.model_copy(update={"usage": self.usage})
 
     def take_back(self) -> bool:
-        """Forget what was written, if nobody has read any of it: its tokens count as discarded. Whether that went."""
+        """Discard its text if nothing was read yet; its tokens count as discarded. Returns whether it was discarded."""
         if self._read:
             return False
         self._pieces.clear()
@@ -208,11 +210,11 @@ class Running:
         return True
 
     def write(self, text: str, now_s: float) -> bool:
-        """Take new text; False once the buffer of an unread branch is full."""
+        """Append text; returns False once the buffer is full."""
         if self.first_s is None:
             self.first_s = now_s
         self._pieces.append(text)
-        if self.spec.choice:  # told as it comes, and read by nobody
+        if self.spec.choice:  # reported at once, without a reader
             return True
         self._unread += len(text)
         self._idle = anyio.Event()
@@ -220,7 +222,7 @@ class Running:
         return self._unread <= BUFFER
 
     def end(self, now_s: float) -> Branch:
-        """Freeze the branch; readers see its end."""
+        """End the branch and notify its readers."""
         failed = self.exception is not None
         self.branch = Branch(
             id=self.spec.id,
@@ -248,9 +250,9 @@ class Running:
 
 
 class DiscardedError(StrettoError):
-    """The branch was not needed any more."""
+    """The branch was no longer needed."""
 
 
 def all_discarded(usage: Usage) -> Usage:
-    """The same usage, with nothing of what was generated in the answer."""
+    """The same usage with all generated tokens discarded."""
     return usage.model_copy(update={"discarded_tokens": usage.completion_tokens})

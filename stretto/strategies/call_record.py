@@ -1,4 +1,4 @@
-"""What is noted of one call while it runs, for the hooks of the client and for traces."""
+"""Records one call while it runs, for the hooks of the client and for traces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stretto.telemetry import call_span, note_call
 
 @dataclass
 class CallRecord:
-    """One call of a branch, from its sending to its end."""
+    """One call of a branch."""
 
     backend: str
     spec: BranchSpec
@@ -27,14 +27,14 @@ class CallRecord:
     _began: float = field(default_factory=time.perf_counter)
 
     def heard(self, chunk: Chunk) -> None:
-        """Note what a chunk says."""
+        """Record a chunk."""
         if chunk.usage:
             self.usage += chunk.usage
         if chunk.is_answer and self.first_text_s is None:
             self.first_text_s = time.perf_counter() - self._began
 
     def ended(self, error: Exception | None = None) -> CallEnded:
-        """What the hooks are told at its end."""
+        """The event for the hooks at the end of the call."""
         usage = getattr(error, "usage", None)
         return CallEnded(
             backend=self.backend,
@@ -51,7 +51,7 @@ class CallRecord:
 
 @contextmanager
 def recorded(backend: str, spec: BranchSpec, attempt: int, prompt: Prompt) -> Iterator[CallRecord]:
-    """Note a call, and tell hooks and traces of its end: by its finish reason, an error, or neither if cancelled."""
+    """Record a call; report its end to hooks and traces: a finish reason, an error, or neither if cancelled."""
     record = CallRecord(backend, spec, attempt)
     failure: Exception | None = None
     with call_span(backend, spec.options, attempt, prompt.messages) as span:

@@ -51,7 +51,7 @@ class Direct:
             )
         await runner.merge.finish()
         await straight.ended()
-        runner.tool_calls = straight.calls.calls
+        runner.tool_calls, runner.thoughts = straight.calls.calls, straight.thoughts
         if request.n > 1:
             runner.choices = await _choices(request, runner, straight, further)
 

@@ -83,6 +83,7 @@ class FanOut:
         citations: for ``Answer.citations``.
         passages: for ``Answer.passages``.
         tool_calls: for ``Answer.tool_calls``.
+        thoughts: for ``Answer.thoughts``.
         choices: for ``Answer.choices``.
         accompanying: fields of the request's body that go with every call.
         announce: hands an event to the reader.
@@ -115,6 +116,7 @@ class FanOut:
         self.citations: tuple[Citation, ...] = ()
         self.passages: tuple[PassageRecord, ...] = ()
         self.tool_calls: tuple[ToolCall, ...] = ()
+        self.thoughts: tuple[Mapping[str, Any], ...] = ()
         self.choices: tuple[Choice, ...] = ()
         self.accompanying: Mapping[str, Any] = {}
         self.strategy = ""
@@ -338,6 +340,7 @@ class FanOut:
             for delta in chunk.tool_calls:
                 await running.caught_up()
                 await self._tell_call(running.calls, delta, running.spec.choice)
+            running.thoughts += chunk.thoughts
             reason = chunk.finish_reason or reason
         if text := mending.finish():
             await self._take(running, text)

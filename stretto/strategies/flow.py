@@ -1,17 +1,17 @@
-"""Text inside a list item: white space at the end is held, further lines are indented."""
+"""Text inside a list item: trailing white space is held back, further lines are indented."""
 
 from __future__ import annotations
 
 
 class Flow:
-    """Feed text as it comes. White space is shown once something follows it, so that none stands at the end."""
+    """Formats streamed text. White space is shown only once text follows it, so that none is trailing."""
 
     def __init__(self, indent: str) -> None:
         self._indent = indent
         self._space: list[str] = []
 
     def feed(self, text: str) -> str:
-        """Take new text, give back what can be shown already."""
+        """Take new text; return what can be shown already."""
         shown = text.rstrip()
         if not shown:
             self._space.append(text)

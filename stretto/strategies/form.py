@@ -1,4 +1,4 @@
-"""The form and the depth of a merged answer: what the question asks for, else a numbered list."""
+"""Form and length of a merged answer: as the question asks, else a numbered list."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ _ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
 _BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
 _DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
 
-WORDS: dict[Preference, int] = {"fastest": 40, "balanced": 60, "careful": 90}  # a point, where nothing is asked
-EXPECTED_POINTS = 6  # before the outline is complete; the paper's mean is 6.8
-LABEL_MARKUP = 60  # characters a repeated label may have besides its title
-TOKENS_PER_WORD = 2.0  # room for other languages and code words
+WORDS: dict[Preference, int] = {
+    "fastest": 40,
+    "balanced": 60,
+    "careful": 90,
+}  # per point, if the question names no length
+EXPECTED_POINTS = 6  # while the outline is incomplete; the mean in the paper is 6.8
+LABEL_MARKUP = 60  # characters of a repeated label besides its title
+TOKENS_PER_WORD = 2.0  # allows for other languages and for code
 
 
 @dataclass(frozen=True)
 class Form:
-    """How points are put together: what stands before, between and in a failed one."""
+    """How points are assembled: labels, separators, and notes for failed points."""
 
     name: FormName
     notes: Notes = field(default_factory=Notes)
 
     def label(self, point: Point) -> str:
-        """What the reader sees before the text of a point; also what separates it from the one before."""
+        """Text before a point, including the separator from the previous one."""
         gap = "" if point.index == 1 else "\n\n" if self.name in ("sections", "paragraphs") else "\n"
         labels: dict[FormName, str] = {
             "numbered": f"{point.index}. **{point.title}**: ",
@@ -45,18 +49,18 @@ class Form:
 
     @property
     def indent(self) -> str:
-        """What a new line inside a point starts with, so that it stays inside its list item."""
+        """Indent of further lines of a point, which keeps them inside its list item."""
         return {"numbered": "   ", "bulleted": "  "}.get(self.name, "")
 
     @property
     def instruction(self) -> str:
-        """What the writer of a point is told about the form."""
+        """The sentence about the form in the prompt of a point."""
         if self.name == "sections":
             return "Paragraphs and lists are allowed, headings are not."
         return "Write one paragraph without a list."
 
     def ending(self, branch: Branch) -> str:
-        """What stands behind a point that could not be written, or not to its end."""
+        """Note after a point that is missing or broke off."""
         return self.notes.ending(branch, branch.title if self.name == "paragraphs" else "")
 
 
@@ -66,7 +70,7 @@ def form_of(request: Request, parse: Parse) -> Form:
 
 
 def words_for(request: Request, parse: Parse, points: int | None) -> int:
-    """Words a point should have; ``points`` is ``None`` while the outline is being written."""
+    """Words per point; ``points`` is ``None`` while the outline is being written."""
     share = points or EXPECTED_POINTS
     usual = int(WORDS[request.preference] * parse.depth)
     words = usual if parse.words is None else parse.words // share
@@ -76,11 +80,10 @@ def words_for(request: Request, parse: Parse, points: int | None) -> int:
 
 
 class PointText:
-    """Takes a repeated label off the head of a point and keeps its lines inside the list item.
+    """Removes a repeated label from the beginning of a point and indents its further lines.
 
-    Models put "3. **Title**:" before their text however often they are asked not to. Text is held
-    only as long as it may still turn out to be that label, so what this returns does not depend on
-    how the text was cut.
+    Models write "3. **Title**:" before their text even if told not to. Text is held back only while it may still be
+    that label, so the result does not depend on how the stream was chunked.
     """
 
     def __init__(self, point: Point, indent: str) -> None:
@@ -90,7 +93,7 @@ class PointText:
         self._head: str | None = ""
 
     def feed(self, text: str) -> str:
-        """Take new text, give back what can be shown already."""
+        """Take new text; return what can be shown already."""
         if self._head is not None:
             head = self._head = (self._head + text).lstrip()
             body = self._without_label(head[: self._room])
@@ -100,20 +103,20 @@ class PointText:
         return self._flow.feed(text)
 
     def finish(self) -> str:
-        """Give back what was held; white space at the end is dropped."""
+        """Return what was held back; trailing white space is dropped."""
         if self._head is None:
             return ""
         head, self._head = self._head, None
         return self._flow.feed(head)
 
     def _without_label(self, body: str) -> str | None:
-        """The text behind a label, the whole text if it has none, ``None`` while that is open."""
+        """The text after a label, the whole text if there is none, ``None`` while that is undecided."""
         if _ONLY_LEAD.match(body):
             return None
         lead = _LEAD.match(body)
         at = lead.end() if lead else 0
         seen = ""
-        while seen != self._title or not self._title:  # letter by letter: the title may carry markup
+        while seen != self._title or not self._title:  # letter by letter, because the title may contain markup
             if not self._title.startswith(seen) or not self._title:
                 return body
             if at == len(body):
@@ -121,10 +124,10 @@ class PointText:
             seen += _plain(body[at])
             at += 1
         while at < len(body) and unicodedata.category(body[at]).startswith("M"):
-            at += 1  # vowel signs and marks belong to the letter before; `_plain` leaves them out
+            at += 1  # combining marks belong to the previous letter; `_plain` omits them
         behind = _BEHIND.match(body, at)
         if behind is None or behind.end() == len(body):
-            return None  # what follows the title decides
+            return None  # undecided until the next character
         return body[behind.end() :] if _DIVIDER.search(behind[0]) else body
 
 

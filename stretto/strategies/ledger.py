@@ -1,4 +1,4 @@
-"""What an answer has cost so far, and whether its budget allows one more call."""
+"""Tracks the usage of an answer against its budget."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from stretto.answer import Usage
 from stretto.errors import BudgetExceededError
 from stretto.request import Budget
 
-LEAST_ANSWER = 16  # tokens; a call that may write less than this is not worth its prompt
+LEAST_ANSWER = 16  # tokens; a call limited to fewer is not worth its prompt
 
 
 @dataclass(eq=False)
 class Reservation:
-    """What a call under way may still cost, its repetitions included; it is its allowance of calls as well.
+    """Tokens and calls reserved for a call in flight and its retries.
 
-    ``tokens``: held until the call has ended; ``calls``: sent, their usage not reported yet.
+    ``tokens``: reserved until the call has ended; ``calls``: sent, with their usage not reported yet.
     """
 
     ledger: Ledger
@@ -23,13 +23,13 @@ class Reservation:
     calls: int = 1
 
     def refusal(self) -> str | None:
-        """Say why a call may not be repeated; ``None``: it may."""
+        """Why a call may not be repeated; ``None`` if it may."""
         if self.ledger.calls_left != 0:
             return None
         return f"the budget of max_calls={self.ledger.budget.max_calls} is used up"
 
     def take(self) -> None:
-        """Count one more call that is about to be sent."""
+        """Count one more call before it is sent."""
         self.calls += 1
         self.ledger.under_way += 1
 
@@ -37,7 +37,7 @@ class Reservation:
 class Ledger:
     """Counts usage against a budget; calls in flight hold a reservation until their usage is known.
 
-    Retries and hedges are calls: who sends them asks the reservation first (`backends.allowance`).
+    Retries and hedges count as calls: their senders ask the reservation first (`backends.allowance`).
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -48,15 +48,15 @@ class Ledger:
 
     @property
     def calls_left(self) -> int | None:
-        """Calls that may still be sent; ``None``: no limit."""
+        """Number of calls that may still be sent; ``None``: no limit."""
         most = self.budget.max_calls
         return None if most is None else max(0, most - self.usage.calls - self.under_way)
 
     def reserve(self, prompt_tokens: int, max_tokens: int | None) -> tuple[int | None, Reservation]:
-        """Take out what one call may cost.
+        """Reserve the cost of one call.
 
-        Returns the most tokens it may generate (``None``: no limit) and the reservation to hand
-        back to `settle`. Raises `BudgetExceededError`.
+        Returns the limit of generated tokens (``None``: no limit) and the reservation, which goes back to `settle`.
+        Raises `BudgetExceededError`.
         """
         total = self.budget.max_tokens_total
         if self.calls_left == 0:
@@ -79,13 +79,13 @@ class Ledger:
         return allowed, Reservation(self, prompt_tokens + allowed)
 
     def settle(self, reservation: Reservation) -> None:
-        """Give a reservation back: the call has ended and its usage was added."""
+        """Release a reservation after the call has ended and its usage was added."""
         self.under_way -= reservation.calls
         self._reserved -= reservation.tokens
         reservation.calls = reservation.tokens = 0
 
     def add(self, usage: Usage, reservation: Reservation | None = None) -> None:
-        """Add what a call reported; calls reported are under way no more."""
+        """Add reported usage; reported calls are no longer in flight."""
         self.usage = self.usage + usage
         if reservation is not None:
             reported = min(usage.calls, reservation.calls)

@@ -1,4 +1,4 @@
-"""What options that are meant for a whole answer become where it is written in parts."""
+"""Warnings about options that apply to each part of an answer instead of the whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["tell_limits"]
 
 
 def tell_limits(request: Request, runner: FanOut) -> None:
-    """Warn of ``stop``, which no part is given, and of ``max_tokens``, which limits each part."""
+    """Warn about ``stop``, which parts do not get, and ``max_tokens``, which limits each part."""
     if request.options.stop:
         runner.warn("stop was left out: it would cut parts in the middle. Ask with strategy='direct' to have it.")
     if (limit := request.options.max_tokens) is not None:

@@ -1,4 +1,4 @@
-"""Puts branches together into one text, in order, while they are being written."""
+"""Merges branches into one text, in order, while they stream."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stretto.queue import Queue
 
 
 class Source(Protocol):
-    """A branch as the merger sees it: text that comes in pieces, and an end."""
+    """A branch as seen by the merge: pieces of text, and an end."""
 
     async def read(self) -> str:
-        """Text written since the last read; waits for some; empty once it has ended."""
+        """Wait for new text and return it; empty once the branch has ended."""
         ...
 
     async def ended(self) -> Branch:
@@ -25,14 +25,14 @@ class Source(Protocol):
 
 
 class Filter(Protocol):
-    """Shapes the text of one branch as it streams; what it returns does not depend on how the text was cut."""
+    """Changes the text of one branch while it streams; the result does not depend on how the stream was chunked."""
 
     def feed(self, text: str) -> str:
-        """Take new text, give back what can be shown already."""
+        """Take new text; return what can be shown already."""
         ...
 
     def finish(self) -> str:
-        """Give back what was held."""
+        """Return what was held back."""
         ...
 
 
@@ -40,33 +40,33 @@ Ending = Callable[[Branch], str]
 
 
 class Merge:
-    """One text out of fixed pieces and branches, strictly in the order in which they were added.
+    """Merges fixed text and branches strictly in the order in which they were added.
 
-    The first branch that has not ended streams live; later ones wait in their own bounded buffers.
+    The first branch that has not ended streams live; later ones wait in bounded buffers.
     """
 
     def __init__(self, emit: Callable[[str], Awaitable[None]], now_s: Callable[[], float]) -> None:
         self._emit = emit
         self._now_s = now_s
         self.first_s: float | None = None
-        # Holds one closure a segment, no text: strategies bound the number of segments.
+        # Holds one closure per segment and no text: strategies bound the number of segments.
         self._segments = Queue[Callable[[], Awaitable[None]]]()
         self._done = anyio.Event()
-        self._pending = 0  # segments not yet written to their end
+        self._pending = 0  # segments not yet written completely
         self._text: list[str] = []
 
     @property
     def finished(self) -> bool:
-        """Whether all of it is with the reader."""
+        """Whether the reader has the whole text."""
         return self._done.is_set()
 
     @property
     def text(self) -> str:
-        """What has been handed to the reader so far."""
+        """The text that the reader has so far."""
         return "".join(self._text)
 
     def add(self, text: str | Callable[[], str]) -> None:
-        """Add a fixed piece: a label, a space between points; or one that is made when its turn comes."""
+        """Add fixed text, such as a label or a separator, or a function that makes it when its turn comes."""
 
         async def segment() -> None:
             await self._write(text if isinstance(text, str) else text())
@@ -74,9 +74,9 @@ class Merge:
         self._queue(segment)
 
     async def add_at_once(self, text: str) -> None:
-        """Add a fixed piece; if all before it is written, it is with the reader before anything else is begun.
+        """Add fixed text and, if all before it is written, wait until the reader has it.
 
-        For the one task that adds: nothing else may be added until this returns.
+        Only for the task that adds segments: add nothing else until this returns.
         """
         if self._pending:
             self.add(text)
@@ -94,8 +94,8 @@ class Merge:
     ) -> None:
         """Add a branch.
 
-        ``lead`` gives the text to put before its first text; where there is none, it is not called. ``ending`` gives
-        the text to put behind it, once it is known how it ended.
+        ``lead`` makes the text before the first text of the branch; it is not called for a branch without text.
+        ``ending`` makes the text after the branch, once it has ended.
         """
 
         async def segment() -> None:
@@ -117,12 +117,12 @@ class Merge:
         self._queue(segment)
 
     async def finish(self) -> None:
-        """Nothing more will be added; wait until the reader has everything."""
+        """Accept no more segments, and wait until the reader has the whole text."""
         self._segments.end()
         await self._done.wait()
 
     async def run(self) -> None:
-        """Write segments until `finish`; runs beside the strategy."""
+        """Write segments until `finish`; runs concurrently with the strategy."""
         async for segment in self._segments:
             await segment()
             self._pending -= 1

@@ -1,4 +1,4 @@
-"""What stands in an answer where a part of it is missing: short, in the language of the question."""
+"""Notes in an answer for missing parts: short, in the language of the question."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from stretto.request import Request
 
 @dataclass(frozen=True)
 class Notes:
-    """What the reader sees in place of a missing part, and behind a broken one; empty: nothing."""
+    """The notes for a missing part and for one that broke off; empty: no note."""
 
     missing: str = field(default_factory=lambda: languages().notes["en"][0])
     broken: str = field(default_factory=lambda: languages().notes["en"][1])
 
     def ending(self, branch: Branch, title: str = "") -> str:
-        """What stands behind a part, once it is known how it ended; ``title`` where the reader has not seen it yet."""
+        """The note after a part that has ended; give ``title`` if the reader has not seen it yet."""
         if branch.status == "finished":
             return ""
         if branch.text.strip():
@@ -27,7 +27,7 @@ class Notes:
 
 
 def notes_for(request: Request) -> Notes:
-    """The notes for a request: in the language of its question, or none where it asks for none."""
+    """The notes for a request, in the language of its question; empty if it asks for none."""
     if request.on_missing == "omit":
         return Notes("", "")
     return Notes(*languages().notes[language_of(request.question)])

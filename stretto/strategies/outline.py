@@ -1,8 +1,8 @@
-"""Reads an outline while it streams: a point is known the moment its line is complete.
+"""Parses an outline while it streams: a point is known as soon as its line is complete.
 
-Numbered, bulleted, bold, headed, nested and JSON outlines, in any script. The first marked line
-decides which marker and which depth the points have; lines of other markers or deeper ones are
-notes to a point, not points. Unmarked, bold or headed lines count only if nothing else was found.
+It reads numbered, bulleted, bold, nested and JSON outlines and headings, in any script. The first line with a marker
+decides the marker and the depth of points; lines with other markers, or deeper ones, are notes to a point. Lines
+without a marker, bold lines and headings count only if there is nothing else.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 from stretto.strategies.outline_json import Entry, JsonOutline
 
 MOST_POINTS = 10
-MOST_CHARACTERS = 20_000  # an outline longer than this is not one
-LONGEST_LINE = 1_000  # characters of a line that are read; patterns look at these more than once
+MOST_CHARACTERS = 20_000  # longer texts are not outlines
+LONGEST_LINE = 1_000  # characters of a line that are read, since patterns read them more than once
 LONGEST_TITLE = 100  # characters
 MOST_WORDS = 999  # of a point
-MOST_REREADS = 3  # of a JSON outline; its stream is continued once
-CANCEL_LINE = "\x18\n"  # ends a line that was cut off; it is dropped, since it comes again whole
+MOST_REREADS = 3  # of a JSON outline, whose stream is continued once
+CANCEL_LINE = "\x18\n"  # ends an incomplete line, which is dropped because it arrives again complete
 
 _ENCLOSED = {chr(0x2460 + i): i + 1 for i in range(20)} | {chr(0x2776 + i): i + 1 for i in range(10)}
 _HAN = {c: i for i, c in enumerate("一二三四五六七八九十", start=1)}
 _WRAP = r"(?:[*_]{1,3}|#{1,6}\s+)?"
-# 1. 1) (1) 1: 1、 1． - up to two digits, then a space or a letter that needs none; so neither 1990. nor 3.5x
+# 1. 1) (1) 1: 1、 1． - one or two digits, then a space or a letter that needs none; not 1990. or 3.5x
 _NUMBER = re.compile(
     rf"^(?P<indent>\s*){_WRAP}\(?(?:[^\W\d_]{{2,12}}\s)?(?P<number>\d{{1,2}}|[一二三四五六七八九十]|[{''.join(_ENCLOSED)}])"
     r"(?P<stop>[.)\]:、．。）：\-–]{0,2})(?P<gap>[*_]{0,3}\s*)(?P<title>\S.*)$"
@@ -39,7 +39,9 @@ _NEEDS = re.compile(r"\(\s*(?:needs|after|depends on)\s(?P<list>[\d\s,;&and]+)\)
 _WORDS = re.compile(r"\(\s*(?:about\s+|~\s*)?(?P<words>-?\d{1,3})\s+words?\s*\)", re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```\w*\s*$")
 _JSON_FENCE = re.compile(r"```(?:json)?[ \t\r]*\n\s*")
-_BEGUN = re.compile(r"\s*(?:`{0,2}|```[^\n]{0,12}|(?:```(?:json)?[ \t\r]*\n\s*)?(?:\[[ xX]?)?)")  # JSON or not, so far
+_BEGUN = re.compile(
+    r"\s*(?:`{0,2}|```[^\n]{0,12}|(?:```(?:json)?[ \t\r]*\n\s*)?(?:\[[ xX]?)?)"
+)  # a beginning that may be JSON or not
 _CHECKBOX = re.compile(r"\[(?:[ xX]\]|\d)")
 _DIVIDER = re.compile(r"\s*(?:[:：]\s+|：|\s[-–—]\s)")
 
@@ -56,9 +58,9 @@ class Point:
 
 @dataclass
 class OutlineParser:
-    """Feed text as it comes; each call gives the points that became complete by it.
+    """Takes streamed text; each call returns the points that it completes.
 
-    The result does not depend on how the text was cut, and the time is linear in its length. ``opening`` and
+    The result does not depend on how the stream was chunked, and the time is linear in its length. ``opening`` and
     ``closing`` are the sentences around the points, if the outline has them; ``cut`` says that there were more than
     ``most`` points.
     """
@@ -69,9 +71,9 @@ class OutlineParser:
     cut: bool = False
     points: list[Point] = field(default_factory=list)
     _left: int = MOST_CHARACTERS
-    _begin: str | None = ""  # what came so far, until it is known whether it is JSON
+    _begin: str | None = ""  # text so far, until it is known whether it is JSON
     _json: JsonOutline | None = None
-    _seen: list[str] = field(default_factory=list)  # of a JSON outline, to read it again where a line becomes void
+    _seen: list[str] = field(default_factory=list)  # text of a JSON outline, to parse it again if a line is cancelled
     _entries: int = 0
     _known_twice: int = 0
     _rereads: int = 0
@@ -95,18 +97,18 @@ class OutlineParser:
 
     @property
     def another_begun(self) -> bool:
-        """Whether there is a second point, or the line that is being written begins like one."""
+        """Whether there is a second point, or the incomplete line begins like one."""
         if len(self.points) > 1:
             return True
         if not self.points or self._begin is not None or self._json is not None:
             return False
         line = "".join(self._open_line[:LONGEST_TITLE])[:LONGEST_TITLE]
-        title = "x" if line.endswith(_BEFORE_TITLE) else ""  # stands for the one that is still to come
+        title = "x" if line.endswith(_BEFORE_TITLE) else ""  # stands for a title that has not arrived yet
         marked = _read_marker(unicodedata.normalize("NFC", f"{line} {title}".rstrip()))
         return marked is not None and self._is_next(marked)
 
     def finish(self) -> list[Point]:
-        """The outline has ended: return the points that only its end completes."""
+        """Return the points that the end of the outline completes."""
         before = len(self.points)
         if self._begin is not None:
             self._read(self._choose(bool(_is_json(self._begin, final=True))))
@@ -114,7 +116,7 @@ class OutlineParser:
             self._know(self._json.finish())
             self.closing = self._json.members.get("closing", "")
             return self.points[before:]
-        if self._left:  # else the last line was cut
+        if self._left:  # otherwise the last line is incomplete
             self._line("".join(self._open_line))
         self._open_line.clear()
         if not self.points:
@@ -122,7 +124,7 @@ class OutlineParser:
         return self.points[before:]
 
     def _choose(self, is_json: bool) -> str:
-        """It is known what the outline is written in: returns what there is to read of it."""
+        """Choose the parser; returns the text that is still to be parsed."""
         text, self._begin = self._begin or "", None
         if is_json:
             self._json = JsonOutline()
@@ -140,7 +142,7 @@ class OutlineParser:
             self._open_line = [line]
 
     def _read_json(self, text: str) -> None:
-        """Read on. Where the line so far becomes void, what is left valid is read again, a few times at most."""
+        """Parse more JSON. If a line is cancelled, the valid text before it is parsed again, a few times at most."""
         valid, void, rest = text.partition(CANCEL_LINE[0])
         self._know(self._json.feed(valid) if self._json else [])
         self._seen.append(valid)
@@ -156,7 +158,7 @@ class OutlineParser:
                 self._left = 0
 
     def _know(self, entries: Sequence[Entry]) -> None:
-        """Take entries as points, but for those that were known before their line became void and came again."""
+        """Take entries as points, except those that arrive again after their line was cancelled."""
         if self._json is not None and not self._entries:
             self.opening = self._json.opening
         again = min(self._known_twice, len(entries))
@@ -190,12 +192,12 @@ class OutlineParser:
             self._weak.append(("plain", line))
 
     def _is_next(self, marked: _Marked) -> bool:
-        """Whether a line is one more point, and neither a note to one nor a sub-list."""
+        """Whether a line is a further point rather than a note or part of a sub-list."""
         if self._style is not None:
             style, indent = self._style
             if marked.style != style or marked.indent > indent + 1:
                 return False
-        # Markdown lets every line be "1."; otherwise numbers go up, and a line that falls back is a sub-list.
+        # Markdown allows "1." on every line; otherwise numbers increase, and a smaller one belongs to a sub-list.
         return marked.value is None or marked.value > self._last or marked.value == self._last == 1
 
     def _add(self, raw: str, needs: Sequence[int] = (), words: int | None = None) -> None:
@@ -214,7 +216,7 @@ class OutlineParser:
             self.points.append(Point(index, title, earlier, words))
 
     def _settle_for_weak(self) -> None:
-        """No marked line at all: bold lines, headings, or a bare list of short lines."""
+        """Without any marker, take bold lines, headings, or a list of short lines."""
         for style in dict.fromkeys(style for style, _ in self._weak):
             lines = [title for kind, title in self._weak if kind == style]
             short = [line for line in lines if len(line.split()) <= 8 and line.rstrip()[-1] not in ".!?:。！？"]
@@ -227,7 +229,7 @@ class OutlineParser:
 
 
 def clean_title(raw: str) -> str:
-    """A title on one line, without markup, role tags, control characters or the sentence behind it."""
+    """A title on one line, without markup, role tags, control characters or a sentence after it."""
     text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in raw)
     text = re.sub(r"<\|?/?[\w ]{1,20}\|?>", " ", text)
     bold = re.match(r"\s*(\*\*|__)(.+?)\1", text)
@@ -274,7 +276,7 @@ def _read_number(line: str) -> _Marked | None:
 
 
 def _is_json(text: str, *, final: bool = False) -> bool | None:
-    """Whether an outline that begins like this is JSON; ``None`` while more of it is needed to tell."""
+    """Whether an outline that begins like this is JSON; ``None`` while that is undecided."""
     if not final and len(text) <= LONGEST_LINE and _BEGUN.fullmatch(text):
         return None
     body = text.lstrip()
@@ -284,7 +286,7 @@ def _is_json(text: str, *, final: bool = False) -> bool | None:
 
 
 def _unfenced(text: str) -> str:
-    """The JSON behind the line of its fence, if it has one."""
+    """The JSON after the line of its code fence, if there is one."""
     body = text.lstrip()
     return body.partition("\n")[2] if body.startswith("```") else body
 

@@ -1,4 +1,4 @@
-"""Reads an outline in JSON while it streams: every character is looked at once, every entry is parsed once."""
+"""Parses a JSON outline while it streams; each character is read once, each entry is parsed once."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Entry = str | dict[str, Any]
 
 @dataclass
 class JsonOutline:
-    """Feed text as it comes; each call gives the entries that became complete by it.
+    """Takes streamed text; each call returns the entries that it completes.
 
-    Entries are the strings and objects of the outermost list: the text itself, or the first list among the members
-    of the outermost object. Without such a list, the members that are strings are the entries, once the object is
-    closed. What stands behind the JSON is left alone, and so is an entry that is not valid JSON.
+    Entries are the strings and objects of the outermost list: the whole text, or the first list among the members of
+    the outermost object. Without such a list, the string members are the entries, once the object is closed. Text
+    after the JSON is ignored, and so are entries that are not valid JSON.
 
-    ``members`` holds the strings of the outermost object by their keys; ``opening`` is the one of that name, if it
-    came before the first entry.
+    ``members`` holds the strings of the outermost object by their keys; ``opening`` is the member of that name, if it
+    precedes the first entry.
     """
 
     members: dict[str, str] = field(default_factory=dict)
     opening: str = ""
     _begun: bool = False
     _open: list[str] = field(default_factory=list)
-    _list_depth: int = 0  # of the entries; 0 while no list was found
+    _list_depth: int = 0  # of the entries; 0 until a list is found
     _key: str | None = None
-    _value: list[str] | None = None  # the string or object that is being recorded
+    _value: list[str] | None = None  # the string or object being recorded
     _value_depth: int = 0
     _in_string: bool = False
     _escaped: bool = False
@@ -46,7 +46,7 @@ class JsonOutline:
         return found
 
     def finish(self) -> list[Entry]:
-        """The text has ended: an object that was left open counts as far as it goes, a half string does not."""
+        """Return what the end of the text completes: an open object counts so far, an open string does not."""
         found: list[Entry] = []
         if not self._ended and self._value is not None and self._value[0] == "{" and self._list_depth:
             self._keep(_parsed("".join(self._value), partial=True), found)
@@ -74,14 +74,14 @@ class JsonOutline:
             self._open.pop()
             self._close(found)
             if len(self._open) < self._list_depth:
-                self._list_depth = -1  # the list is over, and there is no second one
+                self._list_depth = -1  # the list has ended; a second one does not count
             if not self._open:
                 self._end(found)
         elif character == "," and self._in_root():
             self._key = None
 
     def _in_root(self, *, after_key: bool = False) -> bool:
-        """Whether this is a place of the outermost object where a member stands, or the place of the text itself."""
+        """Whether the position is at a member of the outermost object, or at the top level."""
         if not self._open:
             return True
         return self._open == ["{"] and (self._key is not None or not after_key)
@@ -93,7 +93,7 @@ class JsonOutline:
             self._value, self._value_depth = [character], depth
 
     def _close(self, found: list[Entry]) -> None:
-        """A string or a bracket was closed: the end of what is recorded, if it is of the same depth."""
+        """Handle a closed string or bracket, which ends the recorded value if the depth is the same."""
         if self._value is None or len(self._open) != self._value_depth:
             return
         value, self._value = _parsed("".join(self._value)), None
@@ -120,7 +120,7 @@ class JsonOutline:
 
 
 def _parsed(text: str, *, partial: bool = False) -> Any:
-    """The value of a JSON text; ``None`` where it is not valid."""
+    """The value of a JSON text; ``None`` if it is not valid."""
     try:
         return jiter.from_json(text.encode("utf-8", "replace"), partial_mode=partial)
     except ValueError:

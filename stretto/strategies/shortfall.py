@@ -1,4 +1,4 @@
-"""What an answer lacks, as one sentence a part that says what to change."""
+"""Warnings about incomplete parts of an answer, each with the remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from stretto.strategies.branch import Running
 
 
 def shortfall(running: Running, request: Request) -> str | None:
-    """Why a part of the answer is not whole, and what to change; ``None`` where it is."""
+    """Why a part of the answer is incomplete, and the remedy; ``None`` if it is complete."""
     called = running.spec.called or repr(running.spec.title)
     if running.exception is not None:
         return f"{called} is incomplete: {running.exception}"
@@ -29,4 +29,4 @@ def _limit(running: Running, request: Request) -> str:
         return "by the limit of its model. Ask for a shorter answer, or in parts."
     if most == own:
         return f"at max_tokens={most}. Allow more."
-    return f"at {most} tokens, the most a part of it may have. Ask for longer parts, or with strategy='direct'."
+    return f"at {most} tokens, the limit of a part. Ask for longer parts, or with strategy='direct'."

@@ -1,4 +1,4 @@
-"""When ``skeleton`` offers itself to the router, and what it is expected to cost."""
+"""The offer of ``skeleton`` to the router, and its expected cost."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stretto.router.offer import Offer
 PRIORITY = 10
 POINTS = 6
 OUTLINE_TOKENS = 70
-LENGTH = 1.2  # answers by points are longer than straight ones
+LENGTH = 1.2  # answers in points are longer than those of ``direct``
 
 
 def offer_skeleton(case: Case) -> Offer:
-    """Offer an outline with parallel points where the router's model is sure enough that they serve."""
+    """Offer an outline with parallel points if the shape model is confident enough that they suit."""
     sure, needed = case.judgement.skeleton, case.threshold
     forecast = skeleton_forecast(case.speed, case.prompt_tokens, case.answer_tokens)
     doubt = f"an outline first would probably not serve ({sure:.0%} sure, {needed:.0%} needed)"
@@ -34,9 +34,9 @@ def offer_skeleton(case: Case) -> Offer:
 
 
 def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
-    """Expected cost: an outline, then waves of points, as many at once as the backend has slots.
+    """Expected cost: an outline, then waves of as many points as the backend has slots.
 
-    A wave ends with its slowest point (Skeleton-of-Thought, arXiv 2307.15337).
+    A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337).
     """
     written = answer * LENGTH
     point = written / POINTS * SLOWEST_PART

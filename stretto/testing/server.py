@@ -25,12 +25,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from stretto.testing.dialects import AnthropicDialect, OpenAIDialect
 from stretto.testing.protocols import (
-    AnthropicDialect,
     Dialect,
     Fault,
     HttpReply,
-    OpenAIDialect,
     RawReply,
     Turn,
     turn_of,

@@ -331,7 +331,7 @@ def test_log_probabilities_that_cannot_be_had_are_one_line(stretto, options, sai
 
 def test_a_model_that_tells_no_log_probabilities_after_all_draws_no_table(stretto):
     result = stretto("ask", "Why?", "--logprobs", "2", logprobs=True)
-    assert "warning: --logprobs 2 was asked for, and scripted:model told none." in result.stderr
+    assert "warning: --logprobs 2 was asked for, and scripted:model returned none." in result.stderr
     assert "most probable" not in result.stderr
 
 

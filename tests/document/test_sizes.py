@@ -49,6 +49,11 @@ def test_a_passage_is_neither_too_short_to_be_worth_a_call_nor_too_long_to_be_re
     assert [chunk(10**6, preference=each) for each in ("fastest", "balanced", "careful")] == [16_000, 8_000, 3_000]
 
 
+def test_a_model_that_reads_short_texts_only_gets_short_passages():
+    assert chunk(100_000, passage_tokens=256) == 256
+    assert chunk(100_000, passage_tokens=256, task=Task("extract")) == 256
+
+
 def test_where_all_of_a_kind_is_wanted_passages_are_shorter():
     assert chunk(10**6, task=Task("extract")) == 4_000
 

@@ -11,9 +11,9 @@ from tiny_models import VOCABULARY, WINDOW, build
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from stretto.local_engine.drafting.warm_up import DRAFTING, UNITS
+from stretto.local_engine.drafting.warm_up import DRAFTING
 from stretto.local_engine.kernels.compiler import compile_now
-from stretto.local_engine.kernels.parts import CHOOSING, product
+from stretto.local_engine.kernels.parts import CHOOSING
 from stretto.local_engine.kernels.switch import run_compiled
 from stretto.local_engine.model.load import LoadedModel, prepare
 from stretto.local_engine.serving.engine import Engine
@@ -24,9 +24,8 @@ torch.set_num_threads(1)  # for models this small a second thread only waits
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled():
-    """What draws tokens and drafts, and all products: compiled, and run so where a test calls it itself."""
-    wanted = [CHOOSING, DRAFTING, UNITS, *map(product, ("bfloat16", "float16", "float32", "pairs"))]
-    run_compiled(compile_now(wanted))
+    """What draws tokens and drafts: compiled, and run so where a test calls it itself, unless there is no compiler."""
+    run_compiled(compile_now([CHOOSING, DRAFTING]))
     yield
     run_compiled(False)
 

@@ -8,13 +8,14 @@ import torch
 from tiny_models import build
 
 from recipes.focus.needles import NAMES, Haystack, Lessons
-from recipes.focus.train import LOSSES, Plan, Trainer, lesson_losses, main
+from recipes.focus.train import LOSSES, Plan, Trainer, chunks_of, lesson_losses, lookup_losses, main
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus
 from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
+from stretto.local_engine.model.cache import KeyValueCache, Rows
 from stretto.local_engine.model.load import load_model, prepare
 from stretto.local_engine.model.source import find_source
 
@@ -59,6 +60,25 @@ def test_what_is_trained_is_what_the_reader_computes(architecture, tokenizer):
             with torch.inference_mode():
                 *_, expected = reader.read(job.tokens[: job.learned], job.tokens[job.learned : place])
             assert torch.allclose(logits[row], expected, atol=3e-4), (job.loss, place)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "mistral"])
+def test_candidates_that_were_not_trained_say_what_the_frozen_model_says_behind_their_chunk(architecture, tokenizer):
+    model = tiny(architecture, tokenizer)
+    adapter = FocusAdapter.of(new_tensors(model.forward, None))
+    lesson = lessons_of(model).draw(random.Random(8))  # noqa: S311 - chance, not secrets
+    assert len(lesson.lookups) > 1
+    found = lookup_losses(model.forward, model.forward, adapter, lesson, chunks_of(model.forward, lesson))
+    assert sum(len(wanted) for wanted, _ in found) == len(lesson.lookups)
+    for wanted, logits in found:
+        for row, said in zip(wanted.tolist(), logits, strict=True):
+            (job,) = (each for each in lesson.lookups if [*each.tokens[slice(*each.told)]] == row)
+            tokens = [*lesson.chunks[job.source], *job.tokens[: job.told[1] - 1]]
+            ids, last = torch.tensor([tokens]), len(tokens) - len(row)
+            rows = Rows(ids, torch.arange(len(tokens))[None], len(tokens))
+            expected = model.forward(rows, KeyValueCache(1), torch.arange(last, len(tokens)))[0]
+            assert torch.allclose(said, expected, atol=3e-4)
+            assert model.tokenizer.decode(row) in model.tokenizer.decode(lesson.chunks[job.source])
 
 
 def test_a_candidate_that_stands_for_others_counts_as_often_as_they_would():

@@ -2,12 +2,19 @@ import pytest
 import torch
 
 from stretto.local_engine.kernels import thread_team
+from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.panels import Layout, Panels, layout_for, narrowest
+from stretto.local_engine.kernels.parts import product as product_part
 from stretto.local_engine.kernels.sharing import Sharing
 from stretto.local_engine.kernels.vectors import PAIRED
 from stretto.local_engine.model.products import packed, product
 
 TYPES = [torch.bfloat16, torch.float16, torch.float32]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    assert compile_now([product_part(kind) for kind in ("bfloat16", "float16", "float32", "pairs")])
 
 
 def drawn(*shape, scale=0.02):

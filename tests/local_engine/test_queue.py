@@ -34,8 +34,8 @@ def test_a_request_without_a_slot_stays_in_the_queue_and_the_log_says_why(loaded
         tokens(second)
     assert first.finished
     assert second.stages["admitted"] > first.stages["first_token"]
-    waits = [record for record in caplog.records if record.event == "requests wait"]
-    assert ("no slot is free", 1) in {(record.cause, record.waiting) for record in waits}
+    waits = [record.stretto for record in caplog.records if record.stretto["event"] == "requests wait"]
+    assert ("no slot is free", 1) in {(fields["cause"], fields["waiting"]) for fields in waits}
 
 
 def test_each_request_leaves_a_line_with_its_times_and_none_of_its_text(loaded, start, caplog):
@@ -43,12 +43,19 @@ def test_each_request_leaves_a_line_with_its_times_and_none_of_its_text(loaded, 
     with caplog.at_level(logging.INFO, "stretto.local_engine.serving"):
         handle = engine.submit(Generation(PROMPTS[0], 5))
         tokens(handle)
-    (record,) = [record for record in caplog.records if record.event == "request ended"]
-    assert (record.name, record.request, record.reason) == ("stretto.local_engine.serving", handle.number, "length")
-    assert (record.prompt_tokens, record.completion_tokens) == (len(PROMPTS[0]), 5)
-    assert 0 <= record.queue_s <= record.first_token_s <= record.total_s
-    assert f"request={handle.number} reason=length queue_s=" in record.getMessage()
-    assert not any(isinstance(value, str) and str(PROMPTS[0][5]) in value for value in (record.reason, record.decoding))
+    (record,) = [record for record in caplog.records if record.stretto["event"] == "request ended"]
+    fields = record.stretto
+    assert record.name == "stretto.local_engine.serving"
+    assert (fields["request"], fields["reason"]) == (handle.number, "length")
+    assert (fields["prompt_tokens"], fields["completion_tokens"]) == (len(PROMPTS[0]), 5)
+    assert 0 <= fields["queue_s"] <= fields["first_token_s"] <= fields["total_s"]
+    assert record.getMessage().startswith(f"request ended: request={handle.number} reason=length queue_s=")
+    assert {type(value) for value in fields.values()} <= {int, float, str}
+    assert {value for value in fields.values() if isinstance(value, str)} == {
+        "request ended",
+        "length",
+        "autoregressive",
+    }
 
 
 def test_a_long_prompt_is_not_passed_over_by_one_short_prompt_after_the_other(loaded, start):

@@ -14,7 +14,7 @@ from importlib.metadata import version
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it would look for one on the net
 
-import litellm  # noqa: E402 - after the line above
+import litellm
 
 QUESTION = [{"role": "user", "content": "How do I look after a bicycle?"}]
 
@@ -27,7 +27,7 @@ def free_port():
 def wait_for(url, process):
     for _ in range(600):
         try:
-            urllib.request.urlopen(url, timeout=2)
+            urllib.request.urlopen(url, timeout=2)  # noqa: S310 - of this machine
         except OSError:
             assert process.poll() is None, "the server did not start"
             time.sleep(0.2)
@@ -65,9 +65,8 @@ def ask_everything(root):
     try:
         litellm.completion(messages=QUESTION, **openai | {"model": "openai/nothing"})
     except litellm.NotFoundError as error:
-        assert "nothing" in str(error)
-    else:
-        raise AssertionError("a model that is not served was answered")
+        said = str(error)
+    assert "nothing" in said
 
 
 def main():

@@ -3,8 +3,10 @@
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import anthropic
 import anyio
 import httpx
+import openai
 
 from stretto import AsyncStretto, Settings
 from stretto.server import ServerOptions, create_app
@@ -29,17 +31,20 @@ class Live:
         return f"{self.url}/v1"
 
     def openai(self, key="none", **how):
-        import openai
-
         return openai.AsyncOpenAI(base_url=self.openai_url, api_key=key, max_retries=0, **how)
 
     def anthropic(self, key="none", **how):
-        import anthropic
-
         return anthropic.AsyncAnthropic(base_url=self.url, api_key=key, max_retries=0, **how)
 
     def http(self, **how):
         return httpx.AsyncClient(base_url=self.url, timeout=30, **how)
+
+
+async def until(condition):
+    """Return as soon as the condition holds."""
+    with anyio.fail_after(20):
+        while not condition():
+            await anyio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
@@ -53,8 +58,7 @@ async def serving(client, options=None, environ=None):
     with listening(options) as opened:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [opened])
-            while not server.started:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: server.started)
             yield Live(f"http://127.0.0.1:{opened.getsockname()[1]}", service, server)
             server.should_exit = True
 

@@ -64,9 +64,12 @@ async def test_tools_are_called_whole_and_streamed():
 
 async def test_two_tool_calls_become_two_blocks():
     calls = [ToolCall(id=f"call_{n}", name="weather", arguments=json.dumps({"city": "x" * 40 * n})) for n in (1, 2)]
-    async with in_front_of(HttpReply(tool_calls=calls)) as live, live.anthropic() as client:
-        async with client.messages.stream(**ASKED, tools=[TOOL]) as stream:
-            answer = await stream.get_final_message()
+    async with (
+        in_front_of(HttpReply(tool_calls=calls)) as live,
+        live.anthropic() as client,
+        client.messages.stream(**ASKED, tools=[TOOL]) as stream,
+    ):
+        answer = await stream.get_final_message()
     assert [(block.id, block.input) for block in answer.content] == [
         ("call_1", {"city": "x" * 40}),
         ("call_2", {"city": "x" * 80}),

@@ -11,7 +11,7 @@ import sys
 import anyio
 import openai
 import pytest
-from live_server import QUESTION, in_front_of, serving
+from live_server import QUESTION, in_front_of, serving, until
 
 from stretto import AsyncStretto, SettingsError
 from stretto.server import ServerOptions
@@ -32,8 +32,7 @@ def answering():
 async def nothing_left(live):
     with anyio.fail_after(10):
         await live.upstream.wait_until(lambda upstream: upstream.active_streams == 0)
-        while answering() or live.service.gate.running:
-            await anyio.sleep(0.01)
+        await until(lambda: not answering() and not live.service.gate.running)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ async def test_a_client_that_goes_away_ends_its_calls(path, asked, stream):
         async with live.http() as http:
             with anyio.fail_after(10):
                 while "stretto_clients_left_total{" not in (await http.get("/metrics")).text:
-                    await anyio.sleep(0.01)
+                    pass
 
 
 async def test_a_client_that_leaves_in_mid_stream_ends_every_branch():
@@ -77,8 +76,7 @@ async def test_a_client_that_waits_for_its_turn_and_leaves_is_forgotten():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
             tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
-            while live.service.gate.waiting != 1:
-                await anyio.sleep(0.01)
+            await until(lambda: live.service.gate.waiting == 1)
             tasks.cancel_scope.cancel()
         await nothing_left(live)
         assert live.service.gate.waiting == 0
@@ -121,20 +119,23 @@ async def test_a_stream_that_breaks_in_the_middle_says_so_to_the_sdk():
 
 async def test_a_server_that_is_stopped_lets_its_answers_end():
     slow = HttpReply("One two three.", time_to_first_token_s=0.5)
-    async with in_front_of(slow) as live, live.openai() as client, live.http() as http:
-        async with anyio.create_task_group() as tasks:
-            answers = []
+    answers = []
 
-            async def ask():
-                answers.append(await client.chat.completions.create(**ASKED))
+    async def ask(client):
+        answers.append(await client.chat.completions.create(**ASKED))
 
-            tasks.start_soon(ask)
-            await live.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
-            live.server.handle_exit(signal.SIGTERM, None)
-            while not live.service.gate.draining:
-                await anyio.sleep(0.01)
-            refused = await http.post("/v1/chat/completions", json=ASKED)
-            ready, health = await http.get("/ready"), await http.get("/health")
+    async with (
+        in_front_of(slow) as live,
+        live.openai() as client,
+        live.http() as http,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(ask, client)
+        await live.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
+        live.server.handle_exit(signal.SIGTERM, None)
+        await until(lambda: live.service.gate.draining)
+        refused = await http.post("/v1/chat/completions", json=ASKED)
+        ready, health = await http.get("/ready"), await http.get("/health")
     assert answers[0].choices[0].message.content == "One two three."
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
     assert "retry-after" in refused.headers
@@ -209,13 +210,12 @@ def test_the_program_ends_in_order_at_a_signal(sent, code):
 
 def test_a_second_signal_ends_the_program_at_once():
     process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1", "--drain", "600")
-    with process:
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as opened:
-            opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            opened.recv(4096)
-            process.send_signal(signal.SIGINT)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
+    with process, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as opened:
+        opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        opened.recv(4096)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
 
 
 def test_a_port_in_use_and_a_missing_package_are_one_line_each():

@@ -1,5 +1,6 @@
 """Keys, limits and hostile requests."""
 
+import hashlib
 import json
 import logging
 
@@ -7,7 +8,7 @@ import anyio
 import httpx
 import openai
 import pytest
-from live_server import QUESTION, in_front_of
+from live_server import QUESTION, in_front_of, until
 
 from stretto import SettingsError
 from stretto.server import ServerOptions
@@ -95,8 +96,6 @@ def test_a_file_of_keys_that_cannot_be_used_is_named_and_no_key_is_shown(tmp_pat
 
 
 def test_a_key_may_be_kept_as_a_hash_only(tmp_path):
-    import hashlib
-
     file = keys(tmp_path, f'[anna]\nsha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"\n')
     ring = Keyring.load(file, {})
     assert ring.find({"authorization": f"bearer {KEY}"}).name == "anna"
@@ -154,7 +153,8 @@ async def test_bodies_that_cannot_be_used_have_one_clear_error(live, body, statu
 
 
 async def test_half_a_character_is_mended(live):
-    body = b'{"model": "stretto-direct", "messages": [{"role": "user", "content": "Why \\ud83d? \\ud83d\\ude00 \\\\ud83d"}]}'
+    content = b'"Why \\ud83d? \\ud83d\\ude00 \\\\ud83d"'
+    body = b'{"model": "stretto-direct", "messages": [{"role": "user", "content": ' + content + b"}]}"
     async with live.http() as http:
         response = await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
     assert response.status_code == 200
@@ -189,11 +189,13 @@ async def test_a_large_body_is_refused_before_it_is_read(live):
 
 async def test_a_body_that_does_not_come_is_not_waited_for():
     options = ServerOptions(port=0, body_s=0.05)
-    async with in_front_of("Hello.", options=options) as live:
-        async with await anyio.connect_tcp("127.0.0.1", int(live.url.rpartition(":")[2])) as stream:
-            head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
-            await stream.send(f"{head}content-type: application/json\r\ncontent-length: 10\r\n\r\n{{".encode())
-            assert (await stream.receive()).startswith(b"HTTP/1.1 408")
+    async with (
+        in_front_of("Hello.", options=options) as live,
+        await anyio.connect_tcp("127.0.0.1", int(live.url.rpartition(":")[2])) as stream,
+    ):
+        head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        await stream.send(f"{head}content-type: application/json\r\ncontent-length: 10\r\n\r\n{{".encode())
+        assert (await stream.receive()).startswith(b"HTTP/1.1 408")
 
 
 async def test_other_paths_and_methods_are_errors_in_the_same_form(live):
@@ -222,13 +224,11 @@ async def test_a_full_server_sends_away_with_the_time_to_come_back():
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
-            while (live.service.gate.running, live.service.gate.waiting) != (1, 1):
-                await anyio.sleep(0.01)
+            await until(lambda: (live.service.gate.running, live.service.gate.waiting) == (1, 1))
             refused = await http.post("/v1/chat/completions", json=ASKED)
             metrics = (await http.get("/metrics")).text
             tasks.cancel_scope.cancel()
-        while live.service.gate.running or live.service.gate.waiting:
-            await anyio.sleep(0.01)
+        await until(lambda: not live.service.gate.running and not live.service.gate.waiting)
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) >= 1
     assert "vllm:num_requests_running 1.0" in metrics

@@ -25,7 +25,7 @@ def anyio_backend():
 @pytest.fixture(scope="module", autouse=True)
 async def one_event_loop(anyio_backend):
     """For all tests here: ChatOpenAI shares its connections between all its instances."""
-    yield
+    yield  # noqa: PT022 - a fixture that has ended lets its event loop go
 
 
 @contextmanager

@@ -1,13 +1,23 @@
 """Responses and the older Completions over a real port, as OpenAI's own SDK reads them."""
 
 import json
+from contextlib import asynccontextmanager
 
+import anyio
 import openai
 import pytest
-from live_server import QUESTION, in_front_of
+import uvicorn
+from live_server import QUESTION, in_front_of, serving
 from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from test_chat import CALL, POINTS
 
+from stretto import AsyncStretto
+from stretto.server import ServerOptions
+from stretto.server.running import listening
+from stretto.testing import ScriptedBackend
 from stretto.testing.server import Rule
 
 pytestmark = pytest.mark.anyio
@@ -103,11 +113,56 @@ async def test_an_answer_that_was_cut_is_incomplete():
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
     ],
 )
-async def test_what_only_openai_knows_is_named(live, given, named):
-    async with live.openai() as client:
+async def test_what_only_openai_knows_is_named_where_nobody_else_knows_it(given, named):
+    async with (
+        AsyncStretto(ScriptedBackend({"": "Hello."})) as stretto,
+        serving(stretto) as live,
+        live.openai() as client,
+    ):
         with pytest.raises(openai.BadRequestError) as wrong:
             await client.responses.create(**{"model": "stretto", "input": "Why?"} | given)
     assert wrong.value.param == named
+
+
+@asynccontextmanager
+async def with_responses(received):
+    """A server that has Responses of its own; gives its address."""
+
+    async def respond(request):
+        received.append(await request.json())
+        if received[-1].get("previous_response_id") == "resp_gone":
+            return JSONResponse({"error": {"message": "There is no resp_gone.", "type": "x"}}, 400)
+        if received[-1].get("stream"):
+            return Response(b"event: x\ndata: {}\n\n", media_type="text/event-stream")
+        return JSONResponse({"id": "resp_2"})
+
+    app = Starlette(routes=[Route("/v1/responses", respond, methods=["POST"])])
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
+    with listening(ServerOptions(port=0)) as opened:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [opened])
+            yield f"http://127.0.0.1:{opened.getsockname()[1]}/v1"
+            server.should_exit = True
+
+
+async def test_what_only_openai_knows_goes_there_as_it_is():
+    received = []
+    async with (
+        with_responses(received) as url,
+        AsyncStretto("openai:gpt-5", base_url=url) as stretto,
+        serving(stretto) as live,
+        live.http() as http,
+    ):
+        asked = {"model": "stretto", "input": "Why?", "previous_response_id": "resp_1"}
+        whole = await http.post("/v1/responses", json=asked | {"stretto": {}})
+        streamed = await http.post("/v1/responses", json=asked | {"stream": True})
+        refused = await http.post("/v1/responses", json=asked | {"previous_response_id": "resp_gone"})
+    assert whole.json() == {"id": "resp_2"}
+    assert "previous_response_id" in whole.headers["x-stretto-route"]
+    assert streamed.content == b"event: x\ndata: {}\n\n"
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+    assert (refused.status_code, "resp_gone" in refused.json()["error"]["message"]) == (400, True)
+    assert received[0] == asked | {"model": "gpt-5"}
 
 
 async def test_completions_answer_several_prompts_each_by_its_index():

@@ -44,6 +44,7 @@ T = TypeVar("T")
 _SLOTS = 16
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
+_POCKET_PASSAGE = 256  # tokens of the passages in its lessons
 _GRAMMARS = find_spec("llguidance") is not None
 _ADAPTER = (
     " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
@@ -89,6 +90,7 @@ class LoadingOptions:
             joins_running_batch=True,
             prompt_family="pocket" if pocket else "general",
             reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
+            passage_tokens=_POCKET_PASSAGE if pocket and self.has_reading else None,
             decodings=self._decodings(),
             decoding=self.decoding,
             logprobs=True,

@@ -27,7 +27,7 @@ from stretto.backends.providers.event_values import (
     word_of,
 )
 from stretto.backends.providers.http_clients import async_client
-from stretto.backends.providers.remote import Finish, Piece, RemoteBackend
+from stretto.backends.providers.remote import Finish, Piece, RemoteBackend, Thought
 from stretto.request import GenerationOptions
 from stretto.tool_calls import ToolCallDelta
 
@@ -38,6 +38,9 @@ _FINISH: dict[str, Finish] = {
     "refusal": "refusal",
     "tool_use": "tool_calls",
 }
+
+
+_THOUGHTS = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}
 
 
 class AnthropicBackend(RemoteBackend):
@@ -121,12 +124,19 @@ def _delta(delta: Any, index: int) -> Piece:
             return Piece(text=text_of(delta, "text"))
         case "input_json_delta":
             return Piece(tool_calls=(ToolCallDelta(index=index, arguments=text_of(delta, "partial_json")),))
-    return Piece(thinking=word_of(delta, "thinking") or "")
+        case "signature_delta":
+            return Piece(thoughts=(Thought("thinking", "signature", text_of(delta, "signature"), index),))
+    thought = word_of(delta, "thinking") or ""
+    return Piece(thinking=thought, thoughts=(Thought("thinking", "thinking", thought, index),) if thought else ())
 
 
 def _begun(block: Any, index: int) -> Sequence[Piece]:
-    """Read the begin of a block: a tool call, or a text that some servers send whole."""
-    if value_of(block, "type") != "tool_use":
+    """Read the begin of a block: a tool call, a thought, or a text that some servers send whole."""
+    kind = value_of(block, "type")
+    if kind in _THOUGHTS:
+        said = [Thought(kind, name, text_of(block, name), index) for name in _THOUGHTS[kind]]
+        return [Piece(thinking=text_of(block, "thinking"), thoughts=tuple(said))]
+    if kind != "tool_use":
         return [Piece(text=text_of(block, "text"))] if _is_text(block) else ()
     given = value_of(block, "input")
     arguments = json.dumps(plain(given)) if given else ""

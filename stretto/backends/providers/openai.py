@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +27,9 @@ from stretto.backends.providers.event_values import (
     value_of,
     word_of,
 )
-from stretto.backends.providers.http_clients import async_client
-from stretto.backends.providers.remote import Finish, Piece, RemoteBackend
+from stretto.backends.providers.http_clients import async_client, make_ready
+from stretto.backends.providers.remote import Finish, Piece, RemoteBackend, Thought
+from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
 from stretto.tool_calls import ToolCallDelta
@@ -54,6 +57,28 @@ class OpenAIBackend(RemoteBackend):
         if self.compatible:
             return None
         return await anyio.to_thread.run_sync(openai_counter, self.model)
+
+    @asynccontextmanager
+    async def responding(self, body: Mapping[str, Any]) -> AsyncGenerator[Any]:
+        """Send a body to the server's Responses as it is, once; gives the SDK's response, to be read in the context.
+
+        Raises `BackendError`.
+        """
+        if self.sdk not in sys.modules:
+            await anyio.to_thread.run_sync(make_ready, self.sdk)
+        client = await self._client()
+        failure: BackendError | None = None
+        known = {name: body[name] for name in ("model", "input", "stream") if name in body}
+        rest = {name: value for name, value in body.items() if name not in known}
+        try:
+            async with client.responses.with_streaming_response.create(**known, extra_body=rest) as response:
+                yield response
+        except StrettoError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
+            failure = self._failure(error, started=False)
+        if failure is not None:
+            raise failure
 
     def _connect(self, key: str, url: str) -> Any:
         import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
@@ -134,9 +159,11 @@ def _piece(choice: Any, said: Any) -> Piece:
     finish = word_of(choice, "finish_reason")
     refusal = text_of(said, "refusal")  # the model's own words; the finish reason says only stop
     sound = value_of(said, "audio")
+    thoughts = [Thought(name, name, text) for name in _THINKING if (text := word_of(said, name))]
     return Piece(
         text=refusal or text_of(said, "content") or word_of(sound, "transcript") or "",
-        thinking="".join(word_of(said, name) or "" for name in _THINKING),
+        thinking="".join(thought.text for thought in thoughts),
+        thoughts=tuple(thoughts[:1]),  # some servers say the same under both names
         finish=_FINISH.get(finish, "stop") if finish else None,
         refused=bool(refusal),
         logprobs=_logprobs(value_of(choice, "logprobs")),

@@ -27,6 +27,7 @@ from stretto.backends.providers.headers import kept_headers
 from stretto.backends.providers.http_clients import host_of, make_ready
 from stretto.backends.providers.incoming import IncomingText
 from stretto.backends.providers.parameters import ParameterMemory
+from stretto.content import mended
 from stretto.errors import AuthenticationError, BackendError, StreamBrokenError
 from stretto.request import GenerationOptions
 from stretto.tool_calls import ToolCallDelta
@@ -36,6 +37,23 @@ _AFTER_FINISH_S = 1.0  # for the usage, which servers send right after the finis
 _CHARACTERS_PER_TOKEN = 4
 
 Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """More of one field of a part that holds what a model thought.
+
+    Attributes:
+        kind: type of the part.
+        field: of the part.
+        text: what is new of it.
+        index: which part.
+    """
+
+    kind: str
+    field: str
+    text: str
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +68,7 @@ class Piece:
         refused: the text is a refusal in the model's own words.
         logprobs: of the tokens of this text.
         tool_calls: pieces of tool calls.
+        thoughts: pieces of what it thinks, for who has to send it back.
         choice: which answer all but the usage belongs to.
         warnings: what of the event cannot be passed on.
     """
@@ -61,6 +80,7 @@ class Piece:
     refused: bool = False
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCallDelta, ...] = ()
+    thoughts: tuple[Thought, ...] = ()
     choice: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -75,6 +95,7 @@ class _Answer:
         self._choice = choice
         self._refused = False
         self._arguments: dict[int, bool] = {}  # of each tool call begun, whether any have come
+        self._thoughts: dict[int, dict[str, str]] = {}
 
     @property
     def reason(self) -> Finish | None:
@@ -83,6 +104,9 @@ class _Answer:
     def take(self, piece: Piece) -> Chunk | None:
         """Take in a piece; ``None``: it has nothing to pass on."""
         self.text.count(piece.thinking)
+        for thought in piece.thoughts:
+            part = self._thoughts.setdefault(thought.index, {"type": thought.kind})
+            part[thought.field] = part.get(thought.field, "") + thought.text
         certain = self.text.push(piece.text)
         calls = tuple(call for call in piece.tool_calls if self._belongs(call))
         self.length += len(certain) + sum(len(call.arguments) for call in calls)
@@ -105,7 +129,10 @@ class _Answer:
         self.length += len(withheld)
         empty = [index for index, some in self._arguments.items() if not some] if self.finish else []
         calls = tuple(ToolCallDelta(index, arguments="{}") for index in empty)
-        return Chunk(text=withheld, tool_calls=calls, choice=self._choice) if withheld or calls else None
+        thoughts = tuple(map(mended, self._thoughts.values())) if self._arguments else ()
+        if not (withheld or calls or thoughts):
+            return None
+        return Chunk(text=withheld, tool_calls=calls, thoughts=thoughts, choice=self._choice)
 
     def _belongs(self, call: ToolCallDelta) -> bool:
         """Whether it says something of a call that has begun: others are of tools that the server calls itself."""

@@ -27,6 +27,7 @@ from stretto.events import Event, TextDelta, ToolCallPiece
 from stretto.integrations.langchain.answering import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
 from stretto.integrations.langchain.messages import (
+    THOUGHTS,
     calls_of,
     chunk_of_call,
     documents_of,
@@ -312,6 +313,7 @@ def _chunk(event: Event) -> ChatGenerationChunk | None:
         reason = answer.choices[0].finish_reason if answer.choices else None
         message = AIMessageChunk(
             content="",
+            additional_kwargs=_beside(answer),
             usage_metadata=usage_of(answer.usage),
             response_metadata=metadata_of(answer, reason),
             chunk_position="last",
@@ -326,8 +328,13 @@ def _chunk(event: Event) -> ChatGenerationChunk | None:
 def _result(answer: Answer) -> ChatResult:
     first = Choice(text=answer.text, tool_calls=answer.tool_calls, finish_reason=answer.finish_reason)
     generations = [_generation(answer, choice) for choice in answer.choices or (first,)]
+    generations[0].message.additional_kwargs |= _beside(answer)
     generations[0].message.usage_metadata = usage_of(answer.usage)  # type: ignore[attr-defined]  # of an AIMessage
     return ChatResult(generations=generations, llm_output={"model_name": answer.route.backend})
+
+
+def _beside(answer: Answer) -> dict[str, Any]:
+    return {THOUGHTS: [dict(each) for each in answer.thoughts]} if answer.thoughts else {}
 
 
 def _generation(answer: Answer, choice: Choice) -> ChatGeneration:

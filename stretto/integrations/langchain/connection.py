@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
+import anyio
 from langchain_core.language_models import BaseChatModel
 from pydantic import AliasChoices, BaseModel, Field, PrivateAttr, SecretStr
 
 from stretto.backends.registry import default_model
-from stretto.client import Stretto
+from stretto.background import BackgroundLoop
+from stretto.client import AsyncStretto, Stretto
 from stretto.client_options import ClientOptions
 from stretto.integrations.langchain.common_loop import InCommonLoop
 from stretto.settings import Settings
@@ -71,15 +75,29 @@ class Connection(BaseModel):
         options: ClientOptions = {"small": self.small, "local": self.local, "settings": settings}
         if isinstance(chosen, str) and not chosen.startswith("local:"):
             key = self.api_key.get_secret_value() if self.api_key else None
-            return Stretto(chosen, **(options | {"base_url": self.base_url, "api_key": key}))
+            return _closed_at_its_end(Stretto(chosen, **(options | {"base_url": self.base_url, "api_key": key})))
         if not isinstance(chosen, str):
             return InCommonLoop(chosen, **options)
         shares = (chosen, self.small, self.local, settings.model_dump_json())  # a key or an address is for others
         if (shared := _shared.get(shares)) is None:
-            shared = _shared[shares] = Stretto(chosen, **options)
+            shared = _shared[shares] = _closed_at_its_end(Stretto(chosen, **options))
         return shared
 
     @property
     def called(self) -> str:
         """The name of the model that answers."""
         return self.client().backends["main"].name
+
+
+def _closed_at_its_end(client: Stretto) -> Stretto:
+    """The same client, which nobody has to close: chat models of LangChain are made and forgotten."""
+    weakref.finalize(client, partial(_release, client._loop, client.asynchronous)).atexit = False
+    return client
+
+
+def _release(loop: BackgroundLoop, client: AsyncStretto) -> None:
+    """Close what was only used in event loops of others: these close their connections as soon as they run."""
+    if not loop.runs:  # or it closes all at its end
+        closing = threading.Thread(target=anyio.run, args=(client.aclose,), name="stretto closing")
+        closing.start()
+        closing.join()

@@ -12,7 +12,10 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     ChatMessage,
+    FunctionMessage,
+    HumanMessage,
     InvalidToolCall,
+    SystemMessage,
     ToolMessage,
     convert_to_openai_data_block,
     is_data_content_block,
@@ -23,13 +26,20 @@ from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_
 
 from stretto.answer import Answer, Usage
 from stretto.document import Document
-from stretto.tool_calls import ToolCall, ToolCallDelta
+from stretto.tool_calls import ToolCall, ToolCallDelta, turn_of
 
-__all__ = ["calls_of", "chunk_of_call", "documents_of", "metadata_of", "turns_of", "usage_of"]
+__all__ = ["THOUGHTS", "calls_of", "chunk_of_call", "documents_of", "metadata_of", "turns_of", "usage_of"]
 
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_ROLES: dict[type[BaseMessage], str] = {  # pieces of a stream are of classes below these
+    HumanMessage: "user",
+    AIMessage: "assistant",
+    SystemMessage: "system",
+    ToolMessage: "tool",
+    FunctionMessage: "function",
+}
 _CALL_BLOCKS = frozenset({"tool_call", "tool_call_chunk", "invalid_tool_call"})  # the message holds them as well
 _OF_TEXT = frozenset({"type", "text", "cache_control"})
+THOUGHTS = "thoughts"  # in additional_kwargs: what the model's server wants back
 _ONE_ARGUMENT = "__arg1"  # how LangChain's integrations name the input of a tool that takes a text
 
 
@@ -101,7 +111,9 @@ def _arguments(call: ToolCall) -> dict[str, Any] | None:
 
 
 def _turn(message: BaseMessage) -> dict[str, Any]:
-    role = message.role if isinstance(message, ChatMessage) else _ROLES.get(message.type, message.type)
+    role = next((role for kind, role in _ROLES.items() if isinstance(message, kind)), message.type)
+    if isinstance(message, ChatMessage):
+        role = message.role
     turn: dict[str, Any] = {"role": role, "content": message.content}
     if not isinstance(message.content, str):
         turn["content"] = [part for block in message.content for part in _parts(block)]
@@ -117,6 +129,10 @@ def _turn(message: BaseMessage) -> dict[str, Any]:
             turn["tool_calls"] = calls
         if refusal := message.additional_kwargs.get("refusal"):
             turn["refusal"] = refusal
+        if thoughts := message.additional_kwargs.get(THOUGHTS):
+            said = turn_of("", (), thoughts)
+            content = [turn["content"]] if isinstance(turn["content"], str) else turn["content"]
+            turn = {**said, **turn, "content": [*(said["content"] or ()), *filter(None, content)]}
     if isinstance(message, ToolMessage):
         turn["tool_call_id"] = message.tool_call_id
         if message.status == "error":

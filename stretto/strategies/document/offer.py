@@ -38,7 +38,9 @@ def offer_document(case: Case) -> Offer | None:
         return None
     window = case.backend.capabilities.context_window or UNKNOWN_WINDOW
     task = task_of(case.request.question, len(documents))
+    able = case.backend.capabilities
     fits = case.prompt_tokens + case.answer_tokens <= window * _FITS
+    fits = fits and case.prompt_tokens <= (able.passage_tokens or window)
     in_form = case.request.options.response_format is not None
     if fits:
         asked = case.judgement.shape in _ASKS and task.kind in ("answer", "compare", "summarise") and not in_form

@@ -89,17 +89,18 @@ def sizes_of(
             f"{LEAST_CHUNK} are the least. Ask a shorter question, or use a model with a larger window.",
             backend=model,
         )
-    usual = LARGEST_CHUNK[request.preference]
+    usual = min(LARGEST_CHUNK[request.preference], able.passage_tokens or window)
     largest = min(room, min(usual, LARGEST_EXTRACT) if task.kind == "extract" else usual)
     chunk = _chunk(total, overhead + record, room, largest, slots=useful_slots(able, measured), left=left)
     answer = min(request.options.max_tokens or ANSWER_TOKENS, window // 3) + thinking
     findings = max(LEAST_CHUNK, int((window - answer - closing) * (1 - MARGIN)))
+    whole = findings if able.passage_tokens is None else min(findings, able.passage_tokens)
     return Sizes(
         chunk=chunk,
         record=record,
         findings=min(findings, 12_000),
         group=max(LEAST_CHUNK, min(room, 6_000)),
-        whole=findings,
+        whole=whole,
     )
 
 

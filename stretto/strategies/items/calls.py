@@ -1,4 +1,4 @@
-"""Branches for items, groups of items and samples: their prompts, their room, the other way after a failure."""
+"""Branches for items, groups of items and samples: prompts, token limits, and the second prompt after a failure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import asked
 from stretto.strategies.fan_out import FanOut
 
-POCKET = "pocket"  # a family of small models trained on one item at a time; it understands no plan and no group
-THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens
+POCKET = "pocket"  # prompt family of small models that were trained on single items: no plans, no groups
+THINKING = 2_000  # tokens for reasoning before the text; providers count them as completion tokens
 TITLE = 60  # characters
 TOKENS_PER_WORD = 2.0
-ROOM = 3  # an entry may run to this many times the length asked for before it is cut
-SHORTEST = 300  # tokens an entry may have where the request says nothing of its length
+ROOM = 3  # an entry is cut at this multiple of the requested length
+SHORTEST = 300  # tokens of an entry if the request names no length
 
 _WORDS = re.compile(r"\b(\d{1,4})[- ]?(?:words?|wörter[n]?|palabras|mots|parole|palavras|woorden)\b", re.IGNORECASE)
 _LONG = re.compile(
@@ -31,7 +31,7 @@ _LONG = re.compile(
 
 @dataclass
 class Calls:
-    """Starts branches for one request; all of them carry its system prompt, history and documents."""
+    """Starts the branches of one request; all share its system prompt, history and documents."""
 
     request: Request
     runner: FanOut
@@ -42,7 +42,7 @@ class Calls:
 
     @property
     def most(self) -> int:
-        """Calls that may run side by side, and that the budget allows."""
+        """Number of calls that may run in parallel within the budget."""
         slots = max(1, self.runner.capabilities.parallel_slots)
         budget = self.request.budget.max_calls
         return slots if budget is None else min(slots, budget)
@@ -61,7 +61,7 @@ class Calls:
     ) -> Running:
         """Start a branch from a template.
 
-        ``plainly``: the same demand without the template, for a second try after a failure. ``room``: tokens.
+        ``plainly``: the same request without the template, for the retry after a failure. ``room``: token limit.
         """
         options = self.request.options.model_copy(
             update={"max_tokens": room + (THINKING if self.runner.capabilities.reasoning else 0), "stop": ()}
@@ -94,7 +94,7 @@ class Calls:
         )
 
     def room(self, instruction: str, text: str = "") -> int:
-        """Tokens that one entry may have: what the caller allows, else what the request lets expect."""
+        """Token limit of one entry: the caller's, else an estimate from the request."""
         if self.request.options.max_tokens:
             return self.request.options.max_tokens
         if found := _WORDS.search(instruction):
@@ -103,11 +103,11 @@ class Calls:
 
 
 def evenly(count: int, calls: int) -> list[int]:
-    """How many of ``count`` things each of so many calls gets."""
+    """Distribute ``count`` things evenly over that many calls."""
     return [count // calls + (number < count % calls) for number in range(calls)]
 
 
 def shortened(text: str) -> str:
-    """A text as a title: on one line, cut at a word."""
+    """A text shortened to a title: one line, cut at a word boundary."""
     line = " ".join(text.split())
     return line if len(line) <= TITLE else line[:TITLE].rsplit(" ", 1)[0] + "…"

@@ -1,7 +1,7 @@
-"""Reads how many independent samples a request asks for: "Write 10 slogans for a bakery".
+"""Finds how many independent samples a request asks for: "Write 10 slogans for a bakery".
 
-The kind of thing that is counted must be known to be one of which several are written without
-looking at each other; ordered, ranked, calculated and connected things are not.
+Only known kinds of things count, those of which several can be written independently. Ordered, ranked, calculated and
+connected things do not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stretto.language.words import words
 Size = Literal["short", "medium", "long"]
 
 MOST_SAMPLES = 100
-HEAD, TAIL = 2000, 1000  # characters of a long text that are read
+HEAD, TAIL = 2000, 1000  # characters read at the beginning and at the end of a long text
 LONGEST_LEAD = 10  # words before the number in its sentence
 _FLAGS = re.IGNORECASE
 _LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt", "ru")  # in which the kinds below are named
@@ -138,15 +138,15 @@ _LONGER = re.compile(
 
 @dataclass(frozen=True)
 class Count:
-    """So many samples of about that size: a few words, a sentence or two, or more."""
+    """A number of samples and their size: a few words, a sentence or two, or more."""
 
     number: int
     size: Size
 
 
 def counted(text: str) -> Count | str | None:
-    """The samples asked for; a string says why counted things must stay together; ``None``: nothing is counted."""
-    if len(text) > HEAD + TAIL:  # what is asked stands at either end of a long text
+    """The samples asked for; a string: why they cannot be written separately; ``None``: the text counts nothing."""
+    if len(text) > HEAD + TAIL:  # the task is at either end of a long text
         text = f"{text[:HEAD]}\n{text[-TAIL:]}"
     found = [match for match in _COUNT.finditer(text) if not _length_of_text(text, match)]
     if not found:
@@ -165,7 +165,7 @@ def counted(text: str) -> Count | str | None:
 
 
 def _objections(found: Sequence[re.Match[str]], lead: str) -> Iterator[str]:
-    """What speaks against reading the first number as one of samples."""
+    """Reasons why the first number does not count samples."""
     first = found[0]
     if len({_kind(match) for match in found}) > 1 or len({_number(match["number"]) for match in found}) > 1:
         yield "several things are counted"

@@ -1,12 +1,12 @@
-"""Tells whether two samples say the same, with other punctuation, case, small words or next to no change."""
+"""Detects samples that say the same, apart from punctuation, case, function words or minimal changes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-ALIKE = 0.85  # share of common words from which long samples count as one
-LONG = 7  # words; shorter samples must have the same words to be alike
+ALIKE = 0.85  # share of common words above which long samples count as duplicates
+LONG = 7  # words; shorter samples are duplicates only if all words are the same
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -24,7 +24,7 @@ def is_repeated(text: str, others: Iterable[str]) -> bool:
 
 
 def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """All words, and those that carry the meaning: longer ones and numbers; every character of an unspaced script."""
+    """All words, and the content words: longer ones and numbers; in scripts without blanks, every character."""
     words: set[str] = set()
     for word in _WORD.findall(text.casefold()):
         words.update(word if _UNSPACED.search(word) else (word,))

@@ -1,4 +1,4 @@
-"""Reads what was written for one entry or for several; no result depends on how the text was cut."""
+"""Parses the text of one or several entries; results do not depend on how the stream was chunked."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _FENCE = re.compile(r"^\s*```\w*\s*$")
 
 
 class Held:
-    """Shows nothing: the entry is put together when its branch has ended."""
+    """Shows nothing while streaming: the entry is assembled when its branch has ended."""
 
     def feed(self, text: str) -> str:  # noqa: ARG002 - a filter is given its text
-        """Nothing can be shown yet."""
+        """Nothing to show yet."""
         return ""
 
     def finish(self) -> str:
-        """Nothing was held back that the ending does not give."""
+        """Nothing to show: the ending gives the whole entry."""
         return ""
 
 
 class EntryText:
-    """Takes a repeated name ("cat: cats") off the head of an entry and keeps further lines inside it.
+    """Removes a repeated name ("cat: cats") from the beginning of an entry and indents its further lines.
 
-    ``number``: taken off the head too. Text is held until it is longer than a repeated name can be;
-    white space at the end is dropped.
+    ``number``: also removed from the beginning. Text is held back until it is longer than a repeated name can be;
+    trailing white space is dropped.
     """
 
     def __init__(self, names: Sequence[str], indent: str, number: int | None = None) -> None:
@@ -42,7 +42,7 @@ class EntryText:
         self._head: str | None = ""
 
     def feed(self, text: str) -> str:
-        """Take new text, give back what can be shown already."""
+        """Take new text; return what can be shown already."""
         if self._head is None:
             return self._flow.feed(text)
         self._head = (self._head + text).lstrip()
@@ -52,7 +52,7 @@ class EntryText:
         return self._flow.feed(self._without_name(head[: self._room]) + head[self._room :])
 
     def finish(self) -> str:
-        """Give back what was held."""
+        """Return what was held back."""
         if self._head is None:
             return ""
         head, self._head = self._head, None
@@ -74,12 +74,11 @@ class EntryText:
 
 @dataclass
 class Entries:
-    """Takes a numbered list apart while it is being written; an entry is known once the next one begins.
+    """Splits a numbered list while it streams; an entry is complete once the next one begins.
 
-    ``most``: how many were asked for; ``first``: the number the list may begin with, besides 1;
-    ``confused``: numbers came out of turn, so entries may be parts of entries, or there were too many.
-    Text before the first number is dropped. Where nothing is numbered, the lines are the entries; a
-    single entry is always the whole text.
+    ``most``: how many were requested; ``first``: the number the list may begin with, besides 1; ``confused``: numbers
+    were out of order or too many, so entries may be wrong. Text before the first number is dropped. Without numbers,
+    each line is an entry; a single entry is always the whole text.
     """
 
     most: int
@@ -102,7 +101,7 @@ class Entries:
         return [entry for entry in found if entry]
 
     def finish(self) -> list[str]:
-        """The text has ended: return the entries that only its end completes."""
+        """Return the entries that the end of the text completes."""
         found = [self._take("".join(self._line))]
         self._line.clear()
         if self._entry is not None:
@@ -113,7 +112,7 @@ class Entries:
         return [entry for entry in found if entry]
 
     def _take(self, line: str) -> str:
-        """Read a line; the entry before it, if it begins the next one."""
+        """Take a line; return the previous entry if the line begins the next one."""
         if _FENCE.match(line) or self._begun > self.most:
             return ""
         found = _NUMBER.match(line) if self.most > 1 else None
@@ -133,7 +132,7 @@ class Entries:
             text = "\n".join(self._plain).strip()
             lead = re.match(rf"[*_]*(?P<number>1|{self.first})[.)][*_]*\s+(?=\S)", text)
             later = next((mark["number"] for line in text.split("\n")[1:] if (mark := _NUMBER.match(line))), None)
-            # Where the next number counts on, the entry itself is a list.
+            # If the next number continues this count, the entry itself is a list.
             return [text[lead.end() :] if lead and later != str(int(lead["number"]) + 1) else text]
         lines = [_BULLET.sub("", line).strip() for line in self._plain if line.strip()]
         return lines[1:] if len(lines) > self.most and lines[0].endswith((":", "：")) else lines

@@ -57,7 +57,7 @@ _COLUMNS = re.compile(
 
 @dataclass(frozen=True)
 class Layout:
-    """How entries are put together. ``titles``: what an entry is called, where it has a name of its own."""
+    """How entries are assembled. ``titles``: the name of each entry, if entries have names."""
 
     name: LayoutName
     titles: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def instruction(self) -> str:
-        """What the writer of an entry is told about the form."""
+        """The sentence about the form in the prompt of an entry."""
         if self.name in ("json_array", "json_object"):
             return "Several fields are one JSON object; a single value stands bare, without brackets."
         if self.name == "table" and self.columns:
@@ -83,16 +83,16 @@ class Layout:
 
     @property
     def indent(self) -> str:
-        """What a new line inside an entry starts with, so that it stays inside its list item."""
+        """Indent of further lines of an entry, which keeps them inside its list item."""
         return {"numbered": "   ", "bulleted": "  ", "lines": "  "}.get(self.name, "")
 
     @property
     def closing(self) -> str:
-        """What stands behind the last entry."""
+        """Text after the last entry."""
         return {"json_array": "\n]", "json_object": "\n}"}.get(self.name, "")
 
     def before(self, number: int, index: int | None = None) -> str:
-        """What stands before entry ``number`` (from 1); ``index`` is its place among the items."""
+        """Text before entry ``number`` (from 1); ``index`` is the index of its item."""
         title = self._title(index)
         named = f"{title}: " if title else ""
         match self.name:
@@ -111,16 +111,16 @@ class Layout:
         return gap + marks.get(self.name, "") + named
 
     def filter_(self, index: int | None = None) -> Filter:
-        """What the text of an entry passes through; the forms that are not live hold it for `ending`."""
+        """The filter for the text of an entry; forms that are not live hold it back until `ending`."""
         if not self.live:
             return Held()
         return EntryText((self._item(index), self._title(index)), self.indent)
 
     def ending(self, branch: Branch, index: int | None = None) -> str:
-        """What stands behind the text of an entry, once it is known how it ended; the whole entry where it was held."""
+        """Text after an entry that has ended; the whole entry if it was held back."""
         failed = branch.status == "failed"
         if failed and not self.live:
-            branch = branch.model_copy(update={"text": ""})  # half an entry is none in these forms
+            branch = branch.model_copy(update={"text": ""})  # these forms need whole entries
         if self.name in ("json_array", "json_object"):
             missing = "null" if self.notes.missing else ""
             return missing if failed else self._value(branch.text, index)
@@ -131,7 +131,7 @@ class Layout:
         return "" if self.live else self._cell(branch.text, index)
 
     def entry(self, text: str, index: int | None = None) -> str:
-        """A whole entry whose text is known already, without what stands before it."""
+        """An entry whose whole text is known, without the text before it."""
         if self.live:
             filter_ = self.filter_(index)
             return filter_.feed(text) + filter_.finish()
@@ -144,12 +144,12 @@ class Layout:
         return self.items[index] if index is not None and self.items else ""
 
     def _bare(self, text: str, index: int | None) -> str:
-        """A text without a repetition of the name before it."""
+        """The text without a repeated name."""
         filter_ = EntryText((self._item(index), self._title(index)), "")
         return filter_.feed(text) + filter_.finish()
 
     def _cell(self, text: str, index: int | None) -> str:
-        """A text on one line; in a table, the row it makes."""
+        """The text on one line; in a table, its row."""
         if self.name not in ("commas", "table"):
             return text
         line = " ".join(self._bare(text.strip().strip("|"), index).split())
@@ -173,7 +173,7 @@ class Layout:
         return f"{_row(cells)}\n|{' --- |' * len(cells)}\n"
 
     def _value(self, text: str, index: int | None) -> str:
-        """Valid JSON, whatever was written."""
+        """The text as valid JSON."""
         body = text.strip().removesuffix("```").rstrip()
         if fence := re.match(r"```\w*\s*", body):
             body = body[fence.end() :]
@@ -190,7 +190,7 @@ class Layout:
 
 
 def layout_for(split: Split) -> Layout:
-    """The form a request asks for; where it asks for none, the one in which the items were given."""
+    """The form that a request asks for, else the form in which its items were given."""
     text = f"{split.context}\n{split.instruction}"
     items = split.items
     short = bool(items) and all(len(item) <= LONGEST_NAME and "\n" not in item for item in items)
@@ -223,7 +223,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _plain(text: str) -> str:

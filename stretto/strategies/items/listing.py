@@ -1,6 +1,6 @@
 """Finds the list in a request: marked lines, marks inside a line, quotes, JSON, separators, lines, paragraphs.
 
-Only the form is read here; whether the request may be taken apart is decided in `splitting`.
+This module looks at the form only; `splitting` decides whether the request may be split.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stretto.strategies.items.together import EACH
 
 Marks = Literal["numbered", "lettered", "bulleted", "labelled", "json", "quoted", "separated", "lines", "paragraphs"]
 
-TRIES = 16  # beginnings of a list that are looked at; a text with more is none that people write
+TRIES = 16  # possible beginnings of a list that are tried; people write no more
 MOST_WORDS = {";": 30, "/": 20, ",": 6}  # an item of a separated list; longer ones are clauses
 _MARK = re.compile(
     r"^(?P<indent>[ \t]*)(?:(?P<bulleted>[-*+•‣◦·–—▪●])[ \t]+"
@@ -31,11 +31,11 @@ _INSIDE = re.compile(
     r"(?:(?<=\s)|(?<=[;,:(])|^)\(?(?P<mark>\d{1,2}|[A-Za-z])(?:\)(?!\w*\()\s*|\.\s+)(?=[^\s\d]|\d)", re.MULTILINE
 )
 _AND = r"(?:and|or|und|oder|et|ou|y|e|o|en|of|и|i|och|&)"
-_FIELD = re.compile(r"\s*[^\W\d_]\w{2,20}:\s")  # "Context: ...": a part of the request, no item
+_FIELD = re.compile(r"\s*[^\W\d_]\w{2,20}:\s")  # "Context: ...": a section of the request, not an item
 _QUOTES = tuple(
     re.compile(pattern)
     for pattern in (
-        # No opening mark inside: else each of many that are never closed would be followed to the end of the text.
+        # No opening mark inside: otherwise each unclosed one would be searched to the end of the text.
         r'"([^"\n]+)"', r"“([^“”\n]+)”", r"„([^„“”\n]+)[“”]", r"«([^«»\n]+)»",
         r"「([^「」\n]+)」", r"‘([^‘’\n]+)’(?!\w)",
         r"(?<![\w'])'([^'\n]+(?:'\w[^'\n]*)*)'(?!\w)", r"`([^`\n]+)`",
@@ -46,15 +46,15 @@ _HEAD_END = re.compile(r"[:：](?:[ \t]*\n)?[ \t]*|(?<![ \t])[ \t]+[-–—][ \t
 _SENTENCE_END = re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[)\"'%\d]))[.!?][ \t]+(?=\S)|\n")
 _LAST_AND = re.compile(rf"^{_AND}\s+(?=\S)")
 _INNER_AND = re.compile(r"\s(?:and|or|und|oder|et|ou|и|&)\s")
-_SHORT_AND = re.compile(r"(\S+) (?:y|e|en|i|och|o) (\S+)")  # these words mean other things in longer pieces
+_SHORT_AND = re.compile(r"(\S+) (?:y|e|en|i|och|o) (\S+)")  # in longer pieces these words have other meanings
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A list in a text: its items as written, the text before and behind it, and how they are marked.
+    """A list in a text: its items as written, the text before and after it, and the kind of list marker.
 
-    ``labels``: what stood before each item ("Review 1", "b"), where something did. ``separator``: of a
-    separated list; ``sentence``: it ended with a full stop.
+    ``labels``: the label of each item ("Review 1", "b"), if there are labels. ``separator``: of a separated list;
+    ``sentence``: the list ended with a full stop.
     """
 
     items: tuple[str, ...]
@@ -67,7 +67,7 @@ class Listing:
 
 
 def listings(text: str) -> Iterator[Listing]:
-    """All readings of a text as text, list, text; the plainest first."""
+    """All ways to read a text as text, list, text; the clearest first."""
     for read in (_json, _marked_lines, _marked_inside, _quoted):
         if (found := read(text)) is not None:
             yield found
@@ -78,7 +78,7 @@ def listings(text: str) -> Iterator[Listing]:
 
 
 def marked(text: str) -> int:
-    """How many lines carry a list mark."""
+    """Number of lines with a list marker."""
     return sum(_MARK.match(line) is not None for line in text.split("\n"))
 
 
@@ -112,7 +112,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _marked_lines(text: str) -> Listing | None:
-    """Lines that begin with a number, a letter, a bullet or a label, with the lines that belong to them."""
+    """Lines that begin with a number, a letter, a bullet or a label, with their continuation lines."""
     lines = text.split("\n")
     marks = [found.groupdict("") if (found := _MARK.match(line)) else {} for line in lines]
     first = next((number for number, mark in enumerate(marks) if mark), None)
@@ -143,7 +143,7 @@ def _marked_lines(text: str) -> Listing | None:
 
 
 def _starts(marks: Sequence[Mapping[str, str]], first: int, style: str) -> list[int]:
-    """The lines that begin an item of the list that begins in line ``first``; empty if its marks do not count on."""
+    """Indices of the lines that begin an item, from line ``first`` on; empty if the markers do not count up."""
     depth = len(marks[first]["indent"].expandtabs(4))
     starts: list[int] = []
     for number, mark in enumerate(marks):
@@ -156,7 +156,7 @@ def _starts(marks: Sequence[Mapping[str, str]], first: int, style: str) -> list[
 
 
 def _follows(before: Mapping[str, str], mark: Mapping[str, str], style: str) -> bool:
-    """Whether a mark counts on from the one before; Markdown lets every line be "1."."""
+    """Whether a marker follows the previous one; Markdown allows "1." on every line."""
     old, new = before[style], mark[style]
     if style == "bulleted":
         return old == new
@@ -173,7 +173,7 @@ def _follows(before: Mapping[str, str], mark: Mapping[str, str], style: str) -> 
 
 
 def _marked_inside(text: str) -> Listing | None:
-    """One line with "1) a 2) b 3) c" in it."""
+    """A line that contains "1) a 2) b 3) c"."""
     found = list(_INSIDE.finditer(text))
     starts = [position for position, mark in enumerate(found) if mark["mark"] in ("1", "a", "A")]
     for position in starts[:TRIES]:
@@ -220,7 +220,7 @@ def _quoted(text: str) -> Listing | None:
 
 
 def _separated(text: str) -> Iterator[Listing]:
-    """A head and a list behind it, up to the end of the line or sentence: "Give the plural of: cat, child, mouse"."""
+    """A head and the list after it, up to the end of the line or sentence: "Give the plural of: cat, child, mouse"."""
     heads = list(_HEAD_END.finditer(text))
     colons = [head for head in heads if head[0].lstrip()[:1] in (":", "：")]
     others = [head for head in heads if head[0].lstrip()[:1] not in (":", "：")]
@@ -252,7 +252,7 @@ def _separated(text: str) -> Iterator[Listing]:
 
 
 def _pieces(body: str, split: str) -> tuple[list[str], str]:
-    """The pieces of a separated list, and a remark on all of them in brackets behind the last one."""
+    """The pieces of a separated list, and a remark on all of them, in brackets after the last one."""
     pieces, note, start, depth = [], "", 0, 0
     cuts = {found.start(): found.end() for found in re.finditer(split, body)}
     for at, character in enumerate(body):
@@ -293,7 +293,7 @@ def _unquoted(item: str) -> str:
 
 
 def _paragraphs(text: str) -> Listing | None:
-    """One item a paragraph, under the first one."""
+    """One item per paragraph, below the first one."""
     parts = [part.strip("\n") for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
     if len(parts) < 4 or len(parts[0]) > 600 or any(_FIELD.match(part) for part in parts[1:]):
         return None
@@ -301,7 +301,7 @@ def _paragraphs(text: str) -> Listing | None:
 
 
 def _lines(text: str) -> Listing | None:
-    """One item a line: under a line that ends with a colon or stands alone, or above the last line."""
+    """One item per line: below a line that ends with a colon or stands alone, or above the last line."""
     parts = [part.strip("\n") for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
     if len(parts) > 3:
         return None

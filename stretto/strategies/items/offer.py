@@ -1,4 +1,4 @@
-"""When ``items`` offers itself to the router, and what it is expected to cost."""
+"""The offer of ``items`` to the router, and its expected cost."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stretto.router.case import PHRASES, Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
 from stretto.router.offer import Offer
 
-PRIORITY = 20  # the form of a request shows items more surely than its words show points
+PRIORITY = 20  # the form of a request is better evidence of items than its words are of points
 THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
-LISTED_CONFIDENCE = 0.95  # all 15 labelled prompts that code takes apart by their lines are labelled as items
-TOGETHER = 12  # items that share a call where there are more items than slots
+LISTED_CONFIDENCE = 0.95  # all 15 labelled prompts that code splits by lines are labelled as items
+TOGETHER = 12  # most items that share a call if there are more items than slots
 
 
 def offer_items(case: Case) -> Offer:
-    """Offer a call for each item where the answer surely consists of items, or the prompt lists them."""
+    """Offer one call per item if the answer very likely consists of items, or if the prompt lists them."""
     judgement = case.judgement
     sure, needed = judgement.shapes["items"], THRESHOLD[case.request.preference]
     items = case.countable
@@ -62,7 +62,7 @@ def _doubt(case: Case, sure: float, needed: float) -> str:
 
 
 def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:
-    """Expected cost of two items or more: a call each, or groups where there are more items than slots."""
+    """Expected cost of two or more items: one call each, or groups if there are more items than slots."""
     together = min(math.ceil(items / speed.slots), TOGETHER)
     calls = math.ceil(items / together)
     total_s = math.ceil(calls / speed.slots) * seconds(speed, answer / calls * SLOWEST_PART)

@@ -1,4 +1,4 @@
-"""Asks a model what a request consists of, and believes only what can be checked against the request."""
+"""Asks a model to split a request, and uses only what can be checked against the request."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stretto.strategies.items.counting import MOST_SAMPLES
 from stretto.strategies.items.splitting import FEWEST, NotSplit, Split
 from stretto.strategies.items.together import refer_to_each_other
 
-PLAN_TOKENS = 1_500  # an item is copied into the plan, so the plan of a long request does not fit
+PLAN_TOKENS = 1_500  # items are copied into the plan, so the plan of a long request does not fit
 
 
 class ItemPlan(BaseModel):
-    """A request as a model takes it apart."""
+    """A request as the model splits it."""
 
     kind: Literal["items", "samples", "neither"]
     instruction: str = ""
@@ -39,11 +39,11 @@ SCHEMA: dict[str, Any] = {
     "required": ["kind", "instruction", "context", "items", "count"],
     "additionalProperties": False,
 }
-"""What the plan must look like, for backends that can be held to it."""
+"""The JSON schema of a plan, for backends that take one."""
 
 
 async def planned(calls: Calls) -> Split | NotSplit:
-    """Have the request taken apart by the model; a plan that cannot be trusted is a `NotSplit`."""
+    """Have the model split the request; a plan that fails the checks is a `NotSplit`."""
     question = calls.request.question
     schema = SCHEMA if calls.runner.capabilities.json_schema else None
     running = calls.start("plan", "plan", "items_plan", room=PLAN_TOKENS + len(question), schema=schema)
@@ -51,7 +51,7 @@ async def planned(calls: Calls) -> Split | NotSplit:
     if running.finish_reason in REFUSALS:
         return NotSplit("the model refused to plan it")
     if running.exception is not None:
-        return NotSplit(f"no plan came about ({str(running.exception).rstrip('.')})")
+        return NotSplit(f"there is no plan ({str(running.exception).rstrip('.')})")
     if running.finish_reason != "stop":
         return NotSplit("the plan was cut off")
     plan = read_plan(running.text)
@@ -61,7 +61,7 @@ async def planned(calls: Calls) -> Split | NotSplit:
 
 
 def read_plan(text: str) -> ItemPlan | None:
-    """The first JSON object of a text, cut off or not; ``None`` where there is no plan in it."""
+    """The first JSON object of a text, complete or not; ``None`` if the text holds no plan."""
     start = text.find("{")
     if start < 0:
         return None
@@ -77,7 +77,7 @@ def read_plan(text: str) -> ItemPlan | None:
 
 
 def checked(plan: ItemPlan, question: str) -> Split | NotSplit:
-    """The split that a plan describes, if it is a safe one: every item must stand in the question, letter by letter."""
+    """The split that a plan describes, if it is safe: every item must occur in the question, letter by letter."""
     plan.items = [item.strip() for item in plan.items]
     doubt = next(_doubts(plan, question), None)
     if doubt is not None:

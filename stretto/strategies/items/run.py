@@ -1,4 +1,4 @@
-"""One run of ``items``: what each call gets, and how its results come to their places."""
+"""One run of ``items``: the calls, and the order of their results."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from stretto.strategies.notes import notes_for
 FEWEST_CALLS = 2
 PLANNED_CALLS = 3  # a plan and two calls
 SHORT_ITEM = 200  # characters; longer items do not share a call
-MOST_TOGETHER = 12  # items a call, unless the budget of calls leaves no choice
+MOST_TOGETHER = 12  # items per call, unless the budget of calls requires more
 
 
 async def write_items(request: Request, route: Route, runner: FanOut) -> None:
-    """Take the request apart, start a branch for each part, merge them in order; else answer straight on."""
+    """Split the request, start a branch for each part, and merge them in order; else answer with `Direct`."""
     calls = Calls(request, runner)
     taken = parse_of(request, route).split
     if isinstance(taken, NotSplit) and not taken.final and _may_plan(calls):
@@ -54,7 +54,7 @@ def _may_plan(calls: Calls) -> bool:
 
 
 def _obstacle(taken: Split, calls: Calls) -> str | None:
-    """What stands against taking the request apart on this backend and with this budget."""
+    """Why this backend or budget rules out splitting the request."""
     budget = calls.request.budget.max_calls
     if calls.most < FEWEST_CALLS:
         return "only one call at a time is possible"
@@ -69,14 +69,14 @@ def _obstacle(taken: Split, calls: Calls) -> str | None:
 
 
 class _Items:
-    """One run over supplied items."""
+    """One run over the items of a request."""
 
     def __init__(self, calls: Calls, taken: Split, layout: Layout) -> None:
         self.calls = calls
         self.taken = taken
         self.layout = layout
         self.pocket = calls.runner.capabilities.prompt_family == POCKET
-        self.placed = 0  # entries that have their place in the answer
+        self.placed = 0  # entries that are placed in the answer
 
     async def run(self) -> None:
         started = [(group, self._start(group)) for group in self._groups()]
@@ -90,7 +90,7 @@ class _Items:
         await merge.finish()
 
     def _groups(self) -> list[range]:
-        """Indices of the items that share a call, in order."""
+        """The ranges of item indices that share a call, in order."""
         count, budget = len(self.taken.items), self.calls.request.budget.max_calls
         most = self.calls.most
         forced = budget is not None and budget < count
@@ -141,7 +141,7 @@ class _Items:
         return f"{self.taken.context}\n\n{self.taken.instruction}:".strip()
 
     def _add(self, index: int, running: Running) -> None:
-        """Give an item its place in the answer; it is shown while it is being written."""
+        """Place an item in the answer; it is shown while it streams."""
         merge = self.calls.runner.merge
         omits = self.calls.request.on_missing == "omit"
         if not omits:
@@ -154,7 +154,7 @@ class _Items:
         )
 
     def _before(self, index: int) -> str:
-        """What stands before the entry of an item, which gets the next place."""
+        """Text before the entry of an item, which gets the next place."""
         self.placed += 1
         return self.layout.before(self.placed, index)
 
@@ -162,7 +162,7 @@ class _Items:
         return self._before(index) + self.layout.entry(text, index)
 
     async def _take_apart(self, group: range, running: Running) -> None:
-        """Put the results of a group in their places, and ask for what is missing item by item."""
+        """Place the results of a group, and request missing ones item by item."""
         runner = self.calls.runner
         await running.ended()
         entries = Entries(len(group))
@@ -170,8 +170,8 @@ class _Items:
         whole = running.exception is None and running.finish_reason == "stop"
         if not whole:
             found = found[:-1]  # it broke off
-        # A list that broke off is right as far as it goes. One that ended with the wrong number may have left out
-        # any item: it is kept only if it cannot be asked for again.
+        # A list that broke off is correct so far. One that ended with the wrong number of results may lack any item:
+        # it is kept only if it cannot be requested again.
         right = not entries.confused and (not whole or len(found) == len(group))
         left = runner.ledger.calls_left
         kept = found[: len(group)] if right or running.finish_reason in FINAL or left == 0 else []

@@ -1,14 +1,13 @@
-"""N samples of one kind, written at the same time and yet not the same.
+"""N samples of one kind, generated in parallel without duplicates.
 
-A model that is asked N times for the same thing writes N times nearly the same. So a short plan
-comes first: one angle for each call, each call gets its own and is told those of the others. A call
-starts the moment its angle is written, so the plan costs the time of its first line. Short samples
-(names, slogans) go four to a call: an angle is as long as such a sample, and within one call a
-model does not repeat itself. Up to three samples need no plan, only their number.
+A model that is asked N times for the same thing gives N similar replies. So a short plan comes first, with one angle
+per call; each call gets its own angle and those to avoid. A call starts as soon as its angle is complete, so the plan
+delays the answer by its first line only. Short samples (names, slogans) are requested four per call: an angle is as
+long as such a sample, and within one call a model does not repeat itself. Up to three samples need no plan.
 
-Then samples are compared as they come in. What repeats an earlier one, and what a failed call left
-out, is asked for once more, with all that exists as what not to write; what still repeats is left
-out, and a warning says so. Samples have no names and no order, so a replacement comes last.
+Samples are compared as they arrive. Duplicates, and samples that a failed call left out, are requested once more, with
+all existing samples to avoid. Remaining duplicates are left out with a warning. Samples have no names and no order, so
+replacements come last.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from stretto.strategies.outline import OutlineParser
 PLAN_FROM = 4  # samples
 SHARE: dict[Size, int] = {"short": 4, "medium": 2, "long": 1}  # samples a call
 ANGLE_TOKENS = 24
-FINAL = ("deadline", "budget")  # ends after which nothing can be asked again
+FINAL = ("deadline", "budget")  # finish reasons after which nothing more can be requested
 
 
 @dataclass
 class Samples:
-    """One run; ``cause`` says why nothing was written, if nothing was."""
+    """One run over the samples of a request."""
 
     calls: Calls
     split: Split
@@ -44,7 +43,7 @@ class Samples:
     groups: list[tuple[Running, int]] = field(default_factory=list)
 
     async def run(self) -> str | None:
-        """Write all samples; returns why it could not be done, before anything was shown."""
+        """Write all samples. Returns a cause if that is impossible; nothing was shown then."""
         planned = self.split.count >= PLAN_FROM
         budget = self.calls.request.budget.max_calls
         most = self.calls.most if budget is None else min(self.calls.most, budget - planned)
@@ -66,7 +65,7 @@ class Samples:
         return None
 
     async def _plan(self, shares: list[int]) -> str | None:
-        """Have an angle written for each call; start calls on the way where they can join those that run."""
+        """Have an angle written for each call; start calls meanwhile if the backend lets them join a running batch."""
         calls, runner = self.calls, self.calls.runner
         plan = calls.start(
             "plan", "plan", "samples_plan", room=100 + ANGLE_TOKENS * len(shares), count=str(len(shares))
@@ -126,7 +125,7 @@ class Samples:
         )
 
     async def _collect(self, running: Running, share: int, first: int) -> None:
-        """Take the samples of one call; the very first one is shown while it is being written."""
+        """Collect the samples of one call; the very first one is shown while it streams."""
         if share == 1 and not self.accepted and self.layout.live:
             await self._show(running)
         else:
@@ -169,7 +168,7 @@ class Samples:
         self.calls.runner.merge.add(self.layout.before(len(self.accepted)) + self.layout.entry(text))
 
     async def _ask_again(self) -> None:
-        """Ask once for what is missing, with all that exists as what not to write."""
+        """Request missing samples once more, with all existing ones to avoid."""
         missing = self.split.count - len(self.accepted)
         if missing and not any(running.finish_reason in FINAL for running, _ in self.groups):
             known = "\n".join(f"- {' '.join(text.split())}" for text in (*self.accepted, *self.repeated))
@@ -187,5 +186,5 @@ class Samples:
 
 
 def shared(count: int, share: int, most: int) -> list[int]:
-    """How many samples each call writes: about ``share``, more only where there are fewer calls than that takes."""
+    """Samples per call: about ``share``, more only if fewer calls are possible."""
     return evenly(count, max(1, min(most, -(-count // share))))

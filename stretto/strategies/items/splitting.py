@@ -1,9 +1,9 @@
-"""Takes a request apart into one operation and its items, or a number of samples; by code, without a model.
+"""Splits a request into one operation and its items, or a number of samples; by code, without a model.
 
-After ParallelPrompt (2506.18728): a template, a shared context, and items or a count. A request is
-taken apart only if its form shows the list, its words say that the operation holds for each item,
-and nothing says that an item's result depends on the others. What is not recognised is left to a
-model's plan (`NotSplit.final` false); what is recognised as belonging together is not asked about again.
+After ParallelPrompt (2506.18728): a template, a shared context, and items or a count. A request is split only if its
+form shows the list, its words apply the operation to each item, and nothing suggests that results depend on each other.
+A request that is not recognised is left to a model's plan (`NotSplit.final` is false); one whose items belong together
+is not.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from stretto.strategies.items.counting import Count, Size, counted
 from stretto.strategies.items.listing import Listing, Marks, listings, marked
 from stretto.strategies.items.together import EACH, needs_all, refer_to_each_other
 
-FEWEST = 3  # items or samples; below that there is nothing to gain
+FEWEST = 3  # items or samples; fewer gain nothing
 LONG_ITEM = 600  # characters; two items as long as this are worth two calls
 MOST_ITEMS = 1000
-READ = 2000  # characters of a request without a list that are searched for what speaks against taking it apart
-LONG_INTRODUCTION = 500  # characters; in a longer one only the sentence before the list is looked at
+READ = 2000  # characters of a request without a list that are searched for reasons against splitting
+LONG_INTRODUCTION = 500  # characters; of a longer one only the sentence before the list counts
 
 _THESE = re.compile(
     r"\b(?:these|those|the following|following|all of (?:the|these|them)|below|listed"
@@ -93,15 +93,15 @@ _TURNS = re.compile(r"^[ \t]*(?:user|assistant|human|ai|system|q|a|me|him|her)\s
 
 @dataclass(frozen=True)
 class Split:
-    """A request taken apart. Either ``items`` or ``count`` is given.
+    """A request that was split. Either ``items`` or ``count`` is given.
 
     Attributes:
         instruction: what to do with each item, or the whole request for samples.
         context: what every call must know besides.
-        items: as written in the request, marks and quotes taken off.
-        count: number of samples; ``size`` says about how long each is.
-        marks: how the items were marked in the request.
-        labels: what stood before each item ("Review 1"), where something did.
+        items: as written in the request, without markers and quotes.
+        count: number of samples; ``size`` is their approximate length.
+        marks: the kind of list marker in the request.
+        labels: the label of each item ("Review 1"), if there are labels.
     """
 
     instruction: str
@@ -115,14 +115,14 @@ class Split:
 
 @dataclass(frozen=True)
 class NotSplit:
-    """Why a request was not taken apart, as half a sentence. ``final``: asking a model for a plan would be wrong."""
+    """Why a request was not split, as half a sentence. ``final``: a model must not be asked for a plan either."""
 
     cause: str
     final: bool = True
 
 
 def split(question: str) -> Split | NotSplit:
-    """Take a request apart. Any text is accepted; the same text always gives the same result."""
+    """Split a request. Any text is accepted; the result is deterministic."""
     text = question.replace("\r\n", "\n").replace("\r", "\n").strip()
     if _CODE.search(text):
         return NotSplit("it contains code")
@@ -140,7 +140,7 @@ def _by_list(text: str) -> Split | NotSplit:
             instruction, context = _instruction(listing)
             return Split(instruction, context, listing.items, marks=listing.marks, labels=listing.labels)
         if objection.final and listing.marks not in ("separated", "quoted"):
-            return objection  # a plain list that must not be taken apart: no weaker reading of it may be
+            return objection  # a clear list that must not be split: weaker readings must not be either
         refusal = refusal if refusal.final else objection
     return refusal
 
@@ -158,7 +158,7 @@ def _by_count(text: str, refusal: NotSplit) -> Split | NotSplit:
 
 
 def _objections(listing: Listing) -> Iterator[NotSplit]:
-    """What speaks against taking a request apart along a list, the plainest first."""
+    """Reasons against splitting a request at a list, the clearest first."""
     around = f"{listing.before}\n\n{listing.after}".strip()
     number = len(listing.items)
     if not _tells(listing):
@@ -180,7 +180,7 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
 
 
 def _tells(listing: Listing) -> bool:
-    """Whether the words next to the list say that something is to be done with each item."""
+    """Whether the words next to the list apply the task to each item."""
     introduction = _paragraph(listing.before)
     if listing.marks in ("separated", "quoted") or len(introduction) > LONG_INTRODUCTION:
         introduction = _sentence(listing.before)
@@ -191,7 +191,7 @@ def _tells(listing: Listing) -> bool:
         "quoted",
         "lines",
     ):
-        return True  # the task, then a line that only names the list
+        return True  # the task, then a line that only introduces the list
     if len(listing.before) > LONG_INTRODUCTION and listing.after:
         return False
     return bool(
@@ -207,13 +207,13 @@ def _distributes(text: str) -> bool:
 
 
 def _carries(listing: Listing, around: str) -> bool:
-    """Whether form and words together are enough: the weaker the form, the plainer the words must be."""
+    """Whether form and words together are sufficient: the weaker the form, the clearer the words must be."""
     each = EACH.search(around) is not None
     plain = each or _THESE.search(around) is not None
     match listing.marks:
         case "numbered" | "labelled" | "json" | "bulleted":
             enough = True
-        case "lettered":  # a question with its choices looks the same
+        case "lettered":  # a multiple-choice question looks the same
             enough = each or (_OPERATION.match(around) is not None and not listing.before.endswith("?"))
         case "quoted":
             enough = each or not _EITHER.search(listing.before)
@@ -245,7 +245,7 @@ def _may_be_text(listing: Listing, plain: bool) -> bool:
 
 
 def _instruction(listing: Listing) -> tuple[str, str]:
-    """The paragraphs that say what to do, and the rest as context."""
+    """The paragraphs with the task, and the rest as context."""
     before, after = _parts(listing.before), _parts(listing.after)
     told = [part for part in before if _does(part)][-1:] + [part for part in after if _does(part)]
     if not told or (before and before[-1] in told):
@@ -284,5 +284,5 @@ def _sentence(text: str) -> str:
 
 
 def _plain(part: str) -> str:
-    """An instruction without the colon or the dash that led to its list."""
+    """An instruction without the colon or dash before its list."""
     return re.sub(r"[\s:：–—-]+$", "", part).strip(" \t\n,;")

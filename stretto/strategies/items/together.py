@@ -1,7 +1,7 @@
-"""What needs all items at once, or one after another: such requests must not be taken apart.
+"""Detects requests that need all items at once or in sequence and must not be split.
 
-Cues, not a model, in English and in part in its neighbours. They are broad on purpose: a request
-refused wrongly is answered straight on, one taken apart wrongly is answered wrongly.
+The patterns are English, and in part of other European languages. They are broad on purpose: a request that is refused
+wrongly is answered in one piece, a request that is split wrongly is answered wrongly.
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ _QUESTIONS = re.compile(
 
 
 def needs_all(instruction: str, introduction: str) -> str | None:
-    """Why an instruction cannot be carried out item by item; ``None`` where nothing speaks against it.
+    """Why an instruction cannot be applied item by item; ``None`` if it can.
 
-    ``introduction`` is the line that leads to the list; it may tell that the list is no list of items.
+    ``introduction`` is the line before the list; it may show that the list does not consist of items.
     """
     if found := _ALWAYS.search(instruction):
         return f'it asks for something that needs all items together ("{_shown(found)}")'
@@ -149,7 +149,7 @@ def needs_all(instruction: str, introduction: str) -> str | None:
 
 
 def refer_to_each_other(instruction: str, items: Sequence[str]) -> str | None:
-    """Why items cannot be understood alone; ``None`` where they can."""
+    """Why items cannot be understood on their own; ``None`` if they can."""
     asking = bool(_QUESTIONS.search(instruction)) or sum(item.rstrip().endswith("?") for item in items) * 2 > len(items)
     supplied = _QUESTIONS.search(instruction) is not None
     for item in items:

@@ -1,5 +1,7 @@
+import gc
 from dataclasses import replace
 
+import anyio.lowlevel
 import pytest
 from serving import served
 
@@ -16,6 +18,15 @@ def anyio_backend():
 def clean_environment(monkeypatch):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "STRETTO_API_KEY", "STRETTO_MODEL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+async def connections_closed(anyio_backend):
+    """Let the event loop close the connections of chat models that nobody refers to any more."""
+    yield
+    gc.collect()
+    for _ in range(100):  # turns of the loop, which closing takes a few of
+        await anyio.lowlevel.checkpoint()
 
 
 def reply(received):

@@ -173,6 +173,21 @@ async def test_an_agent_calls_its_tools_and_goes_on_with_their_results(obliging)
     assert sent[2]["content"] == "6"
 
 
+async def test_what_was_thought_before_a_tool_call_goes_back_with_its_result():
+    from stretto import ToolCall  # noqa: PLC0415 - as below
+
+    thinking = HttpReply(tool_calls=[ToolCall(id="1", name="add", arguments="{}")], thought="It is a sum.")
+    with served(lambda got: thinking if len(got.body["messages"]) == 1 else "It is 3.") as server:
+        model = ChatStretto(model="anthropic:some-model", base_url=server.url, api_key=KEY).bind_tools([add])
+        first, *rest = model.stream("Add.")
+        for asked in (await model.ainvoke("Add."), sum(rest, first)):
+            await model.ainvoke([HumanMessage("Add."), asked, ToolMessage("3", tool_call_id="1")])
+            assert server.requests[-1].body["messages"][1]["content"] == [
+                {"type": "thinking", "thinking": "It is a sum.", "signature": "signed"},
+                {"type": "tool_use", "id": "1", "name": "add", "input": {}},
+            ]
+
+
 async def test_arguments_that_are_no_json_are_an_invalid_tool_call():
     from stretto import ToolCall  # noqa: PLC0415 - for this test alone
 

@@ -54,7 +54,7 @@ async function send(question, documents, turn = null) {
 
 async function answered(place, turn, messages, strategy, title) {
   const view = new AnswerView(title, announce);
-  if ($("compare").checked) view.root.prepend(element("h2", { class: "dim" }, strategy === "direct" ? "Straight generation" : strategy));
+  if ($("compare").checked) view.root.prepend(element("h3", { class: "dim" }, strategy === "direct" ? "Straight generation" : strategy));
   place.answers.append(view.root);
   const documents = turn.documents.map(({ title: name, text }) => ({ title: name, text }));
   const request = {
@@ -110,7 +110,7 @@ function showTurn(turn) {
   document.querySelector(".welcome")?.remove();
   const documents = turn.documents.map((each) => each.title).join(", ");
   const edit = element("button", { type: "button", class: "quiet", onclick: () => editTurn(turn) }, "Edit");
-  const asked = element("div", { class: "asked" }, element("div", {}, turn.question),
+  const asked = element("div", { class: "asked" }, element("h2", {}, turn.question),
     element("div", { class: "bar" }, documents ? element("span", { class: "dim" }, `with ${documents}`) : null, element("span", { class: "grow" }), edit));
   const answers = element("div", { class: "sides" });
   const root = element("article", { "aria-label": `Question: ${turn.question.slice(0, LONGEST_MARKED)}` }, asked, answers);

@@ -1,0 +1,190 @@
+"""How long the first answer takes after an installation, when nothing is compiled yet, and the ones after it.
+
+    python benchmarks/cold_start.py              medians of three runs
+    python benchmarks/cold_start.py --runs 1
+
+The wheel is built and installed into a new virtual environment, which takes its other packages from this one. Each run
+is a process of its own: `stretto ask`, from its start to its end. Cold, no code is compiled for the processor; before
+the next run the compiler, which outlives the first answer, is waited for. All answers have to be alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[1]
+QUESTION = "How do I look after a bicycle?"
+FINGERPRINT = "from stretto.local_engine.kernels.store import fingerprint; print(fingerprint())"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The wheel in a virtual environment, used by somebody whose home is empty.
+
+    Attributes:
+        folder: of the environment.
+        home: of the user.
+    """
+
+    folder: Path
+    home: Path
+
+    @property
+    def stores(self) -> list[Path]:
+        """Where compiled code is kept: beside the package, or in the user's folder."""
+        (package,) = self.folder.glob("lib/python*/site-packages/stretto")
+        fingerprint = self.run("python", "-c", FINGERPRINT).stdout.strip()
+        beside = package / "local_engine" / "kernels" / "__pycache__" / fingerprint
+        return [beside, self.home / ".cache" / "stretto" / "compiled" / fingerprint]
+
+    def environment(self) -> dict[str, str]:
+        """Nothing of whoever runs the benchmark."""
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("STRETTO_", "NUMBA_", "XDG_"))
+        }
+        kept.pop("PYTHONPATH", None)
+        return {**kept, "HOME": str(self.home)}
+
+    def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one of its programs."""
+        command = [str(self.folder / "bin" / program), *arguments]
+        return subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=True)
+
+    def start(self) -> tuple[subprocess.Popen[str], float]:
+        """Ask, and do not wait."""
+        command = [str(self.folder / "bin" / "stretto"), "ask", QUESTION, "--model", "local:pocket", "--quiet"]
+        process = subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, text=True)
+        return process, time.monotonic()
+
+
+def main() -> None:
+    """Print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory(prefix="stretto-cold-") as folder:
+        installed = install(Path(folder))
+        rows: dict[str, list[float]] = {}
+        answers: set[str] = set()
+        for number in range(runs):
+            for name, (seconds, answer) in measured(installed):
+                rows.setdefault(name, []).append(seconds)
+                answers.add(answer)
+                print(f"run {number + 1} of {runs}: {name} {seconds:.1f} s", flush=True)
+    print("\n| first answer | seconds |\n|---|---|")
+    for name, took in rows.items():
+        print(f"| {name} | {statistics.median(took):.1f} ({min(took):.1f}-{max(took):.1f}) |")
+    assert len(answers) == 1, answers
+
+
+def install(folder: Path) -> Installation:
+    """Build the wheel and install it into a new environment."""
+    command = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*command, str(folder), str(SOURCE)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    (packages,) = folder.glob("venv/lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    command = [str(folder / "venv/bin/python"), "-m", "pip", "--quiet", "install", "--no-deps", "--no-index"]
+    subprocess.run([*command, "--force-reinstall", str(wheel)], check=True)
+    (folder / "home").mkdir()
+    installed = Installation(folder / "venv", folder / "home")
+    where = installed.run("python", "-c", "import stretto; print(stretto.__file__)").stdout
+    assert where.startswith(str(folder)), where
+    return installed
+
+
+def measured(installed: Installation) -> Iterator[tuple[str, tuple[float, str]]]:
+    """Time each case once: its name, and the seconds and the text of the answer."""
+    stores = installed.stores
+    nothing_compiled(stores)
+    yield "cold", answered(installed)
+    wait_for_the_compiler(stores)
+    yield "warm", answered(installed)
+
+    nothing_compiled(stores)
+    two = [installed.start() for _ in range(2)]
+    yield "cold, two at once: the later one", max([ended(*each) for each in two])
+    wait_for_the_compiler(stores)
+
+    nothing_compiled(stores)
+    process, _ = installed.start()
+    while not stores[0].exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    yield "after one that was interrupted", answered(installed)
+    wait_for_the_compiler(stores)
+
+    nothing_compiled(stores)
+    with compiler_killed(installed, stores[0]):
+        yield "after a compiler that was killed", answered(installed)
+    wait_for_the_compiler(stores)
+    assert any(stores[0].glob("forward*.ready"))
+
+    nothing_compiled(stores)
+    stores[0].touch()  # a file: nothing can be written there, even by root
+    yield "cold, packages read-only", answered(installed)
+    wait_for_the_compiler(stores[1:])
+    yield "warm, packages read-only", answered(installed)
+
+
+def answered(installed: Installation) -> tuple[float, str]:
+    """Ask, and wait for the end."""
+    return ended(*installed.start())
+
+
+def ended(process: subprocess.Popen[str], began: float) -> tuple[float, str]:
+    """Wait for the end of an answer: the seconds it took, and its text."""
+    text, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, process.returncode
+    return time.monotonic() - began, text
+
+
+def nothing_compiled(stores: list[Path]) -> None:
+    """Remove what is compiled."""
+    for store in stores:
+        store.unlink() if store.is_file() else shutil.rmtree(store, ignore_errors=True)
+
+
+def wait_for_the_compiler(stores: list[Path]) -> None:
+    """Wait until nobody compiles: who does holds a lock."""
+    import fcntl  # noqa: PLC0415 - not on Windows, where the benchmark does not run
+
+    for store in stores:
+        while not any(store.glob("forward*.ready")) and store.is_dir():
+            with (store / "compiling.lock").open("ab") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(0.2)
+
+
+@contextmanager
+def compiler_killed(installed: Installation, store: Path) -> Iterator[None]:
+    """Ask, and kill the compiler when it has compiled something."""
+    answered(installed)
+    while not any(store.glob("*.code")):
+        time.sleep(0.05)
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"compile_parts" in (said := process.read_bytes()) and str(store.parent).encode() in said:
+                os.kill(int(process.parent.name), signal.SIGKILL)
+        except OSError:
+            continue
+    yield
+
+
+if __name__ == "__main__":
+    main()

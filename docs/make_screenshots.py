@@ -1,0 +1,63 @@
+"""Take the pictures of the web chat in `docs/img`: ``python docs/make_screenshots.py``. Needs Chromium.
+
+The server and its answers are real: the embedded model, in front of a headless browser.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, sync_playwright
+
+__all__ = ["main"]
+
+IMAGES = Path(__file__).parent / "img"
+QUESTION = "How do I look after a bicycle?"
+PICTURES: dict[str, dict[str, Any]] = {
+    "web-light.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light"},
+    "web-dark.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "dark"},
+    "web-phone.png": {"viewport": {"width": 390, "height": 800}, "color_scheme": "light", "device_scale_factor": 2},
+}
+
+
+def main() -> None:
+    """Serve, and take one picture after the other."""
+    command = [sys.executable, "-m", "stretto.cli", "chat", "--web", "--no-browser", "--model", "local:pocket"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
+        try:
+            told = server.stderr or ()
+            address = next(word for line in told for word in line.split() if word.startswith("http://"))
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            for name, context in PICTURES.items():
+                picture(browser, address, IMAGES / name, context, settled=name == "web-dark.png")
+        finally:
+            server.terminate()
+
+
+def picture(browser: Browser, address: str, file: Path, context: dict[str, Any], *, settled: bool) -> None:
+    """Ask, and take the picture while points are written, or once they have settled."""
+    page = browser.new_context(**context).new_page()
+    page.goto(address)
+    if not settled:  # the first answer loads the model; the picture is of the second
+        page.fill("#question", "What is tea?")
+        page.press("#question", "Enter")
+        page.wait_for_selector("section[aria-busy=false]", timeout=120_000)
+        page.reload()
+        page.click("#new") if page.is_visible("#new") else None
+    page.select_option("#strategy", "skeleton")
+    page.fill("#question", QUESTION)
+    page.press("#question", "Enter")
+    wanted = "section[aria-busy=false]" if settled else ".card:nth-child(5)"
+    page.wait_for_selector(wanted, timeout=120_000)
+    if settled:
+        page.wait_for_timeout(500)  # until it has moved to its place
+    page.screenshot(path=file)
+    print(file.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A local model whose folder holds an adapter for reading documents."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small_models import opened, prompt, save, text_of
+from stretto.local_engine.drafting.lexical_adapter import fingerprint
+
+from stretto import AsyncStretto, Document
+from stretto.errors import SettingsError
+from stretto.local_engine.long_context.options import StarOptions
+from stretto.local_engine.model.reading import READING_FILE, added, write_reading
+from stretto.request import GenerationOptions
+
+pytestmark = pytest.mark.anyio
+QUESTION = prompt("What is the rent?")
+ABOUT_DOCUMENTS = replace(QUESTION, reads=True)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("plain"), end=None)
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory):
+    folder = save(tmp_path_factory.mktemp("adapted"), end=None)
+    weights = load_file(folder / "model.safetensors")
+    generator = torch.Generator().manual_seed(7)
+    tensors = {}
+    for name, weight in weights.items():
+        if "proj" in name:
+            tensors[f"{name}.outer"] = torch.randn(weight.shape[0], 4, generator=generator)
+            tensors[f"{name}.inner"] = torch.randn(4, weight.shape[1], generator=generator)
+    write_reading(folder / READING_FILE, tensors, fingerprint(folder))
+    return folder
+
+
+async def said(backend, asked):
+    async with backend.stream(asked, GenerationOptions(max_tokens=20)) as chunks:
+        return text_of([chunk async for chunk in chunks])
+
+
+async def test_prompts_that_show_documents_are_answered_by_the_sum_and_all_others_by_the_weights(adapted, plain):
+    async with opened(adapted) as backend, opened(plain) as other:
+        without = await said(other, QUESTION)
+        assert await said(backend, QUESTION) == without
+        assert await said(backend, ABOUT_DOCUMENTS) != without
+        assert await said(backend, QUESTION) == without  # still
+        assert await said(other, ABOUT_DOCUMENTS) == without  # a folder without an adapter
+
+
+async def test_a_model_with_the_products_added_by_hand_says_the_same(adapted, tmp_path):
+    folder = save(tmp_path, end=None)
+    weights, tensors = load_file(folder / "model.safetensors"), load_file(adapted / READING_FILE)
+    added(weights, tensors)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    async with opened(folder) as whole, opened(adapted) as backend:
+        assert await said(backend, ABOUT_DOCUMENTS) == await said(whole, QUESTION)
+
+
+async def test_what_is_longer_than_the_window_is_read_by_the_weights_as_they_are(adapted, plain):
+    long = prompt("The rent is 900 euros. " * 60 + "What is the rent?")
+    options = StarOptions(block=64)
+    async with opened(adapted, long_context=options) as backend, opened(plain, long_context=options) as other:
+        assert await said(backend, replace(long, reads=True)) == await said(other, long)
+
+
+async def test_an_adapter_of_other_weights_is_refused_for_documents_alone(adapted, tmp_path):
+    folder = save(tmp_path, end=None)
+    (folder / READING_FILE).write_bytes((adapted / READING_FILE).read_bytes())
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    async with opened(folder) as backend:
+        with pytest.raises(SettingsError, match="was trained on other weights"):
+            await said(backend, ABOUT_DOCUMENTS)
+        assert await said(backend, QUESTION)
+
+
+async def test_strategies_say_which_prompts_show_documents(adapted, plain):
+    answers = []
+    for folder in (plain, adapted):
+        async with opened(folder) as backend, AsyncStretto(backend) as stretto:
+            document = Document(text="The rent is 900 euros.")
+            options = {"strategy": "direct", "max_tokens": 12}
+            answers.append((await stretto.ask("Why?", documents=[document], **options)).text)
+            answers.append((await stretto.ask("Why?", **options)).text)
+    assert answers[0] != answers[2]
+    assert answers[1] == answers[3]

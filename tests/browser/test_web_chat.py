@@ -1,0 +1,287 @@
+"""The web chat in a real browser: answers, stops, failures, documents, history, hostile text, accessibility."""
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from live_server import serving
+
+from stretto import AsyncStretto, Capabilities, ServerFailedError, Settings
+from stretto.server import ServerOptions
+from stretto.testing import Reply, ScriptedBackend
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+
+POINTS = {"Write only the outline": "1. Tyres\n2. Chain\n3. Brakes"}
+SKELETON = POINTS | {"Tyres": "Pump them.", "": "Yes, of course."}
+ENDED = "section[aria-busy=false]"
+
+
+def held(**script):
+    """A skeleton whose points wait for an event."""
+    event = anyio.Event()
+    return ScriptedBackend(POINTS | {"": Reply("Written at last.", hold=event)} | script), event
+
+
+async def ask(page, question="How do I look after a bicycle?", strategy="skeleton"):
+    await page.select_option("#strategy", strategy)
+    await page.fill("#question", question)
+    await page.press("#question", "Enter")
+
+
+async def no_violations(page):
+    found = await Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+async def until(condition):
+    with anyio.fail_after(30):
+        while not condition():
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_points_are_written_side_by_side_and_settle_into_one_answer(chatting, scheme):
+    backend, event = held()
+    async with chatting(backend, color_scheme=scheme) as page:
+        await ask(page)
+        await page.wait_for_selector(".card:nth-child(3)")
+        assert await page.locator(".card h3").all_inner_texts() == ["Tyres", "Chain", "Brakes"]
+        assert "skeleton" in await page.inner_text(".route")
+        assert await page.locator("svg.timeline").count() == 1
+        await no_violations(page)
+        event.set()
+        await page.wait_for_selector(ENDED)
+        assert await page.locator(".card").count() == 0
+        text = await page.inner_text("section .text")
+        assert [text.count(each) for each in ("Tyres", "Chain", "Brakes", "Written at last.")] == [1, 1, 1, 3]
+        assert "4 calls" in await page.inner_text(".figures")
+        assert "complete" in await page.inner_text("#status")
+        await no_violations(page)
+
+
+async def test_a_stopped_answer_keeps_its_text_and_ends_its_calls(chatting):
+    backend = ScriptedBackend({"": Reply(chunks=["The first half. ", "never"], chunk_delay_s=600)})
+    async with chatting(backend) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=The first half.")
+        assert backend.running == 1
+        await page.press("body", "Escape")
+        await page.wait_for_selector("text=Stopped after")
+        assert "The first half." in await page.inner_text("section .text")
+        await until(lambda: backend.running == 0)
+        assert await page.is_enabled("#send")
+
+
+async def test_a_failed_point_is_told_in_its_card_and_in_the_answer(chatting):
+    event = anyio.Event()
+    script = {
+        '"Chain", (and nothing|in about)': Reply(fault=ServerFailedError("it hung up")),
+        "": Reply("Fine.", hold=event),
+    }
+    async with chatting(ScriptedBackend(POINTS | script)) as page:
+        await ask(page)
+        await page.wait_for_selector(".card.failed")
+        assert "it hung up" in await page.inner_text(".card.failed .state")
+        event.set()
+        await page.wait_for_selector(ENDED)
+        assert await page.locator(".warnings li").count() >= 1
+        await no_violations(page)
+
+
+async def test_an_answer_that_fails_says_why_and_can_be_asked_for_again(chatting):
+    fault = Reply(fault=ServerFailedError("it is on fire"))
+    backend = ScriptedBackend({"": [fault, fault, Reply("Put out.")]})  # it is asked twice before it is told
+    async with chatting(backend) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(".problem")
+        await page.click("text=Retry")
+        await page.wait_for_selector("text=Put out.")
+
+
+async def test_a_server_that_goes_away_is_waited_for(chatting):
+    async with chatting(ScriptedBackend({"": "First."})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=First.")
+        port = int(page.live.url.rpartition(":")[2])
+        page.live.server.should_exit = True
+        await page.wait_for_function("fetch('health').then(() => false, () => true)")
+        await ask(page, "And now?", strategy="direct")
+        await page.wait_for_selector("#away:visible")
+        async with (
+            AsyncStretto(ScriptedBackend({"": "Second."}), settings=Settings()) as client,
+            serving(client, ServerOptions(port=port)),
+        ):
+            await page.wait_for_selector("#away", state="hidden")
+            await page.locator("text=Retry").last.click()
+            await page.wait_for_selector("text=Second.")
+
+
+async def test_a_document_is_read_and_its_passages_light_up(chatting, tmp_path):
+    file = tmp_path / "lease.txt"
+    file.write_text("The rent is 900 euros. " * 1000)
+    record = json.dumps({"evidence": ["The rent is 900 euros."], "rationale": "r", "answer": "900", "confidence": 5})
+    small = Capabilities(context_window=4_000, json_schema=True)
+    async with chatting(ScriptedBackend({"": record}, capabilities=small)) as page:
+        await page.set_input_files("#attach", file)
+        await page.wait_for_selector("#documents >> text=lease")
+        await ask(page, "What is the rent?", strategy="document")
+        await page.wait_for_selector(ENDED)
+        assert "with lease" in await page.inner_text(".asked")
+        assert await page.locator(".strip span").count() >= 2
+        assert "passages read" in await page.get_attribute(".strip", "aria-label")
+
+
+async def test_a_file_that_cannot_be_read_is_named(chatting, tmp_path):
+    file = tmp_path / "broken.pdf"
+    file.write_bytes(b"%PDF-1.7 nothing else")
+    async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        await page.set_input_files("#attach", file)
+        await page.wait_for_selector("#documents >> text=broken.pdf")
+        assert "/" not in await page.inner_text("#documents")  # no path of the server
+
+
+async def test_both_ways_stand_side_by_side_with_what_was_measured(chatting):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        await page.check("#compare")
+        await ask(page)
+        await page.wait_for_selector("text=Measured:")
+        assert await page.locator(".sides.two > section").count() == 2
+        await no_violations(page)
+
+
+async def test_an_edited_question_branches_off_and_the_first_conversation_stays(chatting):
+    async with chatting(ScriptedBackend({"brakes": "They stop you.", "": "It rolls."})) as page:
+        await ask(page, "What does a wheel do?", strategy="direct")
+        await page.wait_for_selector("text=It rolls.")
+        await page.click("text=Edit")
+        assert await page.input_value("#question") == "What does a wheel do?"
+        await ask(page, "What do brakes do?", strategy="direct")
+        await page.wait_for_selector("text=They stop you.")
+        assert await page.locator("#conversations li").count() == 2
+
+
+async def test_conversations_are_kept_exported_deleted_and_imported(chatting, tmp_path):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        page.on("dialog", lambda dialog: dialog.accept())
+        await ask(page, "What does a wheel do?", strategy="direct")
+        await page.wait_for_selector("#conversations li")
+        async with page.expect_download() as saved:
+            await page.click("#export")
+        await (await saved.value).save_as(tmp_path / "all.json")
+        await page.reload()
+        await page.click("#conversations button")
+        await page.wait_for_selector("text=It rolls.")
+        await page.click("#delete-all")
+        await page.wait_for_selector("#conversations li", state="detached")
+        await page.set_input_files("#import", tmp_path / "all.json")
+        await page.wait_for_selector("#conversations li")
+        (tmp_path / "wrong.json").write_text('{"conversations": [{"id": 1}]}')
+        await page.set_input_files("#import", tmp_path / "wrong.json")
+        await page.wait_for_selector("text=Nothing was imported")
+        assert await page.locator("#conversations li").count() == 1
+
+
+async def test_an_answer_is_saved_as_one_page(chatting, tmp_path):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        await ask(page)
+        async with page.expect_download() as saved:
+            await page.click("text=Save as a page")
+        await (await saved.value).save_as(tmp_path / "answer.html")
+    text = (tmp_path / "answer.html").read_text()
+    assert "How do I look after a bicycle?" in text
+    assert "<svg" in text
+    assert "<script" not in text
+
+
+async def test_two_thousand_lines_of_history_open_and_go_on(chatting, tmp_path):
+    answer = {
+        "text": "\n".join(f"- line {n} with `code` and **words**" for n in range(40)),
+        "branches": [],
+        "stopped": "x",
+    }
+    turns = [{"question": f"Question {n}?", "documents": [], "answers": [answer]} for n in range(50)]
+    kept = {"stretto": 1, "conversations": [{"id": "long", "title": "Long", "changed": 1, "turns": turns}]}
+    (tmp_path / "long.json").write_text(json.dumps(kept))
+    backend = ScriptedBackend({"": "Still here."})
+    async with chatting(backend) as page:
+        await page.set_input_files("#import", tmp_path / "long.json")
+        await page.click("text=Long")
+        await page.wait_for_selector("text=Question 49?")
+        assert await page.locator("article").count() == 20
+        await page.click("text=Show 30 earlier questions")
+        assert await page.locator("article").count() == 40
+        await ask(page, "And now?", strategy="direct")
+        await page.wait_for_selector("text=Still here.")
+        assert len(backend.calls[-1][0].messages) == 101
+
+
+INJECTIONS = (Path(__file__).parent / "injections.txt").read_text().split("\n---\n")
+
+
+async def test_hostile_answers_run_nothing_and_load_nothing(chatting):
+    titles = "\n".join(f"{n}. {text.splitlines()[0][:60]}" for n, text in enumerate(INJECTIONS[:6], 1))
+    script = {"Write only the outline": titles, "": "\n\n".join(INJECTIONS)}
+    async with chatting(ScriptedBackend(script)) as page:
+        dialogs = []
+        page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        for strategy in ("direct", "skeleton"):
+            await ask(page, INJECTIONS[0], strategy=strategy)
+            await page.wait_for_selector(f"article:last-child {ENDED}")
+        await page.reload()
+        await page.click("#conversations button")
+        await page.wait_for_selector(ENDED)
+        inside = await page.evaluate(
+            """() => [...document.querySelectorAll("#conversation *")].flatMap((each) => [
+                .../^(SCRIPT|IMG|IFRAME|OBJECT|EMBED|FORM|INPUT|STYLE|LINK|META|BASE|VIDEO)$/.test(each.tagName)
+                    ? [each.tagName] : [],
+                ...[...each.attributes].map((one) => one.name).filter((name) => /^(on.*|style)$/.test(name)),
+                ...each.href && !/^(https?|mailto):/.test(each.href) ? [each.href] : [],
+            ])"""
+        )
+        assert inside == []
+        assert await page.evaluate("window.hit") is None
+        assert dialogs == []
+        assert {address for address in page.addresses if not address.startswith(page.live.url)} == set()
+
+
+async def test_a_narrow_page_keeps_its_list_out_of_the_way(chatting):
+    async with chatting(ScriptedBackend(SKELETON), viewport={"width": 380, "height": 700}) as page:
+        assert not await page.is_visible("#new")
+        await page.click("#open-side")
+        await page.wait_for_selector("#new:visible")
+        await no_violations(page)
+        await page.press("body", "Escape")
+        await page.wait_for_selector("#new", state="hidden")
+        await ask(page)
+        await page.wait_for_selector(ENDED)
+        wide = await page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 380
+        await no_violations(page)
+
+
+async def test_the_page_works_by_keyboard_alone(chatting):
+    async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.activeElement.textContent") == "Skip to the question"
+        await page.keyboard.press("Enter")
+        await page.keyboard.type("Is this it?")
+        await page.keyboard.press("Shift+Enter")
+        await page.keyboard.type("Really?")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=Yes.")
+        assert await page.inner_text(".asked h2") == "Is this it?\nReally?"
+        assert await page.evaluate("document.activeElement.id") == "question"
+
+
+async def test_a_server_with_keys_asks_for_one(chatting, tmp_path):
+    keys = tmp_path / "keys.toml"
+    keys.write_text('[me]\nkey = "a-long-enough-secret-key-1"\n')
+    async with chatting(ScriptedBackend({"": "Let in."}), options=ServerOptions(port=0, keys=keys)) as page:
+        await page.fill("#key", "a-long-enough-secret-key-1")
+        await page.press("#key", "Enter")
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=Let in.")
+        assert "secret" not in await page.content()
