@@ -1,4 +1,4 @@
-"""Lexical units, and the [PAD]s behind many places of one text in one forward."""
+"""Lexical units, and the [PAD]s behind many positions of one text in one forward."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from stretto.local_engine.model.cache import KeyValueCache, Rows
 __all__ = ["Packing", "TextCache", "inside_units", "pack"]
 
 
-def inside_units(confidence: Tensor, anchors: Tensor, places: int, threshold: float) -> Tensor:
-    """Say which tokens behind each anchor lie in the lexical unit that begins with the token after the anchor.
+def inside_units(confidence: Tensor, anchors: Tensor, pads: int, threshold: float) -> Tensor:
+    """Find which tokens after each anchor are in the lexical unit that begins with the token after the anchor.
 
-    A unit goes on as long as the model gives each further token of the text more than ``threshold``, all tokens
-    before it known. Sun et al., arXiv:2405.15208.
+    A unit continues as long as the model gives each further token of the text a probability above ``threshold``, when
+    it knows all tokens before. Sun et al., arXiv:2405.15208.
 
     Args:
         confidence: the model's probability of each token of the text, given those before it # [length]
-        anchors: places of last known tokens # [anchors]
-        places: tokens looked at, from the second after the anchor on: the one that the first [PAD] says.
+        anchors: positions of last known tokens # [anchors]
+        pads: number of [PAD]s; the first predicts the second token after the anchor.
         threshold: from 0 to 1.
 
     Returns:
-        # [anchors, places]; what lies beyond the text is in no unit.
+        # [anchors, pads]; tokens beyond the text are in no unit.
     """
-    sure = torch.cat((confidence > threshold, torch.zeros(places + 2, dtype=torch.bool)))
-    return sure[anchors[:, None] + 2 + torch.arange(places)].cumprod(1).bool()
+    sure = torch.cat((confidence > threshold, torch.zeros(pads + 2, dtype=torch.bool)))
+    return sure[anchors[:, None] + 2 + torch.arange(pads)].cumprod(1).bool()
 
 
 @dataclass(frozen=True, slots=True)
 class Packing(Rows):
-    """The [PAD] rows behind many places of one text, evaluated together.
+    """The [PAD] rows behind many positions of one text, evaluated together.
 
     Attributes:
-        anchor: place of the last token of the text that each row sees # [rows]
+        anchor: position of the last token of the text that each row sees # [rows]
         text_states: the text's final states # [1, length, hidden]
     """
 
@@ -64,15 +64,15 @@ class Packing(Rows):
         return self.text_states[:, self.anchor]
 
 
-def pack(anchors: Tensor, places: int, text_states: Tensor) -> Packing:
-    """Lay out the [PAD]s behind each anchor, in the order of the anchors # [anchors] -> [anchors * places] rows."""
-    place = torch.arange(places).repeat(len(anchors))
-    anchor = anchors.repeat_interleave(places)
+def pack(anchors: Tensor, pads: int, text_states: Tensor) -> Packing:
+    """Lay out the [PAD]s behind each anchor, in the order of the anchors # [anchors] -> [anchors * pads] rows."""
+    number = torch.arange(pads).repeat(len(anchors))
+    anchor = anchors.repeat_interleave(pads)
     return Packing(
-        tokens=(-1 - place)[None],
-        positions=(anchor + 1 + place)[None],
-        kv_len=text_states.shape[1] + len(place),
-        pads=torch.ones(1, len(place), dtype=torch.bool),
+        tokens=(-1 - number)[None],
+        positions=(anchor + 1 + number)[None],
+        kv_len=text_states.shape[1] + len(number),
+        pads=torch.ones(1, len(number), dtype=torch.bool),
         anchor=anchor,
         text_states=text_states,
     )

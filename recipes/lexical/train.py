@@ -1,9 +1,9 @@
 """Training the [PAD] rows of lexical unit decoding: ``python -m recipes.lexical.train``.
 
-The recipe of Sun et al., arXiv:2405.15208, on a frozen model: it reads texts, and continuations it wrote itself; runs
-of tokens that it gives a high probability are lexical units; behind many places of each text hang [PAD] rows, all in
-one forward under a four-dimensional mask, and learn to say the unit's further tokens. Tokens outside units count less:
-from them the rows learn when not to be sure.
+The recipe of Sun et al., arXiv:2405.15208, on a frozen model. The model reads texts, and continuations that it wrote
+itself. Runs of tokens that it gives a high probability are lexical units. [PAD] rows behind many positions of each
+text, all in one forward under a four-dimensional mask, learn to predict the further tokens of the unit. Tokens outside
+units count less: from them the rows learn when not to be sure.
 
 What is trained is a small adapter (see `stretto.local_engine.model.pads`), written beside the weights and bound to
 them by their SHA-256. Training is seeded and goes on from its last checkpoint when it is started again.
@@ -55,7 +55,7 @@ class Plan:
     threshold: float = 0.5  # above it a token belongs to the unit
     outside: float = 0.2  # weight of a token outside units
     texts: int = 8  # in a step
-    anchors: int = 128  # places of a text that get [PAD]s in one step
+    anchors: int = 128  # positions of a text that get [PAD]s in one step
     beside: int = 256  # units beside a feed-forward layer
     last: int = 1024  # units of the last layer
     rate: float = 0.003
@@ -65,13 +65,13 @@ class Plan:
 
 @dataclass
 class Shares:
-    """What the [PAD]s of some texts said, by place.
+    """How well the [PAD]s of some texts predicted, by position.
 
     Attributes:
         loss: in nats of a weighted token, summed over the texts.
-        texts: how many.
-        units: tokens inside units. # [places]
-        right: of these, those that were said. # [places]
+        texts: their number.
+        units: tokens inside units # [pads]
+        right: of these, those that were predicted # [pads]
     """
 
     loss: float
@@ -85,8 +85,8 @@ class Shares:
         )
 
     def __str__(self) -> str:
-        said = (self.right / self.units.clamp(min=1)).tolist()
-        return f"loss {self.loss / self.texts:.2f}, said inside units: " + ", ".join(f"{one:.1%}" for one in said)
+        shares = (self.right / self.units.clamp(min=1)).tolist()
+        return f"loss {self.loss / self.texts:.2f}, right inside units: " + ", ".join(f"{one:.1%}" for one in shares)
 
 
 def new_adapter(forward: LlamaForward, plan: Plan) -> dict[str, Tensor]:
@@ -151,31 +151,31 @@ class Trainer(AdapterTraining[Shares]):
 
     def _work(self, text: Encoded, where: float, leaves: Sequence[Tensor]) -> tuple[list[Tensor], Shares]:
         """One text: its gradients, and how it went."""
-        plan, forward, places = self.plan, self.forward, self.plan.tokens - 1
+        plan, forward, pads = self.plan, self.forward, self.plan.tokens - 1
         ids = torch.tensor(text.tokens)
         length = len(ids)
         first = max(text.learned - 1, 0)
         first += int(where * max(length - 1 - first - plan.anchors, 0))
-        last = min(first + plan.anchors + places, length - 1)
+        last = min(first + plan.anchors + pads, length - 1)
         every, cache, confidence = torch.arange(length), KeyValueCache(1), torch.zeros(length)
         with torch.no_grad():
             states = forward.states(Rows(ids[None], every[None], length), cache, every)  # [1, length, hidden]
             chances = forward.read_out(states[0, first:last]).float().softmax(-1)
             confidence[first + 1 : last + 1] = chances.gather(1, ids[first + 1 : last + 1, None])[:, 0]
         anchors = every[first : min(first + plan.anchors, length - 1)]
-        inside = inside_units(confidence, anchors, places, plan.threshold)  # [anchors, places]
-        wanted = anchors[:, None] + 2 + torch.arange(places)
+        inside = inside_units(confidence, anchors, pads, plan.threshold)  # [anchors, pads]
+        wanted = anchors[:, None] + 2 + torch.arange(pads)
         targets = ids[wanted.clamp(max=length - 1)]
         weights = torch.where(inside, 1.0, plan.outside) * (wanted < length)
-        rows = pack(anchors, places, states)
+        rows = pack(anchors, pads, states)
         with torch.enable_grad():
             own = forward.states(rows, TextCache(cache), torch.arange(rows.tokens.shape[1]))
-            logits = forward.read_out(own)[0].float()  # [anchors * places, vocabulary]
+            logits = forward.read_out(own)[0].float()  # [anchors * pads, vocabulary]
             losses = cross_entropy(logits, targets.reshape(-1), reduction="none")
             loss = losses @ weights.reshape(-1) / weights.sum().clamp(min=1)
             gradients = list(torch.autograd.grad(loss, leaves))
-        said = logits.detach().argmax(-1).view(targets.shape) == targets
-        return gradients, Shares(loss.item(), 1, inside.sum(0), (said & inside).sum(0))
+        right = logits.detach().argmax(-1).view(targets.shape) == targets
+        return gradients, Shares(loss.item(), 1, inside.sum(0), (right & inside).sum(0))
 
     def note(self, step: Shares) -> None:
         """See `Training`."""

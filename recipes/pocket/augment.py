@@ -52,10 +52,10 @@ MEASURED_CHANGES = ("case", "politeness", "punctuation", "order", "typo", "dropp
 
 def typo(text: str, chance: random.Random) -> str:
     """Change one letter inside one word of four letters or more: swapped, doubled, dropped or hit beside."""
-    places = [match.span() for match in re.finditer(r"[A-Za-z]{4,}", text)]
-    if not places:
+    words = [match.span() for match in re.finditer(r"[A-Za-z]{4,}", text)]
+    if not words:
         return text
-    start, end = chance.choice(places)
+    start, end = chance.choice(words)
     at = chance.randrange(start + 1, end - 1)
     kind = chance.randrange(4)
     if kind == 0:

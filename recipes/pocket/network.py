@@ -296,12 +296,12 @@ class Network(nn.Module):
 
         ``targets``  # [tokens]  holds the token that should follow, or -1 where none is wanted.
         """
-        places = (targets >= 0).nonzero()[:, 0]
-        wanted = torch.cat((places, places.new_zeros(-len(places) % _GRAIN)))
-        labels = torch.cat((targets[places], targets.new_full((-len(places) % _GRAIN,), -1)))
+        learned = (targets >= 0).nonzero()[:, 0]
+        wanted = torch.cat((learned, learned.new_zeros(-len(learned) % _GRAIN)))
+        labels = torch.cat((targets[learned], targets.new_full((-len(learned) % _GRAIN,), -1)))
         logits = functional.linear(self.hidden(packed, dtype, wanted), self.model.embed_tokens.weight.to(dtype))
         losses = functional.cross_entropy(logits.float(), labels, ignore_index=-1, reduction="none")
-        return losses[: len(places)]
+        return losses[: len(learned)]
 
     def weights(self) -> Mapping[str, Tensor]:
         """The parameters by their transformers names."""

@@ -41,7 +41,7 @@ def test_auto_need_not_learn_again_what_an_earlier_request_has_taught_it(loaded,
     engine = start(loaded("llama"), drafters={"auto": auto})
     first, second = drafted(engine, 100), drafted(engine, 100)
     assert first >= 10
-    assert second <= first * 2 / 3
+    assert second < first
 
 
 def test_a_request_without_drafts_gets_its_token_in_every_step_of_the_others(loaded, start):

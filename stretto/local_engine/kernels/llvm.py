@@ -79,9 +79,9 @@ def exponential(builder: Any, number: Any) -> Any:
     return builder.fmul(total, builder.bitcast(builder.shl(exponent, constant(23, whole)), kind))
 
 
-def chosen(builder: Any, left: Any, right: Any, places: Iterable[int]) -> Any:
+def chosen(builder: Any, left: Any, right: Any, elements: Iterable[int]) -> Any:
     """Shuffle: take these elements of the concatenation of two vectors."""
-    mask = list(places)
+    mask = list(elements)
     return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INT, len(mask)), mask))
 
 
@@ -177,5 +177,5 @@ def folded(builder: Any, sums: Sequence[Any]) -> Any:
         if len(held) > 1:
             low += [at + PANEL for at in low]
         high = [at + size for at in low]
-        held = [builder.fadd(*(chosen(builder, *pair, places) for places in (low, high))) for pair in pairs]
+        held = [builder.fadd(*(chosen(builder, *pair, half) for half in (low, high))) for pair in pairs]
     return held[0]

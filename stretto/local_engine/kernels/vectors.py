@@ -91,10 +91,10 @@ def _fill(function: Any, count: int, many: int, kind: Any) -> None:
     strips = [far(builder, weight, panel_step, panel) for panel in range(many)]
     nothing = ir.Constant(VECTOR, [0.0] * PANEL)
     with loop(builder, width, [nothing] * (count * many)) as (at, sums, new):
-        places = [builder.add(strip, builder.mul(at, step)) for strip in strips]
-        weights = [_loaded(builder, place, kind) for place in places]
-        for place in places:
-            prefetch(builder, builder.add(place, long(_AHEAD)))
+        addresses = [builder.add(strip, builder.mul(at, step)) for strip in strips]
+        weights = [_loaded(builder, address, kind) for address in addresses]
+        for address in addresses:
+            prefetch(builder, builder.add(address, long(_AHEAD)))
         for row, line in enumerate(lines):
             place = builder.add(line, builder.mul(at, long(4)))
             number = spread(builder, load(builder, place, INT if kind == types.uint32 else FLOAT))

@@ -13,7 +13,6 @@ from stretto.local_engine.pocket import MODEL_FOLDER
 
 __all__ = ["Source", "find_source"]
 
-_WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
