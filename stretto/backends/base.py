@@ -71,6 +71,7 @@ class Capabilities:
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of so
             many. ``None`` where its window says enough.
+        beyond_window: it answers prompts that are longer than its window; the question has to stand at their end.
         decodings: decoding methods of a local engine, best first.
         decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
     """
@@ -91,6 +92,7 @@ class Capabilities:
     choices: bool = False
     reads_history: bool = True
     passage_tokens: int | None = None
+    beyond_window: bool = False
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
 

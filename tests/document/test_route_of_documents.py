@@ -6,8 +6,8 @@ from stretto import AsyncStretto, Document
 pytestmark = pytest.mark.anyio
 
 
-async def route(question, *documents, window=2_000, **options):
-    async with AsyncStretto(scripted(context_window=window)) as stretto:
+async def route(question, *documents, window=2_000, beyond_window=False, **options):
+    async with AsyncStretto(scripted(context_window=window, beyond_window=beyond_window)) as stretto:
         return await stretto.route(question, documents=documents, **options)
 
 
@@ -48,6 +48,14 @@ async def test_code_to_write_from_a_document_that_fits_is_written_straight_on():
 async def test_a_long_document_is_read_in_passages_for_an_answer_in_a_form():
     chosen = await route("Who signed?", haystack(10, FACTS), response_format={"type": "object"})
     assert chosen.strategy == "document"
+
+
+async def test_a_model_that_reads_beyond_its_window_is_sent_the_document_for_a_question_to_one_passage():
+    chosen = await route("Who signed?", haystack(10, FACTS), beyond_window=True)
+    assert chosen.strategy == "direct"
+    assert "the model reads beyond its window by itself" in chosen.cause
+    for question in ("List all the codes.", "What is the code of the person who is captain of the Aurora?"):
+        assert (await route(question, haystack(10, FACTS), beyond_window=True)).strategy == "document"
 
 
 async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_by_piece():

@@ -121,7 +121,9 @@ class LocalBackend:
         self._loader = EngineLoader(self._name, options.load)
         reading = replace(options, reading=True)
         self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
-        self._way = chosen_way(long_context, options.source.folder, self._name, self._capabilities.context_window)
+        window = self._capabilities.context_window
+        self._way = chosen_way(long_context, options.source.folder, self._name, window)
+        self._capabilities = replace(self._capabilities, beyond_window=self._way is not None)
         self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()

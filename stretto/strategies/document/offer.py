@@ -52,14 +52,26 @@ def offer_document(case: Case) -> Offer | None:
             priority=BEFORE_DIRECT,
         )
     way, forecast = _forecast(case, task, window)
+    most = f"the context window of {window:,} tokens"
+    if (short := able.passage_tokens) is not None and short < window:
+        most = f"the {short:,} tokens that the model reads well"
     return Offer(
         confidence=1.0,
-        cause=f"The documents do not fit into the context window of {window:,} tokens: {_SAYS[way]}.",
+        cause=f"The documents do not fit into {most}: {_SAYS[way]}.",
         forecast=forecast,
         priority=PRIORITY,
         although="the documents are long",
-        obstacle=lambda: "response_format holds an answer as a whole" if in_form and task.kind == "rewrite" else None,
+        obstacle=lambda: _obstacle(case, task),
     )
+
+
+def _obstacle(case: Case, task: Task) -> str | None:
+    """What speaks for sending long documents as they are."""
+    if case.request.options.response_format is not None and task.kind == "rewrite":
+        return "response_format holds an answer as a whole"
+    if case.backend.capabilities.beyond_window and task.kind == "answer" and not task.hops:
+        return "the model reads beyond its window by itself"
+    return None
 
 
 def _forecast(case: Case, task: Task, window: int) -> tuple[str, Forecast]:
