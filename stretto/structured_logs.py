@@ -90,4 +90,4 @@ def log_failure(request: Request, error: Exception, *, text: bool) -> None:
     fields: dict[str, Any] = {"event": "failed", "error": type(error).__name__, "strategy": request.strategy}
     if text:
         fields |= {"question": request.question, "said": str(error)}
-    _log.warning("not answered", extra={"stretto": fields})
+    _log.info("not answered", extra={"stretto": fields})  # the error itself is raised to the caller

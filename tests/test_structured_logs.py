@@ -53,7 +53,7 @@ async def test_a_failure_is_logged_by_its_kind(lines, text):
     with pytest.raises(ServerFailedError):
         await ask(Reply(fault=ServerFailedError("it choked on the treasure")), log_text=text)
     [line] = [line for line in lines() if line.get("event") == "failed"]
-    assert (line["error"], line["level"]) == ("ServerFailedError", "warning")
+    assert (line["error"], line["level"]) == ("ServerFailedError", "info")
     assert ("treasure" in json.dumps(line)) == text
 
 
