@@ -33,7 +33,7 @@ def main() -> None:
             address = next(word for line in told for word in line.split() if word.startswith("http://"))
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             for name, context in PICTURES.items():
-                picture(browser, address, IMAGES / name, context, settled=name == "web-dark.png")
+                picture(browser, address, IMAGES / name, context, settled=name != "web-light.png")
         finally:
             server.terminate()
 
@@ -42,12 +42,13 @@ def picture(browser: Browser, address: str, file: Path, context: dict[str, Any],
     """Ask, and take the picture while points are written, or once they have settled."""
     page = browser.new_context(**context).new_page()
     page.goto(address)
+    page.wait_for_selector("#model option", state="attached")
     if not settled:  # the first answer loads the model; the picture is of the second
         page.fill("#question", "What is tea?")
         page.press("#question", "Enter")
         page.wait_for_selector("section[aria-busy=false]", timeout=120_000)
-        page.reload()
-        page.click("#new") if page.is_visible("#new") else None
+        page.goto(address)
+        page.wait_for_selector("#model option", state="attached")
     page.select_option("#strategy", "skeleton")
     page.fill("#question", QUESTION)
     page.press("#question", "Enter")

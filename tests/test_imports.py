@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = (
-    *("stretto.client", "stretto.streams", "stretto.writing", "stretto.background"),
+    *("stretto.client", "stretto.streams", "stretto.writing", "stretto.background", "stretto.imports"),
     *("stretto.structured_logs", "stretto.client_options"),
 )
 ENGINE = ("kernels", "text", "pocket", "model", "choosing", "drafting", "serving", "long_context", "measuring")
@@ -165,7 +165,7 @@ def test_the_engine_knows_nothing_of_what_is_above_it(every):
     values = {
         each.target for each in every if room(each.source).startswith("local_engine") and "engine" not in each.target
     }
-    assert values <= {"stretto.arguments", "stretto.errors", "stretto.fork", "stretto.stop_texts"}
+    assert values <= {"stretto.arguments", "stretto.errors", "stretto.fork", "stretto.plugins", "stretto.stop_texts"}
 
 
 def test_strategies_see_no_provider(every):

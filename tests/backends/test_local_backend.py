@@ -18,7 +18,7 @@ from stretto.backends.base import Backend, Prompt
 from stretto.backends.local.backend import LocalBackend
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError
 from stretto.local_engine.choosing.constraint import Grammars
-from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.catalogue import DRAFTERS, all_drafters
 from stretto.local_engine.drafting.lexical import adapter as pad_file
 from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.text.chat_template import ChatTemplate
@@ -369,9 +369,11 @@ class Faulty(Suffix):
 
 async def test_what_went_wrong_without_harm_to_the_answer_comes_with_its_last_chunk(folder, monkeypatch):
     monkeypatch.setitem(DRAFTERS, "suffix", lambda _: Faulty(None))
+    all_drafters.cache_clear()
     async with opened(folder) as backend:
         *before, last = await collect(backend, max_tokens=8, decoding="suffix")
     assert not any(chunk.warnings for chunk in before)
+    all_drafters.cache_clear()
     assert last.warnings == (f"local:{folder}: suffix failed and drafts no more (RuntimeError: no more ideas).",)
 
 

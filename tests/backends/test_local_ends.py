@@ -136,6 +136,7 @@ import asyncio, sys
 from stretto import AsyncStretto, Stretto
 from stretto.errors import DeadlineExceededError
 clients = AsyncStretto("local:" + sys.argv[1]), Stretto("local:" + sys.argv[1])
+clients[1].route("Why?")  # imports what would take longer than the deadline
 try:
     asyncio.run(clients[0].ask("Why?", strategy="direct", deadline_s=0.001))
 except DeadlineExceededError as error:

@@ -94,10 +94,15 @@ async def test_a_folder_that_cannot_be_loaded_says_so_and_leaves_no_thread(tmp_p
     assert set(threading.enumerate()) == before
 
 
-@pytest.mark.parametrize("options", [{"dtype": "int8"}, {"dtype": "floaty"}, {"device": "toaster"}])
-async def test_an_impossible_dtype_or_device_is_an_error_of_settings(folder, options):
-    backend = LocalBackend(f"local:{folder}", **options)
+@pytest.mark.parametrize("options", [{"dtype": "int8"}, {"dtype": "floaty"}, {"device": "not a device"}])
+def test_an_impossible_dtype_or_device_is_told_when_the_backend_is_made(folder, options):
     with pytest.raises(SettingsError, match=next(iter(options.values()))):
+        LocalBackend(f"local:{folder}", **options)
+
+
+async def test_a_device_that_this_machine_has_not_is_told_when_the_model_is_loaded(folder):
+    backend = LocalBackend(f"local:{folder}", device="toaster")
+    with pytest.raises(SettingsError, match="toaster"):
         await collect(backend)
     await backend.aclose()
 

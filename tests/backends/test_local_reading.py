@@ -6,12 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from small_models import opened, prompt, save, text_of
-from stretto.local_engine.drafting.lexical_adapter import fingerprint
 
 from stretto import AsyncStretto, Document
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.options import StarOptions
-from stretto.local_engine.model.reading import READING_FILE, added, write_reading
+from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
+from stretto.local_engine.model.reading import added, write_reading
 from stretto.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
