@@ -1,14 +1,17 @@
 """The web chat in a real browser: answers, stops, failures, documents, history, hostile text, accessibility."""
 
 import json
+import socket
+import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 from axe_playwright_python.async_playwright import Axe
-from live_server import serving
 
-from stretto import AsyncStretto, Capabilities, ServerFailedError, Settings
+from stretto import Capabilities, ServerFailedError
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
 
@@ -101,22 +104,32 @@ async def test_an_answer_that_fails_says_why_and_can_be_asked_for_again(chatting
         await page.wait_for_selector("text=Put out.")
 
 
-async def test_a_server_that_goes_away_is_waited_for(chatting):
-    async with chatting(ScriptedBackend({"": "First."})) as page:
-        await ask(page, strategy="direct")
-        await page.wait_for_selector("text=First.")
-        port = int(page.live.url.rpartition(":")[2])
-        page.live.server.should_exit = True
-        await page.wait_for_function("fetch('health').then(() => false, () => true)")
-        await ask(page, "And now?", strategy="direct")
-        await page.wait_for_selector("#away:visible")
-        async with (
-            AsyncStretto(ScriptedBackend({"": "Second."}), settings=Settings()) as client,
-            serving(client, ServerOptions(port=port)),
-        ):
-            await page.wait_for_selector("#away", state="hidden")
-            await page.locator("text=Retry").last.click()
-            await page.wait_for_selector("text=Second.")
+@asynccontextmanager
+async def program(port):
+    """``stretto chat --web`` as a program, ended by a signal."""
+    command = [sys.executable, "-m", "stretto.cli", "chat", "--web", "--no-browser", "--port", str(port)]
+    async with await anyio.open_process([*command, "--model", "local:pocket"], stdout=None) as running:
+        lines = BufferedByteReceiveStream(running.stderr)
+        while b"The chat is at" not in await lines.receive_until(b"\n", 10_000):
+            pass
+        yield
+        running.terminate()
+
+
+async def test_a_server_that_goes_away_is_waited_for(chromium):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    page = await chromium.new_page()
+    page.set_default_timeout(60_000)
+    async with program(port):
+        await page.goto(f"http://127.0.0.1:{port}/")
+        await page.wait_for_selector("#model option", state="attached")
+    await ask(page, "What is tea?", strategy="direct")
+    await page.wait_for_selector("#away:visible")
+    async with program(port):
+        await page.wait_for_selector("#away", state="hidden")
+        await page.click("text=Retry")
+        await page.wait_for_selector(".figures >> text=tokens")
 
 
 async def test_a_document_is_read_and_its_passages_light_up(chatting, tmp_path):
