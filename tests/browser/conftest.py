@@ -50,7 +50,7 @@ def chatting(chromium):
             page.on("pageerror", lambda error: page.complaints.append(str(error)))
             page.on("request", lambda request: page.addresses.append(request.url))
             await page.goto(live.url)
-            await page.wait_for_selector("#model option", state="attached")
+            await page.wait_for_selector("#model option, #key-form:not([hidden])", state="attached")
             page.live = live
             try:
                 yield page

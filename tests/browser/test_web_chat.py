@@ -1,14 +1,10 @@
 """The web chat in a real browser: answers, stops, failures, documents, history, hostile text, accessibility."""
 
 import json
-import socket
-import sys
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
-from anyio.streams.buffered import BufferedByteReceiveStream
 from axe_playwright_python.async_playwright import Axe
 
 from stretto import Capabilities, ServerFailedError
@@ -102,34 +98,6 @@ async def test_an_answer_that_fails_says_why_and_can_be_asked_for_again(chatting
         await page.wait_for_selector(".problem")
         await page.click("text=Retry")
         await page.wait_for_selector("text=Put out.")
-
-
-@asynccontextmanager
-async def program(port):
-    """``stretto chat --web`` as a program, ended by a signal."""
-    command = [sys.executable, "-m", "stretto.cli", "chat", "--web", "--no-browser", "--port", str(port)]
-    async with await anyio.open_process([*command, "--model", "local:pocket"], stdout=None) as running:
-        lines = BufferedByteReceiveStream(running.stderr)
-        while b"The chat is at" not in await lines.receive_until(b"\n", 10_000):
-            pass
-        yield
-        running.terminate()
-
-
-async def test_a_server_that_goes_away_is_waited_for(chromium):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    page = await chromium.new_page()
-    page.set_default_timeout(60_000)
-    async with program(port):
-        await page.goto(f"http://127.0.0.1:{port}/")
-        await page.wait_for_selector("#model option", state="attached")
-    await ask(page, "What is tea?", strategy="direct")
-    await page.wait_for_selector("#away:visible")
-    async with program(port):
-        await page.wait_for_selector("#away", state="hidden")
-        await page.click("text=Retry")
-        await page.wait_for_selector(".figures >> text=tokens")
 
 
 async def test_a_document_is_read_and_its_passages_light_up(chatting, tmp_path):
@@ -295,6 +263,7 @@ async def test_a_server_with_keys_asks_for_one(chatting, tmp_path):
     async with chatting(ScriptedBackend({"": "Let in."}), options=ServerOptions(port=0, keys=keys)) as page:
         await page.fill("#key", "a-long-enough-secret-key-1")
         await page.press("#key", "Enter")
+        await page.wait_for_selector("#model option", state="attached")
         await ask(page, strategy="direct")
         await page.wait_for_selector("text=Let in.")
         assert "secret" not in await page.content()
