@@ -102,7 +102,7 @@ def install(folder: Path) -> Installation:
     subprocess.run([*command, "--force-reinstall", str(wheel)], check=True)
     (folder / "home").mkdir()
     installed = Installation(folder / "venv", folder / "home")
-    where = installed.run("python", "-c", "import stretto; print(stretto.__file__)").stdout
+    where = installed.run("python", "-P", "-c", "import stretto; print(stretto.__file__)").stdout
     assert where.startswith(str(folder)), where
     return installed
 
