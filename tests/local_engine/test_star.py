@@ -44,7 +44,9 @@ def test_merging_by_log_sum_exp_is_attention_over_all_slots(data, cuts, rows):
     expected = torch.nn.functional.scaled_dot_product_attention(
         queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), enable_gqa=True
     ).transpose(1, 2)
-    assert torch.allclose(merged(parts), expected, atol=1e-4 * scale)
+    # A score of thousands is rounded to some 1e-4 in float32, and so is what it weighs: both ways differ by that.
+    rounding = 16 * torch.finfo(torch.float32).eps * max(float(sums.abs().max()) for _, sums in parts)
+    assert torch.allclose(merged(parts), expected, atol=1e-4 * scale + rounding * float(values.abs().max()))
 
 
 @pytest.mark.parametrize("architecture", MODELS)
