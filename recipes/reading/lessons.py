@@ -24,7 +24,8 @@ NOTHING = "The documents do not tell it."
 """The answer where nothing was found."""
 
 _FAMILY = "pocket"
-_QUESTIONS = 3  # about one passage
+_QUESTIONS = 6  # about one passage
+_THERE = 0.65  # of the questions about a text with facts, those whose answer is there
 _TITLES = ("report", "notes", "letters", "minutes", "journal", "manual.txt", "part 2", "main.py", "chapter 7", "terms")
 
 
@@ -199,7 +200,7 @@ class Lessons:
 
     def _asked(self, chance: random.Random, writer: Writer, facts: Sequence[Fact]) -> tuple[Fact, bool]:
         """What is asked for, and whether it is there."""
-        if facts and chance.random() < 0.8:
+        if facts and chance.random() < _THERE:
             return chance.choice(facts), True
         there = {(fact.kind, fact.about) for fact in facts}
         while True:

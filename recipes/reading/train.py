@@ -1,37 +1,41 @@
 """Training the pocket model to read documents: ``python -m recipes.reading.train``.
 
-The weights stay as they are. What learns is a product of two thin matrices beside each matrix of the layers (Hu et
-al., "LoRA", arXiv:2106.09685). Lessons are the library's own prompts for documents, over texts in which facts are
-hidden; every turn of the assistant is learned. They get longer at first. The learning rate warms up, stays, and falls
-to zero. Training is seeded and goes on from its last checkpoint when it is started again.
+The weights stay as they are. A copy of the matrices of their layers learns, by Muon, and the difference is the adapter.
+Lessons are the library's own prompts for documents, over texts in which facts are hidden; every turn of the assistant
+is learned. Lessons get longer at first. The learning rate warms up, stays, and falls to zero. Training is seeded and
+goes on from its last checkpoint when it is started again.
 
-The adapter is written beside the weights and bound to them by their SHA-256.
+The adapter is written beside the weights, four bits a number, and bound to them by their SHA-256.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import os
 import random
 import time
-from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from torch import Tensor
-from torch.func import functional_call
+from torch import Tensor, nn
 
 from recipes.pocket.network import Network, NetworkConfig, Packed
+from recipes.pocket.optimiser import Optimiser
 from recipes.pocket.tokenizer import ASSISTANT, BEGIN, END, token_id
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype, use_machine
 from recipes.reading.lessons import Lesson, Lessons, training_hay
-from recipes.training import AdapterTraining
+from recipes.training import Training, read_state
+from stretto.errors import SettingsError
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
 from stretto.local_engine.model.reading import write_reading
 from stretto.local_engine.pocket import MODEL_FOLDER
@@ -39,36 +43,26 @@ from stretto.local_engine.pocket import MODEL_FOLDER
 __all__ = ["Plan", "Trainer", "encoded", "main"]
 
 
-Sums = dict[str, tuple[float, int]]
-"""By task, losses in nats and of how many tokens."""
+Sums = dict[str, tuple[float, int, int, int]]
+"""By task: losses in nats, of how many tokens; turns of the assistant without an unlikely token, and all turns."""
+
+_LIKELY = math.log(2)  # a token with a smaller loss is likelier than all others together
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a training run is."""
 
-    minutes: float = 45.0
+    minutes: float = 75.0
     steps: int | None = None  # instead of minutes
-    rank: int = 32
     tokens: int = 4096  # of a step
     micro: int = 1024  # of a batch, or one lesson that is longer
-    rate: float = 0.002
+    rate: float = 0.007
     warm_up: int = 40  # steps
     fall: float = 0.4  # of the run, in which the rate falls
     harder: float = 0.4  # of the run, in which lessons get longer
     seed: int = 1
     save_every: float = 60.0  # seconds
-
-
-class _Losses(torch.nn.Module):
-    """The losses of a network as its forward, so that `functional_call` can give it other weights."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, packed: Packed, targets: Tensor, dtype: torch.dtype) -> Tensor:
-        return self.network.losses(packed, targets, dtype)
 
 
 def encoded(lesson: Lesson, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
@@ -91,7 +85,12 @@ def encoded(lesson: Lesson, tokenizer: Tokenizer) -> tuple[list[int], list[int]]
     return tokens[:-1], wanted[: len(tokens) - 1]
 
 
-class Trainer(AdapterTraining[Sums]):
+def _turns(wanted: Sequence[int]) -> list[int]:
+    """How many tokens of each turn are learned."""
+    return [len([*run]) for learned, run in itertools.groupby(wanted, lambda token: token >= 0) if learned]
+
+
+class Trainer(Training[Sums]):
     """One training run, continued from ``folder`` if it holds a checkpoint."""
 
     every = 20
@@ -99,62 +98,59 @@ class Trainer(AdapterTraining[Sums]):
     def __init__(
         self, plan: Plan, base: Path, folder: Path, lessons: Lessons, *, dtype: torch.dtype, threads: int = 1
     ) -> None:
+        super().__init__(plan, folder)
         self.plan, self.lessons, self.dtype = plan, lessons, dtype
+        self.base = fingerprint(base)
         self.tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
-        network = Network(_config(base))
-        network.load_state_dict(
+        self.network = Network(_config(base))
+        self.network.load_state_dict(
             {name: tensor.float() for name, tensor in load_file(base / "model.safetensors").items()}
         )
-        network.requires_grad_(requires_grad=False)
-        self.network = _Losses(network)
-        self.weights = {
-            name: parameter
-            for name, parameter in network.named_parameters()
-            if parameter.ndim == 2 and "embed" not in name
+        self.network.requires_grad_(requires_grad=False)
+        layers = self.network.model.layers
+        self.learning = {
+            f"model.layers.{name}": parameter.requires_grad_()
+            for name, parameter in layers.named_parameters()
+            if parameter.ndim == 2
         }
-        generator = torch.Generator().manual_seed(plan.seed)
-        tensors: dict[str, Tensor] = {}
-        for name, weight in self.weights.items():
-            outputs, inputs = weight.shape
-            tensors[f"{name}.inner"] = torch.randn(plan.rank, inputs, generator=generator) / inputs**0.5
-            tensors[f"{name}.outer"] = torch.zeros(outputs, plan.rank)
-        super().__init__(plan, folder, tensors, fingerprint(base), rate=plan.rate, weight_decay=0.0)
+        self.before = {name: parameter.detach().clone() for name, parameter in self.learning.items()}
+        matrices = nn.ModuleList(module for module in layers.modules() if isinstance(module, nn.Linear))
+        self.optimiser = Optimiser(matrices, dtype, matrix_rate=plan.rate, decay=0.0)
         self._sums: Sums = {}
         self.workers = ThreadPoolExecutor(threads)
         if self.checkpoint.is_file():
-            self.load()
+            self._load()
+
+    def differences(self) -> dict[str, Tensor]:
+        """What has been learned: by name of the weight, what is to be added to it."""
+        return {name: parameter.detach() - self.before[name] for name, parameter in self.learning.items()}
 
     def step(self) -> Sums:
-        """Train one step; by task the sum of the losses in nats, and of how many tokens."""
+        """Train one step."""
         start = time.monotonic()
-        plan = self.plan
         batches = self._batches()
         total = sum(int((targets >= 0).sum()) for _, targets, _ in batches)
 
-        def work(at: int) -> tuple[Tensor, list[Tensor]]:
+        def work(at: int) -> tuple[Tensor, tuple[Tensor, ...]]:
             packed, targets, _ = batches[at]
-            merged = {
-                f"network.{name}": weight + self.tensors[f"{name}.outer"] @ self.tensors[f"{name}.inner"]
-                for name, weight in self.weights.items()
-            }
             with torch.autocast("cpu", torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-                losses = functional_call(self.network, merged, (packed, targets, self.dtype))
-            return losses.detach(), list(torch.autograd.grad(losses.sum() / total, list(self.tensors.values())))
+                losses = self.network.losses(packed, targets, self.dtype)
+            return losses.detach(), torch.autograd.grad(losses.sum() / total, list(self.learning.values()))
 
-        sums: dict[str, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
+        sums: Sums = {}
         order = sorted(range(len(batches)), key=lambda at: -len(batches[at][1]))
         for at, (losses, gradients) in zip(order, self.workers.map(work, order), strict=True):
-            for tensor, gradient in zip(self.tensors.values(), gradients, strict=True):
-                tensor.grad = gradient if tensor.grad is None else tensor.grad.add_(gradient)
-            for task, loss in zip(batches[at][2], losses.tolist(), strict=True):
-                before, count = sums[task]
-                sums[task] = (before + loss, count + 1)
-        self.update(falling=plan.fall, least=0.01, warm_up=plan.warm_up)
+            for parameter, gradient in zip(self.learning.values(), gradients, strict=True):
+                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+            _count(sums, losses, batches[at][2])
+        warm, left = min(1.0, (self.number + 1) / self.plan.warm_up), (1 - self.progress) / self.plan.fall
+        self.number += 1
+        self.optimiser.step(self.number, warm * min(1.0, max(0.01, left)), self.workers)
         self.seconds += time.monotonic() - start
         return sums
 
-    def _batches(self) -> list[tuple[Packed, Tensor, list[str]]]:
-        """The batches of one step: packed tokens, what follows each, and the task of each learned token."""
+    def _batches(self) -> list[tuple[Packed, Tensor, list[tuple[str, int]]]]:
+        """The batches of one step: packed tokens, what follows each, and task and size of each turn that is learned."""
         chance = random.Random(f"{self.plan.seed}: step {self.number}")  # noqa: S311 - no secrets
         ease = max(0.0, 1 - self.progress / self.plan.harder)
         drawn, left = [], self.plan.tokens
@@ -176,21 +172,56 @@ class Trainer(AdapterTraining[Sums]):
             targets = torch.full_like(packed.tokens, -1)
             flat = [token for _, wanted, _ in group for token in wanted]
             targets[: len(flat)] = torch.tensor(flat)
-            owners = [task for _, wanted, task in group for token in wanted if token >= 0]
-            found.append((packed, targets, owners))
+            found.append((packed, targets, [(task, size) for _, wanted, task in group for size in _turns(wanted)]))
         return found
 
     def note(self, step: Sums) -> None:
         """See `Training`."""
-        for task, (loss, count) in step.items():
-            before, counted = self._sums.get(task, (0.0, 0))
-            self._sums[task] = before + loss, counted + count
+        for task, counted in step.items():
+            self._sums[task] = _added(self._sums.get(task, _NONE), counted)
 
     def report(self) -> str:
         """See `Training`."""
         sums, self._sums = self._sums, {}
-        text = " ".join(f"{task} {loss / count:.4f}" for task, (loss, count) in sorted(sums.items()))
-        return f"step {self.number}, {self.seconds / 60:.1f} min, {self.progress:.0%}: loss of {text}"
+        text = ", ".join(
+            f"{task} {loss / tokens:.4f} ({right}/{turns})"
+            for task, (loss, tokens, right, turns) in sorted(sums.items())
+        )
+        return f"step {self.number}, {self.seconds / 60:.1f} min, {self.progress:.0%}: loss (turns right) of {text}"
+
+    def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """See `Training`."""
+        tensors = {f"weights.{name}": parameter.detach() for name, parameter in self.learning.items()}
+        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.optimiser.state.items()}
+        return tensors, {"number": self.number, "seconds": self.seconds, "base": self.base}
+
+    def _load(self) -> None:
+        state, found = read_state(self.checkpoint), load_file(self.checkpoint)
+        if state["base"] != self.base:
+            raise SettingsError(
+                f"{self.checkpoint} belongs to other weights. Start anew with --fresh, or choose another --folder."
+            )
+        for name, parameter in self.learning.items():
+            parameter.data.copy_(found[f"weights.{name}"])
+        self.optimiser.load({name[10:]: tensor for name, tensor in found.items() if name.startswith("optimiser.")})
+        self.number, self.seconds = int(state["number"]), float(state["seconds"])
+
+
+_NONE = (0.0, 0, 0, 0)
+
+
+def _added(one: tuple[float, int, int, int], other: tuple[float, int, int, int]) -> tuple[float, int, int, int]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
+
+
+def _count(sums: Sums, losses: Tensor, turns: Sequence[tuple[str, int]]) -> None:
+    """Add the losses of the turns of a batch, each with its task and its number of tokens."""
+    start = 0
+    for task, count in turns:
+        part = losses[start : start + count]
+        start += count
+        right = int(part.max() < _LIKELY)
+        sums[task] = _added(sums.get(task, _NONE), (float(part.sum()), count, right, 1))
 
 
 def _config(base: Path) -> NetworkConfig:
@@ -212,7 +243,6 @@ def main(arguments: list[str] | None = None) -> None:
     """Train (or continue to train) the adapter with which the pocket model reads documents."""
     parser = argparse.ArgumentParser(prog="python -m recipes.reading.train", description=main.__doc__)
     add_arguments(parser, minutes=Plan.minutes, folder=Path("build/reading"))
-    parser.add_argument("--rank", type=int, default=Plan.rank, help="of what is added (default %(default)s)")
     parser.add_argument(
         "--base", type=Path, default=MODEL_FOLDER, help="folder of the weights; default: the pocket model's"
     )
@@ -226,13 +256,13 @@ def main(arguments: list[str] | None = None) -> None:
     use_machine()
     console, dtype = Console(), training_dtype("cpu")
     announce(console, "cpu", dtype, chosen.threads)
-    plan = Plan(minutes=chosen.minutes, steps=chosen.steps, rank=chosen.rank, seed=chosen.seed)
+    plan = Plan(minutes=chosen.minutes, steps=chosen.steps, seed=chosen.seed)
     trainer = Trainer(plan, chosen.base, chosen.folder, Lessons(training_hay()), dtype=dtype, threads=chosen.threads)
-    size = sum(tensor.numel() for tensor in trainer.tensors.values())
+    size = sum(parameter.numel() for parameter in trainer.learning.values())
     console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
     if chosen.export_only or run_until_stopped(trainer, console):
         target = chosen.target or chosen.base / READING_FILE
-        write_reading(target, {name: tensor.detach() for name, tensor in trainer.tensors.items()}, trainer.base)
+        write_reading(target, trainer.differences(), trainer.base)
         console.print(f"wrote {target}", highlight=False)
 
 

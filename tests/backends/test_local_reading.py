@@ -11,7 +11,7 @@ from stretto import AsyncStretto, Document
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.options import StarOptions
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
-from stretto.local_engine.model.reading import added, write_reading
+from stretto.local_engine.model.reading import added, read_reading, write_reading
 from stretto.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
@@ -29,12 +29,10 @@ def adapted(tmp_path_factory):
     folder = save(tmp_path_factory.mktemp("adapted"), end=None)
     weights = load_file(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(7)
-    tensors = {}
-    for name, weight in weights.items():
-        if "proj" in name:
-            tensors[f"{name}.outer"] = torch.randn(weight.shape[0], 4, generator=generator)
-            tensors[f"{name}.inner"] = torch.randn(4, weight.shape[1], generator=generator)
-    write_reading(folder / READING_FILE, tensors, fingerprint(folder))
+    differences = {
+        name: torch.randn(weight.shape, generator=generator) for name, weight in weights.items() if "proj" in name
+    }
+    write_reading(folder / READING_FILE, differences, fingerprint(folder))
     return folder
 
 
@@ -52,10 +50,10 @@ async def test_prompts_that_show_documents_are_answered_by_the_sum_and_all_other
         assert await said(other, ABOUT_DOCUMENTS) == without  # a folder without an adapter
 
 
-async def test_a_model_with_the_products_added_by_hand_says_the_same(adapted, tmp_path):
+async def test_a_model_with_the_differences_added_by_hand_says_the_same(adapted, tmp_path):
     folder = save(tmp_path, end=None)
-    weights, tensors = load_file(folder / "model.safetensors"), load_file(adapted / READING_FILE)
-    added(weights, tensors)
+    weights = load_file(folder / "model.safetensors")
+    added(weights, read_reading(adapted / READING_FILE, fingerprint(adapted), "a model"))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     async with opened(folder) as whole, opened(adapted) as backend:
         assert await said(backend, ABOUT_DOCUMENTS) == await said(whole, QUESTION)
@@ -91,3 +89,15 @@ async def test_strategies_say_which_prompts_show_documents(adapted, plain):
             answers.append((await stretto.ask("Why?", **options)).text)
     assert answers[0] != answers[2]
     assert answers[1] == answers[3]
+
+
+@pytest.mark.parametrize("shape", [(8, 64), (3, 5), (1, 1), (33,)])
+def test_a_difference_comes_back_within_half_a_step_of_its_group(tmp_path, shape):
+    difference = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+    write_reading(tmp_path / READING_FILE, {"one": difference, "none": torch.zeros(shape)}, "base")
+    back = read_reading(tmp_path / READING_FILE, "base", "a model")
+    weights = {"one": torch.zeros(shape), "none": torch.ones(shape)}
+    added(weights, back)
+    step = difference.abs().max() / 7
+    assert (weights["one"] - difference).abs().max() <= 0.51 * step
+    assert torch.equal(weights["none"], torch.ones(shape))
