@@ -108,7 +108,17 @@ def serve(client: AsyncStretto, options: ServerOptions, announce: Callable[[str,
 
     ``announce`` is told the address when the port is open. Raises `SettingsError`.
     """
-    return asyncio.run(_serve(client, options, announce))
+    with asyncio.Runner(loop_factory=_event_loop) as runner:
+        return runner.run(_serve(client, options, announce))
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where there is one: it is not made for Windows."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def _serve(client: AsyncStretto, options: ServerOptions, announce: Callable[[str, Service], None]) -> int | None:
