@@ -56,7 +56,6 @@ class Capabilities:
         context_window: tokens that prompt and answer may fill together.
         json_schema: answers can be constrained to a JSON schema.
         regex: answers can be constrained to a regular expression.
-        prefill: an answer can be continued from a started assistant turn.
         logprobs: log-probabilities can be asked for.
         reasoning: the model thinks before it answers and takes an effort.
         parallel_slots: calls that run side by side without slowing each other.
@@ -79,7 +78,6 @@ class Capabilities:
     context_window: int | None = None
     json_schema: bool = False
     regex: bool = False
-    prefill: bool = False
     logprobs: bool = False
     reasoning: bool = False
     parallel_slots: int = 16
