@@ -38,7 +38,7 @@ _NOT_EXTRA = {
     "max_completion_tokens": "is max_tokens= here",
     **dict.fromkeys(
         ("max_tokens", "temperature", "top_p", "stop", "seed", "tools", "tool_choice", "n"),
-        "is an argument of its own",
+        "is a separate argument",
     ),
 }
 _CALLED = {"image_url": "an image", "input_audio": "sound", "file": "a file", "video_url": "a video"}

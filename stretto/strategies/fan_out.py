@@ -139,7 +139,7 @@ class FanOut:
         return {} if found is None else found()
 
     def measured(self) -> Measured | None:
-        """What the backend has measured of its own speed, if it is a local one."""
+        """What the backend has measured of its speed, if it is a local one."""
         return measured_by(self._backend)
 
     def send_along(self, fields: Mapping[str, Any]) -> None:

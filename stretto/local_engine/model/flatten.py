@@ -87,7 +87,7 @@ def _divided(starts: Sequence[int], counts: Sequence[int], device: torch.device)
 def _shape(parents: tuple[int, ...], rows: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The depth of each row, and which rows each row descends from # [rows], [rows, rows].
 
-    Cached, because most drafts of a method have one of a few shapes. Padding rows are roots of their own.
+    Cached, because most drafts of a method have one of a few shapes. Padding rows are separate roots.
     """
     lines = lineage(parents, rows)
     return np.array([line.bit_count() - 1 for line in lines]), ancestry(lines)
