@@ -44,10 +44,11 @@ from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Figures, Finished, Generation
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model, prepare
 from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
 

@@ -12,8 +12,9 @@ from recipes.focus.needles import Job, Lesson
 from stretto.local_engine.long_context.adapter import FocusAdapter
 from stretto.local_engine.long_context.decoder import attention, run
 from stretto.local_engine.long_context.focus import Candidates, candidates, candidates_and_states
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["chunks_of", "lesson_losses", "lookup_losses"]
 

@@ -36,10 +36,11 @@ from recipes.training import AdapterTraining, llama_forward
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.lexical.adapter import write_adapter
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
 from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 __all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]

@@ -17,8 +17,9 @@ from stretto.local_engine.long_context.decoder import attention, attention_of_on
 from stretto.local_engine.long_context.focus import FocusReader, candidates
 from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.rows import Rows
 
 CPU = torch.device("cpu")
 MODELS = ["llama", "qwen2", "qwen3", "mistral"]

@@ -16,8 +16,9 @@ from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 CPU = torch.device("cpu")

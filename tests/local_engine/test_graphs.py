@@ -11,10 +11,11 @@ from tiny_models import build
 
 from stretto.errors import SettingsError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.recorded_steps import GraphedForward
+from stretto.local_engine.model.rows import Rows
 
 
 @pytest.fixture(scope="module")

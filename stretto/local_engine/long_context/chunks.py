@@ -8,8 +8,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from stretto.local_engine.model.cache import KeyValueCache, Rows, blocks
+from stretto.local_engine.model.cache import KeyValueCache, blocks
 from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["Chunks", "Group", "bytes_per_token", "cut"]
 

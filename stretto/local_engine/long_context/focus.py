@@ -22,8 +22,9 @@ from stretto.local_engine.long_context.adapter import FocusAdapter
 from stretto.local_engine.long_context.chunks import Chunks, cut
 from stretto.local_engine.long_context.decoder import LayerChange, attention, attention_of_one, rotated, run
 from stretto.local_engine.long_context.options import FocusOptions
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["Candidates", "FocusReader", "candidates", "candidates_and_states"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.model.cache import Rows
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.segments import Segment, segments
 
 __all__ = ["ancestry", "flatten"]

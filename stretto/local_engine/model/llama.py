@@ -24,10 +24,11 @@ from stretto.local_engine.kernels.panels import Panels, held_as, kind_of
 from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.attention import Attention, unpack
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama_layer import Layer, Norm, take
 from stretto.local_engine.model.pads import PadAdapter
 from stretto.local_engine.model.products import Weight, layout_for, packed, product
+from stretto.local_engine.model.rows import Rows
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.compiled import CompiledModel
