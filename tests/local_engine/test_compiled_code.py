@@ -62,6 +62,15 @@ def test_an_engine_changes_over_to_compiled_code_between_two_requests(unpacked, 
     assert unpacked.forward.is_exact
 
 
+def test_a_thread_that_makes_an_engine_runs_afterwards_what_it_ran_before(unpacked, start):
+    start(unpacked)
+    assert runs_compiled()
+    run_compiled(False)
+    start(unpacked)
+    assert not runs_compiled()
+    run_compiled(True)
+
+
 def test_packed_weights_that_disagree_with_the_model_are_not_kept(unpacked, monkeypatch, caplog):
     monkeypatch.setattr("stretto.local_engine.model.unpacked.disagreement", lambda *_: 7.0)
     unpacked.unpacked.pack()

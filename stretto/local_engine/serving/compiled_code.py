@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from stretto.local_engine.drafting.warm_up import DRAFTING, warm_up
 from stretto.local_engine.kernels.compiler import Compilation, are_ready, compile_now
 from stretto.local_engine.kernels.parts import CHOOSING
-from stretto.local_engine.kernels.switch import run_compiled
+from stretto.local_engine.kernels.switch import run_compiled, runs_compiled
 from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["CompiledCode"]
@@ -64,7 +64,8 @@ class CompiledCode:
 
 
 def _load() -> bool:
-    """Load compiled code, and return whether it runs."""
+    """Load compiled code, and return whether it runs. The caller's thread runs what it ran before."""
+    before = runs_compiled()
     run_compiled(True)
     try:
         from stretto.local_engine.kernels.trials import choose  # noqa: PLC0415 - it imports numba
@@ -75,5 +76,5 @@ def _load() -> bool:
         _log.warning("torch chooses tokens, and Python drafts: %s: %s", type(error).__name__, error)
         return False
     finally:
-        run_compiled(False)
+        run_compiled(before)
     return True
