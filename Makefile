@@ -3,7 +3,7 @@
 # make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
 # make test-targets tests of compiled code for older processors, and without a compiler
-# make test-litellm litellm as a client of the server, in an environment of its own
+# make test-litellm litellm as a client of the server, in a separate environment
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
 # CI runs `make test`. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
 

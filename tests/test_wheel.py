@@ -54,6 +54,7 @@ def test_the_wheel_holds_what_the_library_reads_at_run_time(wheel):
         "stretto/router/model.npz",
         "stretto/router/lexicon.txt",
         "stretto/language/words.toml",
+        "stretto/language/lists.toml",
         "stretto/local_engine/pocket/model/model.safetensors",
         "stretto/local_engine/pocket/model/tokenizer.json",
     } <= names(wheel)

@@ -1,11 +1,11 @@
 """Training the pocket model to read documents: ``python -m recipes.reading.train``.
 
-The weights stay as they are. What learns is a product of two thin matrices beside each matrix of the layers (Hu et
-al., "LoRA", arXiv:2106.09685). Lessons are the library's own prompts for documents, over texts in which facts are
-hidden; every turn of the assistant is learned. They get longer at first. The learning rate warms up, stays, and falls
-to zero. Training is seeded and goes on from its last checkpoint when it is started again.
+The weights are frozen. A product of two thin matrices is learned for each matrix of the layers (Hu et al., "LoRA",
+arXiv:2106.09685). Lessons are the library's prompts for documents, over texts with hidden facts; every turn of the
+assistant is learned. They get longer at first. The learning rate warms up, stays, and falls to zero. Training is seeded
+and goes on from its last checkpoint when it is started again.
 
-The adapter is written beside the weights and bound to them by their SHA-256.
+The adapter is written beside the weights, with their SHA-256.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from torch.func import functional_call
 
 from recipes.pocket.network import Network, NetworkConfig, Packed
 from recipes.pocket.tokenizer import ASSISTANT, BEGIN, END, token_id
-from recipes.program import add_arguments, announce, run_until_stopped, training_dtype, use_machine
+from recipes.program import (
+    add_arguments,
+    announce,
+    forget_checkpoint,
+    train_adapter,
+    training_dtype,
+    use_machine,
+)
 from recipes.reading.lessons import Lesson, Lessons, training_hay
 from recipes.training import AdapterTraining
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
@@ -40,12 +47,12 @@ __all__ = ["Plan", "Trainer", "encoded", "main"]
 
 
 Sums = dict[str, tuple[float, int]]
-"""By task, losses in nats and of how many tokens."""
+"""By task, the sum of losses in nats and the number of tokens."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training run is."""
+    """The settings of a training run."""
 
     minutes: float = 45.0
     steps: int | None = None  # instead of minutes
@@ -61,7 +68,7 @@ class Plan:
 
 
 class _Losses(torch.nn.Module):
-    """The losses of a network as its forward, so that `functional_call` can give it other weights."""
+    """Has a network's losses as its forward, so that `functional_call` can pass other weights."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -125,7 +132,7 @@ class Trainer(AdapterTraining[Sums]):
             self.load()
 
     def step(self) -> Sums:
-        """Train one step; by task the sum of the losses in nats, and of how many tokens."""
+        """Train one step; by task the sum of losses in nats, and the number of tokens."""
         start = time.monotonic()
         plan = self.plan
         batches = self._batches()
@@ -194,17 +201,17 @@ class Trainer(AdapterTraining[Sums]):
 
 
 def _config(base: Path) -> NetworkConfig:
-    told = json.loads((base / "config.json").read_text(encoding="utf-8"))
+    config = json.loads((base / "config.json").read_text(encoding="utf-8"))
     return NetworkConfig(
-        vocabulary=told["vocab_size"],
-        hidden=told["hidden_size"],
-        layers=told["num_hidden_layers"],
-        heads=told["num_attention_heads"],
-        key_value_heads=told["num_key_value_heads"],
-        intermediate=told["intermediate_size"],
-        context=told["max_position_embeddings"],
-        rope_theta=told["rope_theta"],
-        norm_epsilon=told["rms_norm_eps"],
+        vocabulary=config["vocab_size"],
+        hidden=config["hidden_size"],
+        layers=config["num_hidden_layers"],
+        heads=config["num_attention_heads"],
+        key_value_heads=config["num_key_value_heads"],
+        intermediate=config["intermediate_size"],
+        context=config["max_position_embeddings"],
+        rope_theta=config["rope_theta"],
+        norm_epsilon=config["rms_norm_eps"],
     )
 
 
@@ -219,8 +226,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {READING_FILE} beside the weights")
     parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --target and stop")
     chosen = parser.parse_args(arguments)
-    if chosen.fresh:
-        (chosen.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+    forget_checkpoint(chosen)
     # Batches have many shapes; kernels are kept for all of them.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
     use_machine()
@@ -228,12 +234,11 @@ def main(arguments: list[str] | None = None) -> None:
     announce(console, "cpu", dtype, chosen.threads)
     plan = Plan(minutes=chosen.minutes, steps=chosen.steps, rank=chosen.rank, seed=chosen.seed)
     trainer = Trainer(plan, chosen.base, chosen.folder, Lessons(training_hay()), dtype=dtype, threads=chosen.threads)
-    size = sum(tensor.numel() for tensor in trainer.tensors.values())
-    console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
-    if chosen.export_only or run_until_stopped(trainer, console):
-        target = chosen.target or chosen.base / READING_FILE
-        write_reading(target, {name: tensor.detach() for name, tensor in trainer.tensors.items()}, trainer.base)
-        console.print(f"wrote {target}", highlight=False)
+
+    def write(file: Path) -> None:
+        write_reading(file, {name: tensor.detach() for name, tensor in trainer.tensors.items()}, trainer.base)
+
+    train_adapter(trainer, console, chosen.target or chosen.base / READING_FILE, write, train=not chosen.export_only)
 
 
 if __name__ == "__main__":

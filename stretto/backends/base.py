@@ -56,7 +56,6 @@ class Capabilities:
         context_window: tokens that prompt and answer may fill together.
         json_schema: answers can be constrained to a JSON schema.
         regex: answers can be constrained to a regular expression.
-        prefill: an answer can be continued from a started assistant turn.
         logprobs: log-probabilities can be asked for.
         reasoning: the model thinks before it answers and takes an effort.
         parallel_slots: calls that run side by side without slowing each other.
@@ -79,7 +78,6 @@ class Capabilities:
     context_window: int | None = None
     json_schema: bool = False
     regex: bool = False
-    prefill: bool = False
     logprobs: bool = False
     reasoning: bool = False
     parallel_slots: int = 16
@@ -113,7 +111,7 @@ class Prompt:
         tool_choice: "auto", "none", "required", or the one to call, in OpenAI's form.
         n: how many answers to write, for backends with ``choices``.
         extra: other fields of the body, passed on as they are.
-        reads: it shows text of documents, for which a local model may have an adapter of its own.
+        reads: it shows text of documents, for which a local model may have a special adapter.
     """
 
     messages: tuple[Message, ...]
@@ -290,7 +288,7 @@ class MeasuresItself(Protocol):
 
 
 def measured_by(backend: Backend) -> Measured | None:
-    """What a backend has measured of its own speed; ``None`` where it measures nothing, or has not yet."""
+    """What a backend has measured of its speed; ``None`` where it measures nothing, or has not yet."""
     # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
     found: Callable[[], Measured | None] | None = getattr(backend, MeasuresItself.measured.__name__, None)
     return None if found is None else found()

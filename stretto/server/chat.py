@@ -61,7 +61,7 @@ class Sampling(BaseModel):
 
     @property
     def include_usage(self) -> bool:
-        """Whether the stream ends with a chunk of its own for the usage."""
+        """Whether the stream ends with a separate chunk for the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @property

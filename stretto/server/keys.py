@@ -1,4 +1,4 @@
-"""Who is let in: bearer keys, each with a name and limits of its own.
+"""Who is let in: bearer keys, each with a name and limits.
 
 A file of keys is TOML, with a table for each::
 

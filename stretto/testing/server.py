@@ -1,7 +1,7 @@
 """A real HTTP server on loopback that answers like OpenAI and Anthropic, as scripted, faults included.
 
 In a test: ``async with ScriptedServer("Hello.") as server`` and point a client at
-``server.openai_url`` or ``server.url``. In a process of its own, for benchmarks:
+``server.openai_url`` or ``server.url``. In a separate process, for benchmarks:
 ``python -m stretto.testing.server --time-to-first-token 0.3 --tokens-per-second 60``.
 
 It speaks HTTP/1.1 over plain asyncio streams, because a web framework would smooth over the very

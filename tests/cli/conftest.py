@@ -36,5 +36,5 @@ def stretto():
 
 @pytest.fixture
 def program():
-    """The command line of the same as a program of its own; the script as JSON."""
+    """The command line of the same as a separate program; the script as JSON."""
     return lambda script, *arguments: [sys.executable, scripted_program, script, *arguments]

@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 
 
 class Terminal:
-    """Start a program on a terminal of its own; leaving the context kills it if it still runs."""
+    """Start a program on a separate terminal; leaving the context kills it if it still runs."""
 
     def __init__(self, command, *, columns=80, rows=24, environment=None):
         self._controller, worker = pty.openpty()

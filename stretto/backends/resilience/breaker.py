@@ -98,7 +98,7 @@ class Circuit:
             self._opened_s = now_s
 
     def _is_exception(self) -> bool:
-        """Whether this call may try at once: the faults are those of other parts of its own answer, and of no other.
+        """Whether this call may try at once: the faults are those of other parts of its answer, and of no other.
 
         One prompt may be what makes a server fail. An outline that fails for good must not cost the straight answer.
         """

@@ -1,6 +1,6 @@
 """What is added to the weights of a model that reads documents: thin matrices in a file beside the weights.
 
-The sum is a model of its own, for prompts that show documents; all other prompts go to the weights as they are. Hu et
+The sum is a separate model, for prompts that show documents; all other prompts go to the weights as they are. Hu et
 al., "LoRA", arXiv:2106.09685.
 """
 
