@@ -1,0 +1,164 @@
+"""The replicas of a local model as one backend with many slots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
+
+from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.errors import BackendError, ConnectionFailedError, RateLimitedError, StreamBrokenError
+from stretto.integrations.ray_serve import wire
+from stretto.request import GenerationOptions
+
+_COUNTED_AGAIN_S = 5.0
+_ENDING_S = 5.0  # for a replica to end what it was told to end
+
+
+class RayBackend:
+    """Calls a deployment of `Engine`. What begins alike goes to the same replica, as long as that has a slot.
+
+    A replica that dies ends its streams with `StreamBrokenError`, or `ConnectionFailedError` before the first text;
+    `resilient` and the strategies ask another replica for the rest.
+
+    Args:
+        handle: of the deployment.
+        name: of the model.
+        capabilities: of one replica.
+        slots: calls that one replica runs side by side.
+    """
+
+    def __init__(self, handle: DeploymentHandle[Any], name: str, capabilities: Capabilities, slots: int) -> None:
+        self._handle = handle
+        self._name = name
+        self._capabilities = capabilities
+        self._slots = slots
+        self._replicas = 1
+        self._counted_s = -_COUNTED_AGAIN_S
+        self._open: set[DeploymentResponseGenerator[str]] = set()
+        self._closed = False
+
+    @classmethod
+    async def of(cls, handle: DeploymentHandle[Any], model: str, slots: int) -> RayBackend:
+        """The backend for a deployment; waits until a replica of it has loaded the model."""
+        told = await handle.describe.remote()
+        name = f"ray:{model.removeprefix('local:')}"
+        backend = cls(handle, name, wire.read_capabilities(told["capabilities"]), slots)
+        await backend.count_replicas()
+        return backend
+
+    @property
+    def name(self) -> str:
+        """The model name, ``ray:model``."""
+        return self._name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do, with the slots of all replicas."""
+        return replace(self._capabilities, parallel_slots=self._replicas * self._slots)
+
+    async def count_replicas(self) -> int:
+        """How many replicas there are, asked of Ray at most every few seconds."""
+        if time.monotonic() - self._counted_s >= _COUNTED_AGAIN_S:
+            self._counted_s = time.monotonic()
+            self._replicas = await anyio.to_thread.run_sync(self._running_replicas, abandon_on_cancel=True)
+        return self._replicas
+
+    def _running_replicas(self) -> int:
+        with suppress(RayError, RayServeException, KeyError):
+            application = serve.status().applications[self._handle.app_name]
+            running = application.deployments[self._handle.deployment_name].replica_states
+            return max(1, sum(number for state, number in running.items() if state == "RUNNING"))
+        return self._replicas
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+        """Start one generation on a replica. Leaving the context ends it there."""
+        if self._closed:
+            raise self._is_closed()
+        await self.count_replicas()
+        call = wire.call_text(prompt, options)
+        remote = self._handle.options(stream=True, session_id=wire.session_of(prompt))
+        response = remote.generate.remote(call)
+        chunks = _Chunks(response, self)
+        self._open.add(response)
+        try:
+            yield chunks
+        finally:
+            self._open.discard(response)
+            if not chunks.ended:
+                await _end(response)
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Tokens of the prompt, chat template included; exact."""
+        try:
+            return int(await self._handle.count_tokens.remote(wire.prompt_text(prompt)))
+        except (RayError, RayServeException) as error:
+            raise self._failure(error, begun=False) from error
+
+    async def aclose(self) -> None:
+        """End the streams that are open. The replicas stay: they belong to the application."""
+        self._closed = True
+        for response in tuple(self._open):
+            response.cancel()
+
+    def _failure(self, error: Exception, *, begun: bool) -> BackendError:
+        """What Ray raises, as an error of ours."""
+        if self._closed:
+            return self._is_closed()
+        if isinstance(error, BackPressureError):
+            return RateLimitedError(f"{self.name}: all replicas are busy. Ask later.", backend=self.name)
+        if begun:
+            message = f"{self.name} broke off: its replica ended ({type(error).__name__}). Ask again."
+            return StreamBrokenError(message, backend=self.name)
+        message = f"{self.name} has no replica that answers ({type(error).__name__}). Ask again."
+        return ConnectionFailedError(message, backend=self.name)
+
+    def _is_closed(self) -> BackendError:
+        return BackendError(f"The backend {self.name} is closed. Make a new one.", backend=self.name)
+
+
+class _Chunks(AsyncIterator[Chunk]):
+    # A class and not a generator: there is nothing to close when a reader leaves early.
+
+    def __init__(self, response: DeploymentResponseGenerator[str], backend: RayBackend) -> None:
+        self._response = response
+        self._backend = backend
+        self._begun = False
+        self.ended = False
+
+    async def __anext__(self) -> Chunk:
+        if self.ended:
+            raise StopAsyncIteration
+        try:
+            text = await anext(self._response)
+        except StopAsyncIteration:
+            self.ended = True
+            raise
+        except (RayError, RayServeException) as error:
+            self.ended = True
+            raise self._backend._failure(error, begun=self._begun) from error
+        try:
+            chunk = wire.read_chunk(text)
+        except BackendError as error:
+            error.backend = self._backend.name
+            raise
+        self._begun = self._begun or chunk.is_answer
+        return chunk
+
+
+async def _end(response: DeploymentResponseGenerator[str]) -> None:
+    """Cancel a generation, and wait until its replica has ended it."""
+    response.cancel()
+    with anyio.CancelScope(shield=True), anyio.move_on_after(_ENDING_S), suppress(RayError, RayServeException):
+        async for _ in response:
+            pass
