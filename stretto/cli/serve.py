@@ -59,7 +59,7 @@ Shared = Annotated[
     typer.Option(
         "--shared",
         metavar="URL",
-        help="redis://HOST:PORT/DATABASE, where several servers share limits and breakers. STRETTO_SHARED holds one with a "
+        help="redis://HOST:PORT/DB, where several servers share limits and breakers. STRETTO_SHARED holds one with a "
         "password.",
     ),
 ]

@@ -9,13 +9,18 @@ import anyio
 import openai
 import pytest
 
+# Ray reads these when it is imported. On a busy machine its proxy takes longer to start than the 5 s it is given.
+os.environ |= {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "120",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "120",
+}
+
 ray = pytest.importorskip("ray", reason="make test-cluster installs Ray")
 
 from ray import serve  # noqa: E402 - after it is known to be there
 
 from stretto.integrations.ray_serve import RayBackend, RayOptions, build  # noqa: E402
-
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 
 def free_port():

@@ -14,6 +14,7 @@ from ray import serve
 from ray.exceptions import RayError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
+from ray.serve.schema import ReplicaState
 
 from stretto.backends.base import Capabilities, Chunk, Prompt
 from stretto.errors import BackendError, ConnectionFailedError, RateLimitedError, StreamBrokenError
@@ -70,14 +71,15 @@ class RayBackend:
         """How many replicas there are, asked of Ray at most every few seconds."""
         if time.monotonic() - self._counted_s >= _COUNTED_AGAIN_S:
             self._counted_s = time.monotonic()
-            self._replicas = await anyio.to_thread.run_sync(self._running_replicas, abandon_on_cancel=True)
+            counted: int = await anyio.to_thread.run_sync(self._running_replicas, abandon_on_cancel=True)
+            self._replicas = counted
         return self._replicas
 
     def _running_replicas(self) -> int:
         with suppress(RayError, RayServeException, KeyError):
             application = serve.status().applications[self._handle.app_name]
             running = application.deployments[self._handle.deployment_name].replica_states
-            return max(1, sum(number for state, number in running.items() if state == "RUNNING"))
+            return max(1, int(running.get(ReplicaState.RUNNING, 0)))
         return self._replicas
 
     @asynccontextmanager
