@@ -40,7 +40,6 @@ class Costs:
         server_s: processor time of the server.
         redis_s: processor time of Redis for one call.
         redis_ms: what sharing adds to a call.
-        kept_mib: memory of a server at rest.
     """
 
     calls: int
@@ -162,6 +161,7 @@ def table(gpu_tokens: float) -> str:
         "of one Redis": [f"{each.redis:.1%}" if each.redis < 1 else f"{each.redis:.1f} of them" for each in loads],
         "one of each: what fails first": [each.fails_first() for each in loads],
     }
+    streams = _result("server")["streams"]
     heads = " | ".join(f"{each:,} an hour" for each in AN_HOUR)
     lines = [
         f"{_result('replicas')['machine']}. One answer in eight points of 60 words, against a straight one:",
@@ -183,7 +183,8 @@ def table(gpu_tokens: float) -> str:
         *(f"| {name} | {' | '.join(values)} |" for name, values in rows.items()),
         "",
         f"Asking Redis adds {parts.redis_ms:.1f} ms to a call on one machine; in a network, three times the way there "
-        "and back as well.",
+        "and back as well. "
+        f"A server that writes {streams['clients']} streams at a time has {streams['memory_mib'][-1][1]:.0f} MiB.",
     ]
     return "\n".join(lines)
 

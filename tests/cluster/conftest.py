@@ -2,6 +2,7 @@
 
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ os.environ |= {
 ray = pytest.importorskip("ray", reason="make test-cluster installs Ray")
 
 from ray import serve  # noqa: E402 - after it is known to be there
+from ray.exceptions import RayError  # noqa: E402
 
 from stretto.integrations.ray_serve import RayBackend, RayOptions, build  # noqa: E402
 
@@ -58,7 +60,7 @@ class Cluster:
         """The replicas, as soon as they are as wanted."""
         with anyio.fail_after(100):
             while True:
-                with anyio.move_on_after(10):
+                with anyio.move_on_after(10), suppress(RayError):  # of one that has just died
                     if wanted(found := await self.replicas()):
                         return found
                 await anyio.sleep(0.2)

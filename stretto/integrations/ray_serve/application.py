@@ -15,14 +15,13 @@ from stretto.client import AsyncStretto
 from stretto.integrations.ray_serve.backend import RayBackend
 from stretto.integrations.ray_serve.engine import Engine
 from stretto.integrations.ray_serve.options import RayOptions
+from stretto.integrations.ray_serve.router import PrefixRouter
 from stretto.server.app import create_app
 from stretto.server.options import ServerOptions
 from stretto.server.running import risk
 from stretto.settings import Settings
 
 log = logging.getLogger("stretto.server")
-
-STICKY = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 
 
 @serve.ingress()  # without an application: it is made in the replica, where its keys and its client are
@@ -101,6 +100,6 @@ def _engines(options: RayOptions) -> serve.Application:
         autoscaling_config=options.scaling(options.engines, options.most_engines, options.slots / 2),
         graceful_shutdown_timeout_s=options.drain_s,
         ray_actor_options={"num_cpus": options.cpus, "num_gpus": gpus},
-        request_router_config={"request_router_class": STICKY},
+        request_router_config={"request_router_class": PrefixRouter},
     )(Engine)
     return engine.bind(options.model, options.engine)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+import ray
 from ray import serve
 
 from stretto.backends.base import Prompt
@@ -40,10 +41,12 @@ class Engine:
         }
 
     async def generate(self, call: str) -> AsyncGenerator[str]:
-        """One generation: chunks as texts, an error in the place of a chunk."""
+        """One generation: this replica, then chunks as texts, with an error in the place of a chunk."""
         self._running += 1
         self._begun += 1
+        here = ray.get_runtime_context()
         try:
+            yield wire.replica_text(here.get_actor_name() or "", here.namespace)
             async with aclosing(self._chunks(call)) as chunks:
                 async for chunk in chunks:
                     yield chunk

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -26,6 +26,27 @@ _KINDS: dict[str, type[StrettoError]] = {
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, BackendError | InvalidRequestError)
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """The actor that a replica is, told before the first chunk."""
+
+    actor: str
+    namespace: str
+
+
+_REPLICA = TypeAdapter(Replica)
+
+
+def replica_text(actor: str, namespace: str) -> str:
+    """Which replica answers."""
+    return _REPLICA.dump_json(Replica(actor, namespace)).decode()
+
+
+def read_replica(text: str) -> Replica:
+    """Which replica answers."""
+    return _REPLICA.validate_json(text)
 
 
 def call_text(prompt: Prompt, options: GenerationOptions) -> str:
