@@ -3,7 +3,7 @@
 # make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
 # make test-targets tests of compiled code for older processors, and without a compiler
-# make test-cluster servers and engines on a Ray cluster of this machine, in an environment of its own
+# make test-cluster a Ray cluster of this machine, in an environment of its own, and limits that servers share by Redis
 # make test-litellm litellm as a client of the server, in an environment of its own
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
 # CI runs `make test`. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
@@ -34,11 +34,12 @@ test-targets: $(VENV)/.dev
 
 test-cluster: build/cluster/.ready
 	.ci/redis.sh
-	build/cluster/bin/python -m pytest -W ignore tests/cluster  # Ray's own imports warn
+	build/cluster/bin/python -m pytest -W ignore tests/cluster
+	build/cluster/bin/python -m pytest tests/backends/test_shared_state.py tests/server/test_shared_limits.py
 
-build/cluster/.ready: pyproject.toml
+build/cluster/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/cluster
-	build/cluster/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[local,server,redis,ray,test]'
+	build/cluster/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,server,redis,ray,test]'
 	@touch $@
 
 test-litellm: $(VENV)/.dev build/litellm/.ready

@@ -15,12 +15,14 @@ import anyio
 import anyio.to_thread
 import ray
 from ray import serve
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 from ray.serve.schema import ReplicaState
 
+from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.backends.providers.failures import charge
 from stretto.errors import BackendError, ConnectionFailedError, RateLimitedError, StreamBrokenError
 from stretto.integrations.ray_serve import wire
 from stretto.request import GenerationOptions
@@ -134,11 +136,16 @@ class RayBackend:
             self._lost_s = time.monotonic()
         if isinstance(error, BackPressureError):
             return RateLimitedError(f"{self.name}: all replicas are busy. Ask later.", backend=self.name)
-        if begun:
-            message = f"{self.name} broke off: its replica ended ({type(error).__name__}). Ask again."
-            return StreamBrokenError(message, backend=self.name)
-        message = f"{self.name} has no replica that answers ({type(error).__name__}). Ask again."
-        return ConnectionFailedError(message, backend=self.name)
+        why = type(error).__name__
+        failed: BackendError
+        if isinstance(error, RayTaskError) and not isinstance(error, ActorDiedError):  # a fault of ours
+            failed = BackendError(f"{self.name} failed on its replica, whose log says more ({why}).", backend=self.name)
+        elif begun:
+            failed = StreamBrokenError(f"{self.name} broke off: its replica ended ({why}).", backend=self.name)
+        else:
+            failed = ConnectionFailedError(f"{self.name}: no replica answered ({why}).", backend=self.name)
+        charge(failed, Usage(calls=1))
+        return failed
 
     def _is_closed(self) -> BackendError:
         return BackendError(f"The backend {self.name} is closed. Make a new one.", backend=self.name)
