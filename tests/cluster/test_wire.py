@@ -1,5 +1,6 @@
 """What goes between the server and the replicas arrives as it was sent."""
 
+import inspect
 import time
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from stretto.answer import Decoding, TokenLogprob, Usage
 from stretto.backends.base import Capabilities, Chunk, Prompt, Stages
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, StalledError
-from stretto.integrations.ray_serve import RayOptions, wire
+from stretto.integrations.ray_serve import RayOptions, build, wire
 from stretto.request import GenerationOptions, Message
 from stretto.tool_calls import ToolCallDelta
 
@@ -114,6 +115,10 @@ def test_the_points_of_an_answer_are_one_session():
     points = [wire.session_of(asked(f"{question} Write point {number}.", shared=len(question))) for number in (1, 2)]
     assert points[0] == points[1]
     assert points[0] != wire.session_of(asked("Another question? Write point 1.", shared=len("Another question?")))
+
+
+def test_serve_run_finds_out_what_its_arguments_are():
+    assert [each.annotation for each in inspect.signature(build).parameters.values()] == [RayOptions]
 
 
 def test_more_replicas_at_least_than_at_most_are_refused():

@@ -1,6 +1,6 @@
 """The application: the server of `stretto serve` as the ingress, and replicas of a local model behind it."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: `serve run` looks at the annotation of `build` to read its arguments.
 
 import logging
 from typing import Any
