@@ -33,6 +33,7 @@ from stretto.writing import Emit, Writing
 
 if TYPE_CHECKING:
     from stretto.backends.resilience.resilient import Endpoints
+    from stretto.backends.resilience.shared import Store
     from stretto.client_options import Model
     from stretto.strategies.base import Strategy
 
@@ -58,6 +59,7 @@ class AsyncStretto:
         chosen_because: why this model was chosen, if none was named.
         settings: for all requests.
         prompts: the prompt templates.
+        store: where replicas share rate limits and breakers, if the settings name one.
 
     Raises:
         SettingsError: an argument or setting is invalid.
@@ -83,6 +85,7 @@ class AsyncStretto:
             if api_key is None and base_url is not None and self.settings.api_key is not None:
                 api_key = self.settings.api_key.get_secret_value()
         self._endpoints: Endpoints | None = None
+        self.store = self._opened_store()
         self._owned: list[Backend] = []
         self._writings: set[Writing] = set()
         self._fork = Fork()
@@ -115,6 +118,8 @@ class AsyncStretto:
         closed = StrettoError("This client was closed while it was answering.")
         with anyio.CancelScope(shield=True):
             async with AsyncExitStack() as closing:  # a failure must not keep the others open
+                if self.store is not None:
+                    closing.push_async_callback(self.store.aclose)  # pushed first, closed last
                 for backend in reversed(self._owned):
                     closing.push_async_callback(backend.aclose)
                 for writing in tuple(self._writings):
@@ -186,6 +191,14 @@ class AsyncStretto:
         if self._fork.happened():
             raise StrettoError(FORKED)
 
+    def _opened_store(self) -> Store | None:
+        """The store that the settings name; nothing is connected yet."""
+        if self.settings.shared is None:
+            return None
+        from stretto.backends.resilience.redis_store import RedisStore  # noqa: PLC0415 - of an extra
+
+        return RedisStore(self.settings.shared.get_secret_value())
+
     def _open(self, given: Model, argument: str, base_url: str | None = None, api_key: str | None = None) -> Backend:
         """A backend for a name or a LangChain model; a backend itself is used unchanged."""
         if isinstance(given, Backend):
@@ -193,7 +206,7 @@ class AsyncStretto:
         from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.backends.resilience.resilient import Endpoints, Resilience  # noqa: PLC0415 - likewise
 
-        self._endpoints = self._endpoints or Endpoints()
+        self._endpoints = self._endpoints or Endpoints(store=self.store)
         resilience = Resilience(
             attempts=self.settings.retries + 1,
             max_in_flight=self.settings.concurrency,

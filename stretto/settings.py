@@ -42,6 +42,7 @@ class Settings(BaseModel):
         prompts: a folder whose templates replace those of the package.
         log_text: put questions and answers into log records.
         prices: a file with prices of models, which come before the list prices; see docs/cost.md.
+        shared: address of a Redis server where replicas share rate limits and breakers; see docs/deploying.md.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -67,6 +68,7 @@ class Settings(BaseModel):
     prompts: Path | None = None
     log_text: bool = False
     prices: Path | None = None
+    shared: SecretStr | None = None
 
     @property
     def local(self) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
                 for answer in answers:
                     service.metrics.answered(name, answer, waited_s=waited_s)
                     if exchange.holder.tokens is not None:
-                        exchange.holder.tokens.take(answer.usage.total_tokens)
+                        await exchange.holder.tokens.take(answer.usage.total_tokens)
         except Problem as problem:
             answered = True
             if not exchange.started:

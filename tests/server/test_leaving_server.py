@@ -170,7 +170,6 @@ def test_a_connection_sends_each_piece_at_once_without_waiting_for_the_one_befor
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-
 def test_an_address_that_is_taken_is_one_clear_error():
     with listening(ServerOptions(port=0)) as taken:
         port = taken.getsockname()[1]
