@@ -23,7 +23,8 @@ class Settings(BaseModel):
     Attributes:
         model: the model name; without one, the keys in the environment decide.
         base_url: address of a compatible server for ``openai:`` models.
-        api_key: the key for that server; the keys of providers are read from their own variables.
+        api_key: the key for that server, and for those that a name such as ``vllm:`` or an address stands for; the keys
+            of providers are read from their own variables.
         preference: what matters more, speed or care.
         deadline_s: seconds a whole answer may take.
         on_missing: what becomes of a part that could not be written: a note, nothing, or an error.

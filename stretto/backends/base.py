@@ -55,11 +55,15 @@ class Capabilities:
     Attributes:
         context_window: tokens that prompt and answer may fill together.
         json_schema: answers can be constrained to a JSON schema.
+        schema_in_words: the messages have to tell a schema as well: the server constrains the answer by it, and does
+            not show it to the model.
         regex: answers can be constrained to a regular expression.
         logprobs: log-probabilities can be asked for.
         reasoning: the model thinks before it answers and takes an effort.
         parallel_slots: calls that run side by side without slowing each other.
         prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
+        prefix_caching: its server reads what prompts begin with in common only once. ``None``: not known.
+        speculation: its server drafts tokens and verifies them. ``None``: not known.
         joins_running_batch: a call sent while others run starts at once. False: calls that belong
             together are sent together, after what they wait for is complete.
         prompt_family: family of prompt templates this model understands.
@@ -77,11 +81,14 @@ class Capabilities:
 
     context_window: int | None = None
     json_schema: bool = False
+    schema_in_words: bool = False
     regex: bool = False
     logprobs: bool = False
     reasoning: bool = False
     parallel_slots: int = 16
     prompt_cache_minimum: int | None = None
+    prefix_caching: bool | None = None
+    speculation: bool | None = None
     joins_running_batch: bool = True
     prompt_family: str = "general"
     names: bool = False
@@ -276,6 +283,14 @@ class ReportsLimits(Protocol):
 
     def limits_left(self) -> Mapping[str, float]:
         """What is left now by kind: requests, tokens, input-tokens, output-tokens."""
+        ...
+
+
+class AsksItsServer(Protocol):
+    """A backend whose server can be asked what it is able to do."""
+
+    async def ask_server(self, within_s: float) -> None:
+        """Ask it for so long, once: `Backend.capabilities` knows more from then on. Raises nothing."""
         ...
 
 

@@ -64,6 +64,7 @@ class Conversation:
         self._screen = screen
         self._server = {"base_url": base_url, "api_key": api_key}
         self.client: AsyncStretto = open_client(model, **self._server)
+        self._provider = self.client.backends["main"].name.partition(":")[0]
         self._fresh = True
         self.history: list[Message] = []
         self.system = system
@@ -149,7 +150,7 @@ class Conversation:
 
     async def _set_model(self, name: str) -> None:
         if name:
-            client = self._open(name, **(self._server if name.startswith("openai:") else {}))
+            client = self._open(name, **(self._server if name.partition(":")[0] == self._provider else {}))
             former, self.client, self._fresh = self.client, client, True
             await former.aclose()
             introduce(client, self._screen, named=True)

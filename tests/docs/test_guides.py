@@ -11,7 +11,7 @@ import pytest
 from stretto.testing.server import Rule, ScriptedServer
 
 GUIDES = Path(__file__).parents[2] / "docs"
-PAGES = ["asking.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
+PAGES = ["asking.md", "backends.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
 REPLIES = [
     Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
     Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
