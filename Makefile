@@ -17,7 +17,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
-	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web"
+	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web, or without --web in this terminal"
 
 test: lint types
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
@@ -81,7 +81,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
-	$(PIP) --editable '.[local,server]'
+	$(PIP) --editable '.[chat,local,server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt

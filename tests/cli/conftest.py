@@ -19,6 +19,7 @@ def clean_environment(monkeypatch, tmp_path):
     (tmp_path / "settings.toml").touch()
     monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
     monkeypatch.setenv("STRETTO_LOGS", str(tmp_path / "kept" / "answers.db"))
+    monkeypatch.setenv("STRETTO_CHATS", str(tmp_path / "chats"))
 
 
 @pytest.fixture
