@@ -72,6 +72,7 @@ class ChatState:
         self.unkept = ""
         self._read: dict[Path, tuple[Document, ...]] = {}
         self.client: AsyncStretto = open_client(model, **self._server)
+        self._provider = self.client.backends["main"].name.partition(":")[0]
         self.fresh = True
         self._request = {"strategy": strategy, "preference": preference, "decoding": decoding, "on_missing": on_missing}
         said, warns = notice_of(self.client, named=model is not None)
@@ -201,7 +202,7 @@ class ChatState:
         """Go on with another model; without a name, say which."""
         said: list[tuple[str, bool]] = []
         if name:
-            client = self._open(name, **(self._server if name.startswith("openai:") else {}))
+            client = self._open(name, **(self._server if name.partition(":")[0] == self._provider else {}))
             former, self.client, self.fresh = self.client, client, True
             await former.aclose()
             notice = notice_of(client, named=True)

@@ -17,6 +17,7 @@ from stretto.arguments import shown
 from stretto.backends.allowance import calling
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
+from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
 from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
@@ -28,6 +29,7 @@ from stretto.local_engine.long_context.options import FocusOptions, StarOptions,
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
 from stretto.request import ACCOMPANYING, GenerationOptions
+from stretto.telemetry import is_traced
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
@@ -179,6 +181,8 @@ class LocalBackend:
             handle.cancel()
             with anyio.CancelScope(shield=True):  # at most one forward long
                 await chunks.ended()
+            if handle.batches is not None:
+                tell_traces(handle)
 
     async def _submitted(
         self,
@@ -204,12 +208,14 @@ class LocalBackend:
                 room = min(model.context_window, model.cache_tokens) - len(ids)
                 request = _generation(model, ids, prompt, options, decoding, room=room)
                 chunks.reach("prepared")
-                return engine.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+                return engine.submit(
+                    request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced()
+                )
         engine = await self._loader.ready()  # the adapter for long prompts was trained on the weights as they are
         reader = await self._loader.in_preparer(partial(self._long_reader, engine))
         request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
         chunks.reach("prepared")
-        return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+        return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced())
 
     async def count_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""

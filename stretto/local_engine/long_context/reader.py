@@ -26,6 +26,7 @@ from stretto.local_engine.serving.engine import Engine
 from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.sequence import Sequence as Answer
 from stretto.local_engine.serving.step import Step
+from stretto.local_engine.serving.step_batches import StepBatches
 
 __all__ = ["DocumentReader", "LongContextReader"]
 
@@ -113,6 +114,7 @@ class LongContextReader:
         *,
         constraint: Constraint | None = None,
         on_stage: StageListener | None = None,
+        watched: bool = False,
     ) -> Handle:
         """Queue a request; see `Engine.submit`. It is decoded token by token, whatever method it names."""
         request = replace(request, decoding="autoregressive")
@@ -127,7 +129,7 @@ class LongContextReader:
         if constraint is None:
             constraint = self._engine.constraint(request.response_format, request.end_ids)
         answer = Answer(request, self._model.decode, constraint, self._model.token_bytes)
-        handle = Handle(answer, _cancel, listener, on_stage)
+        handle = Handle(answer, _cancel, listener, on_stage, watched=watched)
         steps = self._answer(handle)
         next(steps)  # up to where it can be closed
         try:
@@ -140,7 +142,7 @@ class LongContextReader:
 
     def _answer(self, handle: Handle) -> Generator[None, None, None]:
         """Run one request from beginning to end; it yields between two forwards."""
-        answer, request = handle.sequence, handle.sequence.request
+        answer, request, batches = handle.sequence, handle.sequence.request, StepBatches()
         try:
             yield
             handle.reach("admitted")
@@ -157,7 +159,10 @@ class LongContextReader:
                     if not answer.generated:
                         handle.reach("prompt_read")
                     finished = _commit(handle, sampler, logits)
+                    if len(answer.generated) == 1:
+                        batches.change([handle])
                     yield
+            batches.change([])
             handle.tell(finished)
         except Exception as error:  # noqa: BLE001 - whatever it raises ends this request, not the engine
             self._held = None
@@ -165,6 +170,7 @@ class LongContextReader:
             handle.tell(Finished("error", len(request.prompt), error=failure))
         finally:
             if not handle.finished:
+                batches.change([])
                 handle.tell(answer.finish("cancelled"))
 
     def _reader(self, answer: Answer) -> tuple[DocumentReader, tuple[int, ...]]:
