@@ -25,7 +25,7 @@ _HEADER = re.compile(
 )
 _LONGEST_GAP_S = 0.25
 _LONGEST_SPACING_S = 30.0
-_FASTER = 0.97
+_DOUBLED_S = 5.0  # the pace doubles in this time, so that it soon ends where the server took more all along
 _LOOK_AGAIN_S = 1.0  # at a trial that others wait for
 _REMEMBERED = 1_000
 
@@ -119,6 +119,7 @@ class RateLimits:
         self._accepted: deque[float] = deque(maxlen=_REMEMBERED)
         self._next_s = self._spaced_until_s = -math.inf
         self._gap_s = 0.0
+        self._waiting = 0
         self.trial: Trial | None = None
 
     def wait_s(self, cost: Mapping[str, int]) -> float:
@@ -148,7 +149,11 @@ class RateLimits:
 
     async def wait(self, seconds: float) -> None:
         """Wait so long, or until the outcome of a trial is known."""
-        await (anyio.sleep(seconds) if self.trial is None else self.trial.wait(seconds))
+        self._waiting += 1
+        try:
+            await (anyio.sleep(seconds) if self.trial is None else self.trial.wait(seconds))
+        finally:
+            self._waiting -= 1
 
     def send(self, cost: Mapping[str, int]) -> Trial | None:
         """Count a call that no report includes yet; it may be the one that tries whether old reports still hold."""
@@ -161,8 +166,8 @@ class RateLimits:
         self._unreported.update(cost)
         if now_s < self._spaced_until_s:
             self._next_s = max(self._next_s, now_s) + self._gap_s
-        elif now_s < self._next_s + self._gap_s:  # calls still queue: do not let the rest of them go all at once
-            self._gap_s *= _FASTER
+        elif self._waiting or now_s < self._next_s + self._gap_s:  # the rest of the queue must not go all at once
+            self._gap_s *= 2 ** (-self._gap_s / _DOUBLED_S)
             self._next_s = max(self._next_s, now_s) + self._gap_s
         return trial
 
@@ -205,6 +210,7 @@ class RateLimits:
             self._buckets[kind] = bucket
             if kind == "requests" and report.remaining >= 1:
                 self._next_s = self._spaced_until_s = -math.inf  # the report says how many may go at once
+                self._gap_s = 0.0
             elif bucket.rate is None and report.remaining < 1:
                 self._space(report.window_s)
 
