@@ -3,7 +3,8 @@
 # make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
 # make test-targets tests of compiled code for older processors, and without a compiler
-# make test-litellm litellm as a client of the server, in an environment of its own
+# make test-cluster a Ray cluster of this machine, in a separate environment, and limits that servers share by Redis
+# make test-litellm litellm as a client of the server, in a separate environment
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
 # CI runs `make test`. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
 
@@ -12,11 +13,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-browser test-wheel test-targets test-litellm install-cost lint types docs bench clean
+.PHONY: demo test test-browser test-wheel test-targets test-cluster test-litellm install-cost lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
-	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web"
+	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web, or without --web in this terminal"
 
 test: lint types
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
@@ -30,6 +31,17 @@ test-wheel: $(VENV)/.dev
 
 test-targets: $(VENV)/.dev
 	$(BIN)/python .ci/test_targets.py $(ONLY)
+
+test-cluster: build/cluster/.ready
+	.ci/redis.sh
+	build/cluster/bin/python -m pytest -W ignore tests/cluster
+	build/cluster/bin/python -m pytest tests/backends/test_shared_state.py tests/server/test_shared_limits.py
+
+build/cluster/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/cluster
+	build/cluster/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,server,redis,ray,test]'
+	@touch $@
+
 test-litellm: $(VENV)/.dev build/litellm/.ready
 	build/litellm/bin/python tests/server/litellm_client.py $(BIN)/python
 
@@ -69,7 +81,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
-	$(PIP) --editable '.[local,server]'
+	$(PIP) --editable '.[chat,local,server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt

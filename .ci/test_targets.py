@@ -3,8 +3,8 @@
     python .ci/test_targets.py                    each in turn
     python .ci/test_targets.py generic nehalem    some of them
 
-Each has a folder of compiled code of its own, which is removed afterwards. What a processor is said not to have, its
-code does not use, so this shows that code for older ones is right; not that it would run on them.
+Each has a separate folder of compiled code, which is removed afterwards. The code uses only instructions that the
+processor is said to have. So this shows that code for older processors is right, not that it runs on them.
 """
 
 from __future__ import annotations

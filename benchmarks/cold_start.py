@@ -4,7 +4,7 @@
     python benchmarks/cold_start.py --runs 1
 
 The wheel is built and installed into a new virtual environment, which takes its other packages from this one. Each run
-is a process of its own: `stretto ask`, from its start to its end. Cold, no code is compiled for the processor; before
+is a separate process: `stretto ask`, from its start to its end. Cold, no code is compiled for the processor; before
 the next run the compiler, which outlives the first answer, is waited for. All answers have to be alike.
 """
 

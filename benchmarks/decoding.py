@@ -193,7 +193,7 @@ class Bench:
 
 
 def _resting(equipment: Equipment) -> Drafter:
-    """Prompt lookup with the rule of `auto`, and with an experience of its own."""
+    """Prompt lookup with the rule of `auto`, and with a separate experience."""
     from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - numba, only where it is used
 
     assert equipment.cost is not None

@@ -2,7 +2,7 @@
 
     python benchmarks/document.py [--repeats 5] [--picture]
 
-The server is scripted and runs in a process of its own (`document_model.py`), so the time to the first token and the
+The server is scripted and runs in a separate process (`document_model.py`), so the time to the first token and the
 rate are the same for all. Where LangChain's chains are not installed, their row is left out; `document_langchain.py`
 says how to install them. ``--picture`` draws the answer of the documentation only.
 """
@@ -62,7 +62,7 @@ class Narrow(Wrapper):
 
 @contextmanager
 def server(record: Path) -> Iterator[str]:
-    """The scripted server in a process of its own; it writes the times of each request."""
+    """The scripted server in a separate process; it writes the times of each request."""
     command = [sys.executable, __file__, "--serve", str(record)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

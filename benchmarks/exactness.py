@@ -1,7 +1,7 @@
 """Whether every lossless decoding method gives, token for token, what one token at a time gives.
 
     python benchmarks/exactness.py                    four architectures with random weights, fp32 and fp64
-    python benchmarks/exactness.py local:./folder     a model of your own
+    python benchmarks/exactness.py local:./folder     your own model
     python benchmarks/exactness.py --prompts 20 --methods suffix auto
     python benchmarks/exactness.py --dtypes bfloat16  see below
     python benchmarks/exactness.py --minutes 30       stops then; the same command goes on where it stopped
@@ -9,7 +9,7 @@
 Every prompt is answered one token at a time first, alone, then with every method in batches of 1, 3 and 8. One half of
 them is greedy; the other is sampled at 0.7 with a seed, and the same seed must give the same answer. The random models
 have a small vocabulary, so that they repeat themselves and drafts are accepted. Those of the Llama family have a random
-adapter too, with which `lexical` drafts; a model of your own needs the one that was trained for it.
+adapter too, with which `lexical` drafts; your own model needs the one that was trained for it.
 
 In bfloat16, unless forwards are compiled, one of many rows rounds otherwise than one of one row, and where two tokens
 are as good as equal the answers part. So there (Gemma 3) every answer is greedy, and each of its tokens is held against
@@ -44,10 +44,11 @@ from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Figures, Finished, Generation
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model, prepare
 from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
 

@@ -1,7 +1,7 @@
 """What the first answer that is held to a JSON schema or a regular expression waits for, and what others wait for.
 
     python benchmarks/formats.py                     the pocket model, and a vocabulary of 150,000 made-up tokens
-    python benchmarks/formats.py --model FOLDER      a model of your own
+    python benchmarks/formats.py --model FOLDER      your own model
 
 The first format makes llguidance's view of the tokenizer; it stays. "Theirs" is llguidance's own function for that,
 "ours" is `stretto.local_engine.text.vocabulary`, in turns. "Held" is the longest time in which no other thread of the

@@ -46,9 +46,10 @@ from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 CPU = torch.device("cpu")

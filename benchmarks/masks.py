@@ -34,8 +34,9 @@ from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["METHODS", "Step", "best_step", "picture", "steps"]
 

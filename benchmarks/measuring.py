@@ -1,4 +1,4 @@
-"""What the benchmarks share: a scripted server in a process of its own, medians with spread, the machine's name."""
+"""What the benchmarks share: a scripted server in a separate process, medians with spread, the machine's name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def scripted_server(
     tokens_per_second: float,
     record: Path | None = None,
 ) -> Iterator[str]:
-    """A server in a process of its own, so that it does not share the client's event loop; gives its base URL.
+    """A server in a separate process, so that it does not share the client's event loop; gives its base URL.
 
     ``record``: where it writes the times of each request.
     """

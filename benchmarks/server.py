@@ -4,8 +4,8 @@
     python benchmarks/server.py --update-docs              and writes figures and plot into docs/server.md
     python benchmarks/server.py --without-litellm --requests 20 --seconds 2 --streams 20      a slice
 
-Behind all of them is one scripted server in a process of its own, which answers at once, or at a rate for the streams.
-litellm's proxy gets a virtual environment of its own, because it pins other versions.
+Behind all of them is one scripted server in a separate process, which answers at once, or at a rate for the streams.
+litellm's proxy gets a separate virtual environment, because it pins other versions.
 
 - **Added latency**: one request at a time, each way in turn: to the scripted server itself, through Stretto's SDK in
   this process, through ``stretto serve``, through the proxy. Medians of what each takes.
@@ -91,7 +91,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(command: list[str], url: str, *, within_s: float, **environment: str) -> Iterator[int]:
-    """A server in a process of its own, once ``url`` answers; gives its number."""
+    """A server in a separate process, once ``url`` answers; gives its number."""
     with subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,

@@ -7,15 +7,29 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from rich.console import Console
 
+from recipes.training import AdapterTraining
+from stretto.errors import SettingsError
 from stretto.local_engine.model.dtype import chosen_dtype
+from stretto.local_engine.model.source import Source
 
-__all__ = ["Run", "add_arguments", "announce", "run_until_stopped", "training_dtype", "use_machine"]
+__all__ = [
+    "Run",
+    "add_arguments",
+    "announce",
+    "folder_of",
+    "forget_checkpoint",
+    "run_until_stopped",
+    "train_adapter",
+    "training_dtype",
+    "use_machine",
+]
 
 
 class Run(Protocol):
@@ -38,6 +52,29 @@ def add_arguments(parser: argparse.ArgumentParser, *, minutes: float, folder: Pa
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, default=folder, help="where the run is kept (default %(default)s)")
     parser.add_argument("--fresh", action="store_true", help="begin anew even if there is a checkpoint")
+
+
+def forget_checkpoint(chosen: argparse.Namespace) -> None:
+    """Begin anew, if that was asked for."""
+    if chosen.fresh:
+        (chosen.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+
+
+def folder_of(source: Source, texts: Path | None, *, like: str) -> Path:
+    """The folder of a model, where its adapter will stand.
+
+    Args:
+        source: the model.
+        texts: folder of text files, which only the pocket model needs not.
+        like: what these files should be like.
+
+    Raises `SettingsError` where there is no folder, or where texts are missing.
+    """
+    if source.folder is None:
+        raise SettingsError(f"{source.name} is a hub name. Save the model in a folder; the adapter will stand in it.")
+    if texts is None and source.name != "local:pocket":
+        raise SettingsError(f"{source.name} needs --texts, a folder of text files like {like}.")
+    return source.folder
 
 
 def training_dtype(device: str) -> torch.dtype:
@@ -72,3 +109,15 @@ def run_until_stopped(run: Run, console: Console) -> bool:
     signal.signal(signal.SIGTERM, stop)
     run.run(console)
     return not run.stopping
+
+
+def train_adapter(
+    trainer: AdapterTraining[Any], console: Console, target: Path, write: Callable[[Path], None], *, train: bool = True
+) -> None:
+    """Train an adapter and write it; a run that is stopped writes nothing. Without ``train``, the last checkpoint."""
+    size = sum(tensor.numel() for tensor in trainer.tensors.values())
+    console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
+    if train and not run_until_stopped(trainer, console):
+        return
+    write(target)
+    console.print(f"wrote {target}", highlight=False)

@@ -69,7 +69,7 @@ class BackgroundLoop:
             raise
 
     async def acall(self, run: Callable[[], Awaitable[T]]) -> T:
-        """The same for a caller that waits in an event loop of its own; its cancellation cancels the call."""
+        """The same for a caller that waits in another event loop; its cancellation cancels the call."""
         if self._fork.happened():
             raise StrettoError(self._forked)
         called = _Call(run)

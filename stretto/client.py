@@ -33,6 +33,7 @@ from stretto.writing import Emit, Writing
 
 if TYPE_CHECKING:
     from stretto.backends.resilience.resilient import Endpoints
+    from stretto.backends.resilience.shared import Store
     from stretto.client_options import Model
     from stretto.strategies.base import Strategy
 
@@ -58,6 +59,7 @@ class AsyncStretto:
         chosen_because: why this model was chosen, if none was named.
         settings: for all requests.
         prompts: the prompt templates.
+        store: where replicas share rate limits and breakers, if the settings name one.
 
     Raises:
         SettingsError: an argument or setting is invalid.
@@ -78,11 +80,10 @@ class AsyncStretto:
             chosen, self.chosen_because = default_model(os.environ)
             if self.settings.base_url is not None and not chosen.startswith("openai:"):
                 self.chosen_because += " The setting base_url is not used: name a model of that server, openai:NAME."
-        if isinstance(chosen, str) and chosen.startswith("openai:"):  # what those two settings are for
-            base_url = base_url or self.settings.base_url
-            if api_key is None and base_url is not None and self.settings.api_key is not None:
-                api_key = self.settings.api_key.get_secret_value()
+        if isinstance(chosen, str):
+            base_url, api_key = self._server_of(chosen, base_url, api_key)
         self._endpoints: Endpoints | None = None
+        self.store = self._opened_store()
         self._owned: list[Backend] = []
         self._writings: set[Writing] = set()
         self._fork = Fork()
@@ -115,6 +116,8 @@ class AsyncStretto:
         closed = StrettoError("This client was closed while it was answering.")
         with anyio.CancelScope(shield=True):
             async with AsyncExitStack() as closing:  # a failure must not keep the others open
+                if self.store is not None:
+                    closing.push_async_callback(self.store.aclose)  # pushed first, closed last
                 for backend in reversed(self._owned):
                     closing.push_async_callback(backend.aclose)
                 for writing in tuple(self._writings):
@@ -159,11 +162,13 @@ class AsyncStretto:
         return Writing(partial(self._produce, request, began))
 
     async def _produce(self, request: Request, began: float, emit: Emit) -> None:
-        from stretto.strategies.answering import answer  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.backends.asking import ask_servers  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.strategies.answering import answer  # noqa: PLC0415 - likewise
 
         text = self.settings.log_text
         with request_span(request) as span:
             try:
+                await ask_servers(self.backends.values(), request.deadline_s)
                 route = await self._decide(request)
                 answered = await answer(
                     request,
@@ -186,6 +191,26 @@ class AsyncStretto:
         if self._fork.happened():
             raise StrettoError(FORKED)
 
+    def _opened_store(self) -> Store | None:
+        """The store that the settings name; nothing is connected yet."""
+        if self.settings.shared is None:
+            return None
+        from stretto.backends.resilience.redis_store import RedisStore  # noqa: PLC0415 - of an extra
+
+        return RedisStore(self.settings.shared.get_secret_value())
+
+    def _server_of(self, chosen: str, base_url: str | None, api_key: str | None) -> tuple[str | None, str | None]:
+        """Address and key of a compatible server: as given, else from the settings."""
+        from stretto.backends.registry import SERVERS, is_address  # noqa: PLC0415 - keeps `import stretto` light
+
+        provider = chosen.partition(":")[0]
+        if provider == "openai":
+            base_url = base_url or self.settings.base_url
+        ours = base_url is not None if provider == "openai" else provider in SERVERS or is_address(chosen)
+        if api_key is None and ours and self.settings.api_key is not None:  # which is not for OpenAI itself
+            api_key = self.settings.api_key.get_secret_value()
+        return base_url, api_key
+
     def _open(self, given: Model, argument: str, base_url: str | None = None, api_key: str | None = None) -> Backend:
         """A backend for a name or a LangChain model; a backend itself is used unchanged."""
         if isinstance(given, Backend):
@@ -193,7 +218,7 @@ class AsyncStretto:
         from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.backends.resilience.resilient import Endpoints, Resilience  # noqa: PLC0415 - likewise
 
-        self._endpoints = self._endpoints or Endpoints()
+        self._endpoints = self._endpoints or Endpoints(store=self.store)
         resilience = Resilience(
             attempts=self.settings.retries + 1,
             max_in_flight=self.settings.concurrency,

@@ -70,7 +70,7 @@ class Message(BaseModel):
     @model_validator(mode="after")
     def _says_something(self) -> Message:
         if "content" not in self.model_fields_set and not (self.parts or self.tool_calls or self.role == "tool"):
-            if self.role == "assistant" and self.extra:  # a refusal, a sound: what OpenAI has fields of their own for
+            if self.role == "assistant" and self.extra:  # a refusal, a sound: for which OpenAI has special fields
                 return self
             given = ", ".join(sorted({*self.model_fields_set, *self.extra} - {"role", "extra"}))
             raise InvalidRequestError(

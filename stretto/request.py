@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
-from pydantic.functional_validators import ModelWrapValidatorHandler
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
 from stretto.content import mended, read_tool, read_tool_choice
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
+from stretto.generation_options import GenerationOptions, not_bool
 from stretto.messages import Message, Role, documents_of, messages_of
 
 if TYPE_CHECKING:
@@ -40,83 +38,10 @@ _NOT_EXTRA = {
     "max_completion_tokens": "is max_tokens= here",
     **dict.fromkeys(
         ("max_tokens", "temperature", "top_p", "stop", "seed", "tools", "tool_choice", "n"),
-        "is an argument of its own",
+        "is a separate argument",
     ),
 }
 _CALLED = {"image_url": "an image", "input_audio": "sound", "file": "a file", "video_url": "a video"}
-
-
-@dataclass(frozen=True)
-class _ResponseModel:
-    """The pydantic model that a schema was made of. All are equal: the schema is what counts."""
-
-    model: type[BaseModel] | None = field(default=None, compare=False)
-
-
-class GenerationOptions(BaseModel):
-    """How to sample and when to stop. ``None`` leaves the choice to the backend.
-
-    Attributes:
-        max_tokens: the most tokens to generate.
-        temperature: from 0, always the most probable token, to 2.
-        top_p: sample from the most probable tokens that have this probability together.
-        stop: texts that end the answer; they are not part of it.
-        seed: sample the same way again, where the backend can.
-        decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
-        response_format: a JSON schema (a dict), a pydantic model class, of which all fields are written, or on a local
-            model a regular expression (a string). The answer comes in one piece and is checked. One that does not fit
-            is asked for once more. ``Answer.parsed`` holds its value.
-        logprobs: report the log-probability of each token, and of so many of the most probable tokens beside it. Local
-            models have them, and those behind OpenAI's API that do not reason.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_tokens: int | None = Field(default=None, ge=1)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    decoding: str | None = None
-    response_format: dict[str, Any] | str | None = None
-    logprobs: int | None = Field(default=None, ge=0, le=20)
-    _response_model: _ResponseModel = PrivateAttr(default=_ResponseModel())
-
-    @property
-    def response_model(self) -> type[BaseModel] | None:
-        """The pydantic model that was given as ``response_format``; ``None`` for another format, and after JSON."""
-        return self._response_model.model
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _keeps_the_model(cls, values: Any, handler: ModelWrapValidatorHandler[GenerationOptions]) -> GenerationOptions:
-        options = handler(values)
-        given = values.get("response_format") if isinstance(values, dict) else None
-        if isinstance(given, type) and issubclass(given, BaseModel):
-            options._response_model = _ResponseModel(given)
-        return options
-
-    @field_validator("response_format", mode="before")
-    @classmethod
-    def _schema_of_a_model(cls, value: Any) -> Any:
-        return _closed(value.model_json_schema()) if isinstance(value, type) and issubclass(value, BaseModel) else value
-
-    @field_validator("stop", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-    @field_validator("stop")
-    @classmethod
-    def _no_empty_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if "" in value:
-            raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
-        return value
-
-    @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
-    @classmethod
-    def _a_number(cls, value: Any) -> Any:
-        return _not_bool(value)
 
 
 class Budget(BaseModel):
@@ -135,7 +60,7 @@ class Budget(BaseModel):
     @field_validator("max_calls", "max_tokens_total", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
-        return _not_bool(value)
+        return not_bool(value)
 
 
 class RequestOptions(TypedDict, total=False):
@@ -233,7 +158,7 @@ class Request(BaseModel):
     @field_validator("deadline_s", "n", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
-        return _not_bool(value)
+        return not_bool(value)
 
     @classmethod
     @spelled_out(RequestOptions)
@@ -303,25 +228,6 @@ class Request(BaseModel):
     def accompanying(self) -> Mapping[str, Any]:
         """What of `extra` goes with every call of an answer that is written in parts."""
         return {name: value for name, value in self.extra.items() if name in ACCOMPANYING}
-
-
-def _not_bool(value: Any) -> Any:
-    """The same value: True and False are numbers in Python, and never meant as one here."""
-    if isinstance(value, bool):
-        raise PydanticCustomError("no_number", "Input should be a number")
-    return value
-
-
-def _closed(schema: Any) -> Any:
-    """Let objects have exactly the fields that are declared: a schema that allows more gets more, and without end."""
-    if isinstance(schema, list):
-        return [_closed(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    schema = {name: _closed(part) for name, part in schema.items()}
-    if schema.get("type") == "object" and "properties" in schema:
-        schema = {"additionalProperties": False} | schema | {"required": list(schema["properties"])}
-    return schema
 
 
 def _strategy(strategy: Any) -> dict[str, Any]:

@@ -23,7 +23,8 @@ class Settings(BaseModel):
     Attributes:
         model: the model name; without one, the keys in the environment decide.
         base_url: address of a compatible server for ``openai:`` models.
-        api_key: the key for that server; the keys of providers are read from their own variables.
+        api_key: the key for that server, and for those that a name such as ``vllm:`` or an address stands for; the keys
+            of providers are read from their own variables.
         preference: what matters more, speed or care.
         deadline_s: seconds a whole answer may take.
         on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
@@ -42,6 +43,7 @@ class Settings(BaseModel):
         prompts: a folder whose templates replace those of the package.
         log_text: put questions and answers into log records.
         prices: a file with prices of models, which come before the list prices; see docs/cost.md.
+        shared: address of a Redis server where replicas share rate limits and breakers; see docs/deploying.md.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -67,6 +69,7 @@ class Settings(BaseModel):
     prompts: Path | None = None
     log_text: bool = False
     prices: Path | None = None
+    shared: SecretStr | None = None
 
     @property
     def local(self) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stretto.answer import Answer, Branch, Usage
 from stretto.request import GenerationOptions, Message, Request
@@ -56,6 +58,15 @@ BRANCH_ID, BRANCH_KIND, BRANCH_TITLE = "stretto.branch.id", "stretto.branch.kind
 WAITED, ATTEMPT, RETRIES, HEDGES = "stretto.waited_s", "stretto.attempt", "stretto.retries", "stretto.hedges"
 COST, CALLS, WARNINGS, CANCELLED = "stretto.cost_usd", "stretto.calls", "stretto.warnings", "stretto.cancelled"
 RETRY_EVENT = "stretto.retry"
+ENGINE = {
+    "prompt_tokens": USAGE["prompt_tokens"],
+    "cached_tokens": USAGE["cached_tokens"],
+    "batch": "stretto.engine.batch",
+    "requests": "stretto.engine.requests",
+    "steps": "stretto.engine.steps",
+    "rows": "stretto.engine.rows",
+    "tokens": "stretto.engine.tokens",
+}
 
 
 @cache
@@ -180,6 +191,42 @@ def note_retry(wait_s: float, attempt: int, error: Exception) -> None:
 
     about: dict[str, Any] = {ATTEMPT: attempt, "stretto.wait_s": wait_s, ERROR: type(error).__name__}
     trace.get_current_span().add_event(RETRY_EVENT, about)
+
+
+@dataclass(frozen=True)
+class EngineWork:
+    """What the local engine did for a call.
+
+    Attributes:
+        part: the call waited in the queue, its prompt was read, or steps ran with the same other requests.
+        began_s: in seconds of `time.perf_counter`.
+        ended_s: likewise.
+        figures: numbers by their names in `ENGINE`.
+    """
+
+    part: Literal["queue", "prefill", "steps"]
+    began_s: float
+    ended_s: float
+    figures: Mapping[str, int] = field(default_factory=dict)
+
+
+def is_traced() -> bool:
+    """Whether the call under way is recorded: only then does the engine keep what it does."""
+    from opentelemetry import trace  # noqa: PLC0415 - keeps `import stretto` light
+
+    return trace.get_current_span().is_recording()
+
+
+def note_engine(work: Iterable[EngineWork]) -> None:
+    """Add a span for each part of the engine's work to the call under way.
+
+    They are added when the call ends: the engine's thread runs for many calls and makes no spans.
+    """
+    epoch_ns = time.time_ns() - time.perf_counter_ns()
+    for each in work:
+        began, ended = (epoch_ns + round(seconds * 1e9) for seconds in (each.began_s, each.ended_s))
+        figures = {ENGINE[name]: value for name, value in each.figures.items()}
+        _tracer().start_span(f"stretto.engine.{each.part}", start_time=began, attributes=figures).end(ended)
 
 
 @contextmanager

@@ -1,4 +1,5 @@
 import os
+import sys
 
 import pytest
 from hypothesis import settings
@@ -12,3 +13,11 @@ settings.load_profile("any machine")
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def nothing_known_of_servers():
+    """A server on a port that another test's server had is not taken for that one."""
+    yield
+    if (module := sys.modules.get("stretto.backends.providers.learned")) is not None:
+        module.forget()

@@ -6,7 +6,7 @@ from stretto import Answer, AsyncStretto
 from stretto.backends.base import Capabilities
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.registry import open_backend
-from stretto.errors import InvalidRequestError, RequestRejectedError
+from stretto.errors import InvalidRequestError
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import HttpReply, ScriptedServer
 
@@ -60,13 +60,16 @@ async def test_they_are_asked_of_openais_api_by_its_own_names():
     assert [each.top for each in bare.logprobs] == [(), (), ()]
 
 
-async def test_a_server_that_refuses_them_is_never_asked_without_and_the_refusal_is_the_error():
+async def test_a_server_that_refuses_them_is_asked_without_and_a_warning_says_that_there_are_none():
     async with ScriptedServer(lambda _: HttpReply("Oil it."), rejects=("logprobs",)) as server:
         backend = open_backend("openai:any", base_url=server.openai_url)
         async with AsyncStretto(backend) as stretto:
-            with pytest.raises(RequestRejectedError, match="logprobs"):
-                await stretto.ask(QUESTION, strategy="direct", logprobs=2)
-        assert {request.body["logprobs"] for request in server.requests} == {True}
+            for _ in range(2):
+                answer = await stretto.ask(QUESTION, strategy="direct", logprobs=2)
+                assert (answer.text, answer.logprobs) == ("Oil it.", ())
+                assert answer.warnings == ("logprobs=2 was asked for, and openai:any returned none.",)
+        sent = [(request.body.get("logprobs"), request.body.get("top_logprobs")) for request in server.requests]
+    assert sent == [(True, 2), (None, None), (None, None)]
 
 
 async def test_the_outline_is_not_asked_for_any():

@@ -39,11 +39,6 @@ def test_no_test_of_the_page_is_left_out(page):
     assert [name for name in page if name.startswith("test_")] == TESTS
 
 
-def test_a_backend_and_a_strategy_take_some_thirty_lines():
-    snippets = re.findall(r"^class .*?(?=```)", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert [len(snippet.strip().splitlines()) <= 40 for snippet in snippets] == [True, True]
-
-
 def example(contract):
     """The class that the docstring of a contract shows."""
     names = {name: getattr(stretto, name) for name in stretto.__all__}

@@ -28,8 +28,8 @@ ROOMS = (
     "strategies",
     "client",
     "stretto",  # the public names
-    "integrations",
     "server",
+    "integrations",
     "testing",
     "cli",
 )

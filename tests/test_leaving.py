@@ -211,7 +211,7 @@ async def test_an_asynchronous_generator_left_by_break_does_not_cancel_its_calle
         async for _ in async_words(client):
             break
         gc.collect()
-        await turns(TURNS)  # the event loop finalizes the generator meanwhile, in a task of its own
+        await turns(TURNS)  # the event loop finalizes the generator meanwhile, in a separate task
         assert backend.running == 0
         assert (await client.ask("Why?", strategy="direct")).text == "A straight answer."
 

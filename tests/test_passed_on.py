@@ -396,7 +396,7 @@ def test_texts_deep_in_a_request_have_no_halves_of_characters():
         ("Why?", {"tools": ["add"]}, "tools= holds 'add', which is not a tool"),
         ("Why?", {"tools": "add"}, "tools='add' cannot be used"),
         ("Why?", {"n": 0}, "n=0 cannot be used"),
-        ("Why?", {"extra": {"temperature": 1}}, "extra= holds 'temperature', which is an argument of its own"),
+        ("Why?", {"extra": {"temperature": 1}}, "extra= holds 'temperature', which is a separate argument"),
         ("Why?", {"extra": {"model": "x"}}, "extra= holds 'model', which is the client's"),
         ("Why?", {"extra": ["x"]}, "extra=.* cannot be used"),
     ],

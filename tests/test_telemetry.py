@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from stretto import AsyncStretto, ServerFailedError
 from stretto.backends.resilience.resilient import Resilience, resilient
-from stretto.telemetry import CAPTURE
+from stretto.telemetry import CAPTURE, is_traced
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -161,3 +161,48 @@ async def test_tokens_and_seconds_are_counted(recorded):
     data = recorded[1].get_metrics_data()
     names = {metric.name for each in data.resource_metrics for scope in each.scope_metrics for metric in scope.metrics}
     assert {"gen_ai.client.token.usage", "gen_ai.client.operation.duration"} <= names
+
+
+async def test_the_steps_of_the_local_engine_are_spans_of_its_calls(spans):
+    answer = await ask("local:pocket", "How do I look after a bicycle?", strategy="skeleton")
+    found = spans.get_finished_spans()
+    calls = {span.context.span_id: span for span in found if span.name == "chat pocket"}
+    below = {number: [span for span in found if span.parent and span.parent.span_id == number] for number in calls}
+    assert len(calls) == answer.usage.calls
+    shared = {}
+    for number, call in calls.items():
+        queue, prefill, *steps = sorted(below[number], key=lambda span: span.start_time)
+        assert [queue.name, prefill.name] == ["stretto.engine.queue", "stretto.engine.prefill"]
+        assert {span.name for span in steps} == {"stretto.engine.steps"}
+        assert prefill.attributes["gen_ai.usage.input_tokens"] == call.attributes["gen_ai.usage.input_tokens"]
+        assert sum(span.attributes["stretto.engine.tokens"] for span in steps) >= (
+            call.attributes["gen_ai.usage.output_tokens"] - 1  # the first comes with the prompt; drafts may go too far
+        )
+        for span in steps:
+            assert span.attributes["stretto.engine.rows"] >= span.attributes["stretto.engine.steps"] >= 1
+            shared.setdefault(span.attributes["stretto.engine.batch"], []).append(span)
+        ends = [span.end_time for span in (queue, prefill, *steps)]
+        assert ends == sorted(ends)
+    together = [each for each in shared.values() if len(each) > 1]
+    assert together, "the points of an answer run in one batch"
+    for each in shared.values():
+        assert len({span.attributes["stretto.engine.requests"] for span in each}) == 1
+        assert len(each) <= each[0].attributes["stretto.engine.requests"]
+
+
+async def test_a_call_that_is_not_sampled_is_not_watched(spans):
+    unsampled = trace.SpanContext(trace_id=1, span_id=1, is_remote=True, trace_flags=trace.TraceFlags(0))
+    with trace.use_span(trace.NonRecordingSpan(unsampled)):
+        assert not is_traced()
+        await ask("local:pocket", "What is tea?")
+    assert spans.get_finished_spans() == ()
+
+
+async def test_a_cancelled_call_has_the_spans_of_what_was_done(spans):
+    async with AsyncStretto("local:pocket") as stretto, stretto.stream(QUESTION, strategy="direct") as events:
+        async for event in events:
+            if event.type == "text_delta":
+                break
+    found = by_name(spans)
+    assert {"stretto.engine.queue", "stretto.engine.prefill"} <= found.keys()
+    assert found["stretto.engine.prefill"].parent.span_id == found["chat pocket"].context.span_id

@@ -53,7 +53,9 @@ def test_the_wheel_holds_what_the_library_reads_at_run_time(wheel):
         "stretto/py.typed",
         "stretto/router/model.npz",
         "stretto/router/lexicon.txt",
+        "stretto/backends/resilience/scripts/limits_take.lua",
         "stretto/language/words.toml",
+        "stretto/language/lists.toml",
         "stretto/local_engine/pocket/model/model.safetensors",
         "stretto/local_engine/pocket/model/tokenizer.json",
     } <= names(wheel)

@@ -197,7 +197,7 @@ def first_layers(model: Any, count: int) -> Any | None:
 
 
 def why_not_compiled(model: str, dtype: str, limit_s: float) -> str | None:
-    """Try the compiled static cache in a process of its own, which can be stopped; the reason why it cannot be used.
+    """Try the compiled static cache in a separate process, which can be stopped; the reason why it cannot be used.
 
     What it compiles stays in torch's cache on disk, so that it is compiled only once.
     """

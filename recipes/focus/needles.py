@@ -1,4 +1,4 @@
-"""Documents with needles, and what is asked of them: lessons for the projections of focus reading."""
+"""Documents with needles, and questions about them: lessons for the projections of focus reading."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NAMES = (
 _FILES = ("*.txt", "*.md", "*.py")
 _SHORT = 40
 _SPAN = 32  # tokens of a local context that repeats or continues
-_LESS = 0.1  # weight of a token of text that the memory helps little to say
+_LESS = 0.1  # weight of a token that the memory hardly helps to predict
 _LENGTHS = (64, 96, 128, 192, 256, 384, 512)
 
 
 Draw = Callable[[random.Random, float], str]
-"""Draws a text; the number, from 1 down to 0, is how easy it is to read."""
+"""Draws a text; the number says how easy it is to read, from 1 down to 0."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Job:
     Attributes:
         loss: its kind: ``question``, ``repetition`` or ``continuation``.
         tokens: local context and learned tokens.
-        learned: place of the first learned token.
-        appended: so many tokens before the first learned one stand behind each chunk.
-        source: the chunk that helps to say them.
+        learned: index of the first learned token.
+        appended: number of tokens before the first learned one that are appended to each chunk.
+        source: the chunk that helps to predict them.
         weight: how much its tokens count.
-        told: first and last but one of the places that only the memory tells, such as those of a code; empty where all
-            learned tokens are alike.
+        recalled: the range of tokens that only the memory can give, such as a code; empty where all learned tokens are
+            alike.
     """
 
     loss: str
@@ -54,7 +54,7 @@ class Job:
     appended: int
     source: int
     weight: float = 1.0
-    told: tuple[int, int] = (0, 0)
+    recalled: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,22 @@ class Lesson:
     """One document and the jobs on it.
 
     Attributes:
-        chunks: tokens of each, all of one length.
+        chunks: the tokens of each; all have the same length.
         jobs: local contexts.
-        places: where the chunks' candidates stand, in rising order; gaps stand for chunks that are not there.
-        total: candidates that the document is to be taken for.
-        lookups: questions about needles, each for the chunk that holds the answer alone.
+        ranks: positions of the chunks' candidates among all, rising; gaps are chunks that are left out.
+        total: number of candidates of the whole document, left out ones included.
+        lookups: questions about needles, each only for the chunk with the answer.
     """
 
     chunks: tuple[tuple[int, ...], ...]
     jobs: tuple[Job, ...]
-    places: tuple[int, ...]
+    ranks: tuple[int, ...]
     total: int
     lookups: tuple[Job, ...] = ()
 
 
 def pocket_texts() -> Draw:
-    """Draw texts of the pocket model's corpus: prose of the encyclopaedia; source code and words in no order later."""
+    """Draw texts of the pocket model's corpus: prose of the encyclopaedia, later also source code and random words."""
     corpus = Corpus()
     prose = [straight_answer(topic) for topic in corpus.topics]
     points = [point.text for topic in corpus.topics for point in topic.points]
@@ -116,8 +116,8 @@ class Haystack:
     """Writes needles and questions in the tokens of one model.
 
     Args:
-        model: its tokenizer and, where it has one, its chat template.
-        draw: a text of the hay.
+        model: gives the tokenizer and the chat template, if it has one.
+        draw: draws a text of the hay.
     """
 
     def __init__(self, model: LoadedModel, draw: Draw) -> None:
@@ -134,23 +134,23 @@ class Haystack:
 
     @property
     def ending(self) -> tuple[int, ...]:
-        """What ends an answer."""
+        """The tokens that end an answer."""
         return self.encode(f".{self._end}")
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Tokens of a text in the middle of others."""
+        """The tokens of a text between others."""
         found: Any = self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids
         return tuple(found)
 
     def hay(self, chance: random.Random, count: int, ease: float = 0.0) -> list[int]:
-        """So many tokens of text."""
+        """Draw a number of tokens of text."""
         found: list[int] = []
         while len(found) < count:
             found += self.encode(" " + self._draw(chance, ease).strip())
         return found[:count]
 
     def needle(self, name: str, code: str) -> tuple[int, ...]:
-        """The sentence that is hidden."""
+        """The hidden sentence."""
         return self.encode(f" The code of {name} is {code}.")
 
     def question(self, name: str) -> tuple[int, ...]:
@@ -158,7 +158,7 @@ class Haystack:
         return self.encode(f"\n\nWhat is the code of {name}?{self._behind}")
 
     def answer(self, name: str, code: str) -> tuple[int, ...]:
-        """What is to be said then."""
+        """The answer to that question."""
         return self.encode(f"The code of {name} is {code}.{self._end}")
 
 
@@ -170,12 +170,12 @@ class Lessons:
         haystack: writes them.
         losses: kinds of jobs, all of them in every lesson.
         chunk: tokens of a chunk at most.
-        appended: tokens behind each chunk at most.
-        tokens: of all chunks of a lesson, about.
-        total: candidates that a document is taken for at most.
-        lookups: questions at most for the chunk that holds the answer alone: they cost little.
-        jobs: questions of a hard lesson, where one needle is repeated; in an easy one it is the other way round. Beside
-            them a span is repeated, and there is a continuation.
+        appended: tokens after each chunk at most.
+        tokens: of all chunks of a lesson, approximately.
+        total: candidates of a document at most.
+        lookups: questions at most about the chunk with the answer alone; they cost little.
+        jobs: questions of a hard lesson, which has one repeated needle; an easy lesson has one question and so many
+            repeated needles. Every lesson has a repeated span and a continuation too.
     """
 
     haystack: Haystack
@@ -188,7 +188,7 @@ class Lessons:
     lookups: int = 16
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
-        """One lesson; ``ease``, from 1 down to 0, has chunks be few and short at first."""
+        """Draw a lesson. ``ease`` falls from 1 to 0; a high one makes chunks few and short."""
         longest = max(min(64, self.chunk), int(self.chunk * (1 - ease)))
         length = chance.choice([size for size in _LENGTHS if size <= longest] or [longest])
         most = max(2, min(int(4 + 60 * (1 - ease)), self.tokens // length))
@@ -218,18 +218,18 @@ class Lessons:
         if "repetition" in self.losses:
             for name in chance.sample(sorted(where), min(self.jobs - round((self.jobs - 1) * (1 - ease)), len(where))):
                 given, needle = self.haystack.encode(f" The code of {name} is"), self.haystack.needle(name, codes[name])
-                told = (len(given), len(needle) - len(self.haystack.encode(".")))
-                jobs.append(Job("repetition", needle, len(given), self.appended, where[name], told=told))
+                recalled = (len(given), len(needle) - len(self.haystack.encode(".")))
+                jobs.append(Job("repetition", needle, len(given), self.appended, where[name], recalled=recalled))
             place = chance.randrange(count)
             start = chance.randrange(max(1, length - _SPAN))
             span = chunks[place][start : start + _SPAN]
             jobs.append(Job("repetition", span, len(span) // 2, self.appended, place, _LESS))
         if "continuation" in self.losses:
             jobs.append(Job("continuation", follows, _SPAN // 2, self.appended, count - 1, _LESS))
-        places = tuple(sorted(chance.sample(range(total), count)))
+        ranks = tuple(sorted(chance.sample(range(total), count)))
         lookups = [self._question(chance, name, codes[name], where[name], alone=True) for name in where]
         lookups = lookups if "question" in self.losses else []
-        return Lesson(tuple(chunks), tuple(jobs), places, total, tuple(lookups[: self.lookups]))
+        return Lesson(tuple(chunks), tuple(jobs), ranks, total, tuple(lookups[: self.lookups]))
 
     def _chunk(
         self, chance: random.Random, length: int, needles: Sequence[tuple[int, ...]], ease: float
@@ -253,5 +253,5 @@ class Lessons:
         appended = chance.randint(len(asked), max(len(asked), self.appended))
         start = len(before) + len(asked)
         first = start + len(self.haystack.encode(f"The code of {name} is"))
-        told = (first, start + len(said) - len(self.haystack.ending))
-        return Job("question", (*before, *asked, *said), start, appended, place, told=told)
+        recalled = (first, start + len(said) - len(self.haystack.ending))
+        return Job("question", (*before, *asked, *said), start, appended, place, recalled=recalled)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["Packing", "TextCache", "inside_units", "pack"]
 

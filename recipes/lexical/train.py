@@ -31,15 +31,16 @@ from recipes.lexical.packing import TextCache, inside_units, pack
 from recipes.lexical.texts import Texts, continuations, keep, kept, pieces
 from recipes.pocket.batches import Encoded
 from recipes.pocket.corpus import Corpus
-from recipes.program import add_arguments, announce, run_until_stopped, use_machine
+from recipes.program import add_arguments, announce, folder_of, forget_checkpoint, train_adapter, use_machine
 from recipes.training import AdapterTraining, llama_forward
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.lexical.adapter import write_adapter
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
 from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 __all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]
@@ -47,7 +48,7 @@ __all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training run is."""
+    """The settings of a training run."""
 
     minutes: float = 30.0
     steps: int | None = None  # instead of minutes
@@ -134,7 +135,7 @@ class Trainer(AdapterTraining[Shares]):
         start = time.monotonic()
         chance = random.Random(f"{self.plan.seed}: step {self.number}")  # noqa: S311 - no secrets
         drawn = [(self.texts.draw(chance), chance.random()) for _ in range(self.plan.texts)]
-        # Leaves of their own, in the model's number type, so that the texts' graphs have nothing in common.
+        # Separate leaves, in the model's number type, so that the texts' graphs have nothing in common.
         leaves = {name: tensor.detach().to(self.model.dtype) for name, tensor in self.tensors.items()}
         self.forward.pads = PadAdapter.of({name: tensor.requires_grad_() for name, tensor in leaves.items()})
         total: Shares | None = None
@@ -223,28 +224,19 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _train(chosen: argparse.Namespace) -> None:
     source, console = find_source(chosen.model), Console()
-    if source.folder is None:
-        raise SettingsError(f"{source.name} is a hub name. Save the model in a folder; the adapter will stand in it.")
-    if chosen.texts is None and source.name != "local:pocket":
-        raise SettingsError(f"{source.name} needs --texts, a folder of text files like those it will continue.")
+    folder = folder_of(source, chosen.texts, like="those it will continue")
     if chosen.tokens < 2:
         raise SettingsError(f"--tokens {chosen.tokens} cannot be used: a unit has at least 2.")
-    if chosen.fresh:
-        (chosen.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+    forget_checkpoint(chosen)
     use_machine()
     names = ("minutes", "steps", "tokens", "threshold", "rate", "seed")
     plan = Plan(**{name: getattr(chosen, name) for name in names})
-    model, base = load_model(source, device="cpu", packed=False), fingerprint(source.folder)
+    model, base = load_model(source, device="cpu", packed=False), fingerprint(folder)
     announce(console, "cpu", model.dtype, chosen.threads)
     texts = _texts(chosen, model, base, console)
     trainer = Trainer(plan, model, texts, chosen.folder, base=base, threads=chosen.threads)
-    size = sum(tensor.numel() for tensor in trainer.tensors.values())
-    console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
-    if not run_until_stopped(trainer, console):
-        return
-    target = chosen.target or source.folder / LEXICAL_FILE
-    write_adapter(target, trainer.adapter(), base)
-    console.print(f"wrote {target}", highlight=False)
+    target = chosen.target or folder / LEXICAL_FILE
+    train_adapter(trainer, console, target, lambda file: write_adapter(file, trainer.adapter(), base))
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ class NetworkConfig:
 class Packed:
     """Sequences laid end to end, so that only attention ever works on padding.
 
-    All indices are 1-D.  The last token is always padding, in a sequence of its own: what is read from it is never
+    All indices are 1-D.  The last token is always padding, in a separate sequence: what is read from it is never
     used, and its gradient is zero.
     """
 

@@ -1,8 +1,9 @@
 """Measuring how the pocket model reads documents: ``python -m recipes.reading.evaluate``.
 
-Facts of all kinds are hidden in source code that no lesson was cut from, with words that no lesson has, and asked for
-in several wordings, through the library as a user asks: by ``document``, in passages, and straight, the whole document
-in one prompt, which a local model reads with its adapter for long prompts. As many questions ask for what is not there.
+Facts of all kinds are hidden in source code that no lesson used, with words that no lesson has. Questions in several
+wordings ask for them through the library, as a user asks: with the strategy ``document``, in passages, and with
+``direct``, the whole document in one prompt, which a local model reads with its adapter for long prompts. As many
+questions ask for facts that are not there.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ from stretto import AsyncStretto, Document, LocalBackend, StrettoError
 
 __all__ = ["Count", "hidden", "main", "measure"]
 
-_CHARACTERS = 3.2  # of source code in a token, about
+_CHARACTERS = 3.2  # of source code in a token, approximately
 _FACTS = 10
 
 
 @dataclass
 class Count:
-    """What became of the questions about documents of one size, asked in one way.
+    """Results of the questions about documents of one size, asked with one strategy.
 
     Attributes:
-        way: ``document`` or ``direct``.
-        windows: of the model that a document fills.
-        asked: questions about what is there.
+        strategy: ``document`` or ``direct``.
+        windows: number of the model's windows that a document fills.
+        asked: questions about facts in the document.
         found: of those, answered with the right value.
         missed: of those, answered with no value.
         wrong: of those, answered with another value.
-        absent: questions about what is not there.
-        invented: of those, answered with a value all the same.
+        absent: questions about facts that are not in it.
+        invented: of those, answered with a value.
         failed: ended in an error.
         seconds: of all.
     """
 
-    way: str
+    strategy: str
     windows: int
     asked: int = 0
     found: int = 0
@@ -60,7 +61,7 @@ class Count:
 
 
 def hidden(chance: random.Random, characters: int, count: int) -> tuple[str, list[Fact]]:
-    """A text of about so many characters with so many facts in it, all of different things."""
+    """Hide facts about different things in a text of about a number of characters."""
     lines = [line for text in held_out_source().values() for line in text.splitlines(keepends=True)]
     start, size, found = chance.randrange(len(lines)), 0, list[str]()
     while size < characters:
@@ -73,9 +74,9 @@ def hidden(chance: random.Random, characters: int, count: int) -> tuple[str, lis
     return "".join(found), facts
 
 
-async def measure(way: str, windows: int, documents: int, *, questions: int, window: int, model: str) -> Count:
-    """Ask about some documents of so many windows."""
-    count, began = Count(way, windows), time.perf_counter()
+async def measure(strategy: str, windows: int, documents: int, *, questions: int, window: int, model: str) -> Count:
+    """Ask about some documents of one size."""
+    count, began = Count(strategy, windows), time.perf_counter()
     chance = random.Random(f"reading {windows}")  # noqa: S311 - no secrets
     async with AsyncStretto(LocalBackend(model)) as stretto:
         for number in range(documents):
@@ -83,26 +84,26 @@ async def measure(way: str, windows: int, documents: int, *, questions: int, win
             writer = Writer(chance, held_out=True)
             document = Document(title=f"source {number + 1}", text=text)
             for fact in facts[:questions]:
-                said = await _said(stretto, writer.question(fact), document, way)
+                answer = await _answer(stretto, writer.question(fact), document, strategy)
                 count.asked += 1
-                count.failed += said is None
-                if said is not None and fact.value in said:
+                count.failed += answer is None
+                if answer is not None and fact.value in answer:
                     count.found += 1
-                elif said is None or NOTHING in said:
+                elif answer is None or NOTHING in answer:
                     count.missed += 1
                 else:
                     count.wrong += 1
             for fact in _others(writer, facts, questions):
-                said = await _said(stretto, writer.question(fact), document, way)
+                answer = await _answer(stretto, writer.question(fact), document, strategy)
                 count.absent += 1
-                count.failed += said is None
-                count.invented += said is not None and NOTHING not in said
+                count.failed += answer is None
+                count.invented += answer is not None and NOTHING not in answer
     count.seconds = time.perf_counter() - began
     return count
 
 
 def _others(writer: Writer, facts: Sequence[Fact], count: int) -> list[Fact]:
-    """Facts that are not there, like those that are."""
+    """Facts that are not in the document, similar to those that are."""
     there, found = {(fact.kind, fact.about) for fact in facts}, list[Fact]()
     while len(found) < count:
         other = writer.near(facts[len(found) % len(facts)])
@@ -111,10 +112,10 @@ def _others(writer: Writer, facts: Sequence[Fact], count: int) -> list[Fact]:
     return found
 
 
-async def _said(stretto: AsyncStretto, question: str, document: Document, way: str) -> str | None:
-    """The answer; ``None`` where there is none, because the document is too long for this way."""
+async def _answer(stretto: AsyncStretto, question: str, document: Document, strategy: str) -> str | None:
+    """The answer; ``None`` for an error, such as a document that is too long for the strategy."""
     try:
-        return (await stretto.ask(question, documents=[document], strategy=way, max_tokens=60)).text
+        return (await stretto.ask(question, documents=[document], strategy=strategy, max_tokens=60)).text
     except StrettoError:
         return None
 
@@ -125,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", default="local:pocket")
     parser.add_argument("--window", type=int, default=2048, help="tokens of its context window (default %(default)s)")
     parser.add_argument("--windows", type=int, nargs="+", default=[10, 100], help="that a document fills")
-    parser.add_argument("--ways", nargs="+", choices=("document", "direct"), default=["document", "direct"])
+    parser.add_argument("--strategies", nargs="+", choices=("document", "direct"), default=["document", "direct"])
     parser.add_argument("--documents", type=int, default=3, help="of each size (default %(default)s)")
     parser.add_argument("--questions", type=int, default=10, help="of each sort and document (default %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts to FILE")
@@ -133,20 +134,20 @@ def main(arguments: list[str] | None = None) -> None:
     console = Console()
     counts = []
     for windows in chosen.windows:
-        for way in chosen.ways:
+        for strategy in chosen.strategies:
             counts.append(
                 asyncio.run(
                     measure(
-                        way, windows, chosen.documents,
+                        strategy, windows, chosen.documents,
                         questions=chosen.questions, window=chosen.window, model=chosen.model,
                     )
                 )
             )  # fmt: skip
             console.print(counts[-1], highlight=False)
-    table = Table("windows", "way", "found", "missed", "wrong", "invented", "seconds")
+    table = Table("windows", "strategy", "found", "missed", "wrong", "invented", "seconds")
     for each in counts:
         table.add_row(
-            str(each.windows), each.way, f"{each.found}/{each.asked}", str(each.missed), str(each.wrong),
+            str(each.windows), each.strategy, f"{each.found}/{each.asked}", str(each.missed), str(each.wrong),
             f"{each.invented}/{each.absent}", f"{each.seconds:.0f}",
         )  # fmt: skip
     console.print(table)

@@ -1,4 +1,4 @@
-"""Facts that can be looked up in a text: how they are said, and in which words they are asked for."""
+"""Facts that can be looked up in a text: sentences that state them, and questions that ask for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOMS = (
     "cellar", "attic", "library", "kitchen", "office", "garage", "hall", "archive", "vault", "workshop", "stable",
     "chapel", "laundry", "studio", "greenhouse",
 )  # fmt: skip
-_SAID = {
+_STATED = {
     "code": (
         "The code of {a} is {v}.",
         "The code of {a} is {v}.",
@@ -78,11 +78,15 @@ _ASKED = {
         "Tell me the price of the {a}.",
     ),
 }
-KINDS = tuple(_SAID)
+KINDS = tuple(_STATED)
 """Kinds of facts: codes, dates, homes, places and amounts."""
 
+<<<<<<< HEAD
 _EVERY = 5  # one word in so many is kept out of training
 _UNHEARD = 0.35  # of the words in lessons, those that nobody has heard: looking up has to work for any word
+=======
+_EVERY = 5  # every fifth word is kept out of training
+>>>>>>> int
 _STARTS = ("b", "br", "c", "d", "dr", "f", "g", "gr", "h", "k", "kl", "l", "m", "n", "p", "r", "s", "st", "t", "v", "z")
 _VOWELS = ("a", "e", "i", "o", "u", "ia", "ai")
 _ENDS = ("", "", "n", "r", "s", "l", "x", "nd", "rk")
@@ -93,10 +97,10 @@ class Fact:
     """One fact.
 
     Attributes:
-        kind: of `KINDS`.
-        about: what it is about.
-        value: what is told of it.
-        sentence: how it stands in a text.
+        kind: one of `KINDS`.
+        about: the person or thing.
+        value: of the fact.
+        sentence: that states it.
     """
 
     kind: str
@@ -109,7 +113,7 @@ class Writer:
     """Draws facts and questions.
 
     Args:
-        chance: the source of all that is drawn.
+        chance: the random source.
         held_out: draw from the words that no lesson has.
     """
 
@@ -117,7 +121,7 @@ class Writer:
         self._chance, self._held_out = chance, held_out
 
     def facts(self, count: int, kind: str | None = None) -> list[Fact]:
-        """So many facts about different things."""
+        """Draw a number of facts about different things."""
         found: dict[tuple[str, str], Fact] = {}
         while len(found) < count:
             fact = self.fact(kind)
@@ -125,13 +129,13 @@ class Writer:
         return list(found.values())
 
     def fact(self, kind: str | None = None, about: str | None = None) -> Fact:
-        """One fact."""
+        """Draw one fact."""
         kind = kind or self._chance.choice(("code", *KINDS))
         about, value = about or self._about(kind), self._value(kind)
-        return Fact(kind, about, value, self._chance.choice(_SAID[kind]).format(a=about, v=value))
+        return Fact(kind, about, value, self._chance.choice(_STATED[kind]).format(a=about, v=value))
 
     def near(self, fact: Fact) -> Fact:
-        """A fact that may be mistaken for another: of its kind, or of the same thing."""
+        """Draw a fact that may be mistaken for another: of its kind, or about the same thing."""
         same = {"code": "home", "home": "code", "place": "amount", "amount": "place"}
         if fact.kind in same and self._chance.random() < 0.3:
             return self.fact(same[fact.kind], fact.about)
@@ -140,7 +144,7 @@ class Writer:
         return found
 
     def question(self, fact: Fact) -> str:
-        """A question that it answers."""
+        """Draw a question that it answers."""
         return self._chance.choice(_ASKED[fact.kind]).format(a=fact.about)
 
     def _about(self, kind: str) -> str:
@@ -178,7 +182,7 @@ class Writer:
         return [word for at, word in enumerate(sorted(words)) if (at % _EVERY == 0) == self._held_out]
 
     def _name(self) -> str:
-        """A name that nobody has heard."""
+        """Make up a name."""
         chance = self._chance
         parts = (chance.choice(_STARTS) + chance.choice(_VOWELS) for _ in range(chance.choice((1, 2, 2))))
         return ("".join(parts) + chance.choice(_ENDS)).capitalize() + chance.choice(("", "", "a", "o"))

@@ -1,4 +1,4 @@
-"""Lessons in reading: the library's own prompts over texts in which facts are hidden, and what is to be written."""
+"""Lessons in reading: the library's prompts for documents over texts with hidden facts, and the right answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stretto.strategies.fencing import fence_for, fenced
 __all__ = ["NOTHING", "Hay", "Lesson", "Lessons", "no_record", "record", "training_hay"]
 
 Hay = Callable[[random.Random, int], list[str]]
-"""Draws pieces of text, about so many characters together; a fact may be put between any two of them."""
+"""Draws pieces of text with about a number of characters in all; a fact may be put between any two of them."""
 
 NOTHING = "The documents do not tell it."
 """The answer where nothing was found."""
@@ -31,20 +31,20 @@ _TITLES = ("report", "notes", "letters", "minutes", "journal", "manual.txt", "pa
 
 @dataclass(frozen=True)
 class Lesson:
-    """A conversation, of which every turn of the assistant is learned."""
+    """A conversation; every turn of the assistant is learned."""
 
     task: str
     turns: tuple[tuple[str, str], ...]
 
 
 def record(quotes: Sequence[str], answer: str) -> str:
-    """What is written about a passage that holds something."""
+    """The record of a passage with a finding."""
     found = {"evidence": list(quotes), "rationale": "The passage says it.", "answer": answer}
     return json.dumps({**found, "confidence": 5, "no_information": False}, ensure_ascii=False)
 
 
 def no_record() -> str:
-    """What is written about a passage that holds nothing."""
+    """The record of a passage without a finding."""
     found = {"evidence": [], "rationale": "", "answer": "", "confidence": 0, "no_information": True}
     return json.dumps(found)
 
@@ -61,7 +61,7 @@ def filled(template: str, **values: str) -> str:
 
 
 def training_hay() -> Hay:
-    """Pieces of the encyclopaedia, of source code, and words in no order."""
+    """Draw pieces of the encyclopaedia, of source code, and random words."""
     corpus = Corpus()
     prose = [straight_answer(topic) for topic in corpus.topics]
 
@@ -100,7 +100,7 @@ class Lessons:
     """Draws lessons.
 
     Args:
-        hay: what facts are hidden in.
+        hay: draws the text that facts are hidden in.
         longest: characters of a passage at most.
     """
 
@@ -108,7 +108,7 @@ class Lessons:
         self._hay, self._longest = hay, longest
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
-        """One lesson; ``ease``, from 1 down to 0, has texts be short at first."""
+        """Draw a lesson. ``ease`` falls from 1 to 0; a high one makes texts short."""
         kind = chance.choices(("map", "answer", "whole", "collapse", "straight"), (68, 12, 8, 3, 9))[0]
         longest = max(300, self._longest * (1 - ease))
         size = int(60 * (longest / 60) ** chance.random())
@@ -149,10 +149,10 @@ class Lessons:
             "document_collapse", fence=fence_for(said, str(chance.random())), records=said, question=question
         )
         if there:
-            told = {"keep": [facts.index(fact) + 1], "answer": fact.sentence, "confidence": 5}
+            kept = {"keep": [facts.index(fact) + 1], "answer": fact.sentence, "confidence": 5}
         else:
-            told = {"keep": [], "answer": "", "confidence": 0}
-        return Lesson("collapse", (("user", asked), ("assistant", json.dumps(told, ensure_ascii=False))))
+            kept = {"keep": [], "answer": "", "confidence": 0}
+        return Lesson("collapse", (("user", asked), ("assistant", json.dumps(kept, ensure_ascii=False))))
 
     def _whole(self, chance: random.Random, writer: Writer, size: int) -> Lesson:
         text, facts = self.text(chance, writer, size)
@@ -183,7 +183,7 @@ class Lessons:
         return Lesson("straight", tuple(turns))
 
     def text(self, chance: random.Random, writer: Writer, size: int) -> tuple[str, list[Fact]]:
-        """A text of about so many characters with some facts in it."""
+        """Draw a text of about a number of characters with some facts in it."""
         most = 1 + size // 150
         facts = writer.facts(min(7, chance.choice((0, 1, 2, 2, 3, most))))
         if facts and chance.random() < 0.5:
@@ -199,8 +199,13 @@ class Lessons:
         return "".join(pieces).strip(), facts
 
     def _asked(self, chance: random.Random, writer: Writer, facts: Sequence[Fact]) -> tuple[Fact, bool]:
+<<<<<<< HEAD
         """What is asked for, and whether it is there."""
         if facts and chance.random() < _THERE:
+=======
+        """Draw the fact to ask for; that, and whether it is in the text."""
+        if facts and chance.random() < 0.8:
+>>>>>>> int
             return chance.choice(facts), True
         there = {(fact.kind, fact.about) for fact in facts}
         while True:

@@ -55,12 +55,15 @@ class Capabilities:
     Attributes:
         context_window: tokens that prompt and answer may fill together.
         json_schema: answers can be constrained to a JSON schema.
+        schema_in_words: the messages have to tell a schema as well: the server constrains the answer by it, and does
+            not show it to the model.
         regex: answers can be constrained to a regular expression.
-        prefill: an answer can be continued from a started assistant turn.
         logprobs: log-probabilities can be asked for.
         reasoning: the model thinks before it answers and takes an effort.
         parallel_slots: calls that run side by side without slowing each other.
         prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
+        prefix_caching: its server reads what prompts begin with in common only once. ``None``: not known.
+        speculation: its server drafts tokens and verifies them. ``None``: not known.
         joins_running_batch: a call sent while others run starts at once. False: calls that belong
             together are sent together, after what they wait for is complete.
         prompt_family: family of prompt templates this model understands.
@@ -78,12 +81,14 @@ class Capabilities:
 
     context_window: int | None = None
     json_schema: bool = False
+    schema_in_words: bool = False
     regex: bool = False
-    prefill: bool = False
     logprobs: bool = False
     reasoning: bool = False
     parallel_slots: int = 16
     prompt_cache_minimum: int | None = None
+    prefix_caching: bool | None = None
+    speculation: bool | None = None
     joins_running_batch: bool = True
     prompt_family: str = "general"
     names: bool = False
@@ -113,7 +118,7 @@ class Prompt:
         tool_choice: "auto", "none", "required", or the one to call, in OpenAI's form.
         n: how many answers to write, for backends with ``choices``.
         extra: other fields of the body, passed on as they are.
-        reads: it shows text of documents, for which a local model may have an adapter of its own.
+        reads: it shows text of documents, for which a local model may have a special adapter.
     """
 
     messages: tuple[Message, ...]
@@ -281,6 +286,14 @@ class ReportsLimits(Protocol):
         ...
 
 
+class AsksItsServer(Protocol):
+    """A backend whose server can be asked what it is able to do."""
+
+    async def ask_server(self, within_s: float) -> None:
+        """Ask it for so long, once: `Backend.capabilities` knows more from then on. Raises nothing."""
+        ...
+
+
 class MeasuresItself(Protocol):
     """A backend that measures its own speed: a local engine."""
 
@@ -290,7 +303,7 @@ class MeasuresItself(Protocol):
 
 
 def measured_by(backend: Backend) -> Measured | None:
-    """What a backend has measured of its own speed; ``None`` where it measures nothing, or has not yet."""
+    """What a backend has measured of its speed; ``None`` where it measures nothing, or has not yet."""
     # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
     found: Callable[[], Measured | None] | None = getattr(backend, MeasuresItself.measured.__name__, None)
     return None if found is None else found()

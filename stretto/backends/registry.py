@@ -17,10 +17,14 @@ from stretto.errors import SettingsError, UnknownModelError
 OPENAI_DEFAULT = "openai:gpt-5.4-mini"
 ANTHROPIC_DEFAULT = "anthropic:claude-haiku-4-5"
 LOCAL_DEFAULT = "local:pocket"
+_SCHEMES = ("http://", "https://")
+
+SERVERS = ("ollama", "vllm", "sglang", "llamacpp", "lmstudio")
+"""Providers that are programs with OpenAI's API, at their usual ports of this machine."""
 
 _FORMS = (
     "openai:MODEL (with base_url for any compatible server), anthropic:MODEL, ollama:MODEL, vllm:MODEL, sglang:MODEL, "
-    "llamacpp:MODEL, lmstudio:MODEL, local:MODEL, local:FOLDER, local:pocket"
+    "llamacpp:MODEL, lmstudio:MODEL, local:MODEL, local:FOLDER, local:pocket, or the address of a server with one model"
 )
 
 
@@ -45,6 +49,8 @@ def open_backend(
     its engine has its own queue, and a long prompt on a slow machine is no stall.
     Raises `UnknownModelError`, `SettingsError`.
     """
+    if is_address(name):
+        return resilient(_at_address(name, base_url, api_key), resilience, endpoints)
     provider, colon, model = name.partition(":")
     make = _PROVIDERS.get(provider) or (plugins.load("backends", provider) if colon else None)
     if looks_like_key(name) if make is None else (provider != "local" and begins_like_key(model)):
@@ -65,11 +71,8 @@ def open_backend(
                 "Name a model of the server, such as openai:NAME, or leave them out."
             )
         return make(model, **(local or {}))
-    if base_url is not None and not _is_address(base_url):
-        # The value is not repeated: it may hold a password, or be a key in the wrong place.
-        raise SettingsError(
-            "base_url must begin with http:// or https:// and name a host, for instance http://localhost:8000/v1."
-        )
+    if base_url is not None:
+        _check_address(base_url, "base_url")
     return resilient(make(model, base_url=base_url, api_key=api_key), resilience, endpoints)
 
 
@@ -122,13 +125,32 @@ def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
     )
 
 
-def _is_address(url: str) -> bool:
+def is_address(name: str) -> bool:
+    """Whether a model's name is the address of a server."""
+    return name.startswith(_SCHEMES)
+
+
+def _check_address(url: str, what: str) -> None:
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises where it is no number
+        fits = url.startswith(_SCHEMES) and bool(parts.hostname) and url.isprintable() and " " not in url
     except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
+        fits = False
+    if not fits:
+        # The value is not repeated: it may hold a password, or be a key in the wrong place.
+        raise SettingsError(
+            f"{what} must begin with http:// or https:// and name a host, for instance http://localhost:8000/v1."
+        )
+
+
+def _at_address(url: str, base_url: str | None, api_key: str | None) -> Backend:
+    _check_address(url, "An address that is given as the model")
+    if base_url is not None:
+        raise SettingsError("The model is an address already, and base_url is another. Name a model: openai:NAME.")
+    from stretto.backends.providers.servers import AtAddress  # noqa: PLC0415 - only what is used is imported
+
+    return AtAddress(url, api_key=api_key)
 
 
 def _openai(model: str, **options: str | None) -> Backend:
@@ -162,7 +184,7 @@ _PROVIDERS: Mapping[str, Callable[..., Backend]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "local": _local,
-    **{kind: _server(kind) for kind in ("ollama", "vllm", "sglang", "llamacpp", "lmstudio")},
+    **{kind: _server(kind) for kind in SERVERS},
 }
 
 

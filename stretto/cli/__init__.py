@@ -1,4 +1,4 @@
-"""The command line: ``stretto ask | route | chat | prompts | doctor``."""
+"""The command line: ``stretto ask | route | chat | chats | serve | logs | prompts | bench | doctor``."""
 
 
 def main() -> None:

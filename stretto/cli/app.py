@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stretto.cli import logs, prompts
+from stretto.cli import chats, logs, prompts
 from stretto.cli.ask import ask
 from stretto.cli.bench import bench
 from stretto.cli.chat import chat
@@ -34,6 +34,7 @@ app.command(epilog="\b\nExit codes: see stretto --help.")(ask)
 app.command()(route)
 app.command()(chat)
 app.command()(serve)
+app.add_typer(chats.app, name="chats")
 app.add_typer(prompts.app, name="prompts")
 app.add_typer(logs.app, name="logs")
 app.command()(bench)

@@ -1,4 +1,4 @@
-"""``stretto chat``: a conversation."""
+"""``stretto chat``: a conversation, in the whole terminal, line by line, or in a browser."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ import typer
 from stretto.cli import options
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
 from stretto.cli.opening import key_in, local_opener, local_options, opener_of
+from stretto.cli.optional_values import RESUMED
 from stretto.errors import InvalidRequestError, StrettoError
 
 if TYPE_CHECKING:
     import asyncio
 
+    from stretto.cli.chat_file import ChatFile
+    from stretto.cli.chat_folder import ChatFolder
+    from stretto.cli.chat_state import ChatState
     from stretto.cli.conversation import Conversation
 
 
@@ -39,6 +43,12 @@ def chat(
     long_context: options.LongContext = None,
     on_missing: options.Missing = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the last chat; --resume ID: with that one of `stretto chats`.")
+    ] = False,
+    resumed: Annotated[str | None, typer.Option(RESUMED, hidden=True)] = None,
+    no_history: Annotated[bool, typer.Option("--no-history", help="Keep nothing of this chat in a file.")] = False,
+    no_mouse: Annotated[bool, typer.Option("--no-mouse", help="Leave the mouse to the terminal.")] = False,
     web: Annotated[
         bool, typer.Option("--web", help="Chat in a browser; the model is chosen here, all else there.")
     ] = False,
@@ -46,7 +56,9 @@ def chat(
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the web chat; 0: a free one.")
     ] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser; print the address only.")] = False,
-    plain: options.Plain = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Chat line by line, and show answers without drawing their Markdown.")
+    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Talk with a model; /help lists the commands. --web: in a browser.
@@ -54,10 +66,8 @@ def chat(
     Ctrl-C cancels the answer and keeps the program, Ctrl-D ends it. Not on a terminal, every line of
     standard input is a question.
     """
-    import asyncio  # noqa: PLC0415 - these three keep `stretto --help` light
-
-    from stretto.cli.conversation import Conversation  # noqa: PLC0415
-    from stretto.cli.screen import Screen  # noqa: PLC0415
+    from stretto.cli.chat_folder import ChatFolder  # noqa: PLC0415 - these two keep `stretto --help` light
+    from stretto.cli.chat_state import ChatState  # noqa: PLC0415
 
     opener = local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled, long_context))
     if web:
@@ -68,9 +78,10 @@ def chat(
         if serve_chat(client, port=port, browse=not no_browser) == signal.SIGINT:
             raise typer.Exit(Exit.INTERRUPTED)
         return
-    conversation = Conversation(
+    folder = ChatFolder()
+    file = _file(folder, resumes=resume or resumed is not None, name=resumed, keeps=not no_history)
+    state = ChatState(
         opener,
-        Screen(quiet=quiet, unrendered=plain),
         model=model,
         base_url=base_url,
         api_key=key_in(key_variable),
@@ -80,8 +91,44 @@ def chat(
         documents=document or (),
         decoding=decoding,
         on_missing=on_missing.value if on_missing else None,
-        trace=trace,
+        chat=file,
+        begin=folder.begin if file is not None else None,
     )
+    if not (plain or quiet):
+        from stretto.cli.terminal import fits  # noqa: PLC0415
+
+        if fits():
+            _fill(state, trace=trace, mouse=not no_mouse)
+            return
+    _line_by_line(state, trace=trace, quiet=quiet, plain=plain)
+
+
+def _file(folder: ChatFolder, *, resumes: bool, name: str | None, keeps: bool) -> ChatFile | None:
+    """Where the chat is kept. What comes from a pipe is kept only where it goes on with a chat."""
+    if resumes and not keeps:
+        raise InvalidRequestError(
+            "--resume and --no-history exclude each other: what goes on with a chat is kept in it."
+        )
+    if resumes:
+        return folder.find(name)
+    return folder.begin() if keeps and sys.stdin.isatty() else None
+
+
+def _fill(state: ChatState, *, trace: bool, mouse: bool) -> None:
+    """Chat in the whole terminal."""
+    from stretto.cli.terminal.running import run_chat  # noqa: PLC0415 - what it needs is of an extra
+
+    if code := run_chat(state, trace=trace, mouse=mouse):
+        raise typer.Exit(code)
+
+
+def _line_by_line(state: ChatState, *, trace: bool, quiet: bool, plain: bool) -> None:
+    import asyncio  # noqa: PLC0415 - these three keep `stretto --help` light
+
+    from stretto.cli.conversation import Conversation  # noqa: PLC0415
+    from stretto.cli.screen import Screen  # noqa: PLC0415
+
+    conversation = Conversation(state, Screen(quiet=quiet, unrendered=plain), trace=trace)
     with asyncio.Runner() as runner:
         try:
             _talk(conversation, runner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,20 +21,33 @@ if TYPE_CHECKING:
     from stretto.client import AsyncStretto
 
 
-async def make_ready(client: AsyncStretto, question: str, screen: Screen) -> None:
+Wait = Callable[[Coroutine[Any, Any, Any], str], Awaitable[object]]
+"""Waits for what has no events, and says what that is."""
+
+
+async def loaded(client: AsyncStretto, question: str, wait: Wait) -> None:
     """Load before the clock starts what only the first of two answers would pay for: model, SDK, router."""
     for backend in client.backends.values():
         if sdk := getattr(backend, "sdk", None):  # what a remote backend imports before its first call
             import_module(sdk)
         elif backend.name.startswith("local:"):
             loading = backend.count_tokens(Prompt((Message(role="user", content=question),)))
-            await wait_live(loading, screen, f"loading {one_line(backend.name)}")
+            await wait(loading, f"loading {one_line(backend.name)}")
     if not client.settings.second_opinion:  # which would be a call
         await client.route(question)
 
 
+async def make_ready(client: AsyncStretto, question: str, screen: Screen) -> None:
+    """The same with a progress line."""
+    await loaded(client, question, lambda work, doing: wait_live(work, screen, doing))
+
+
 async def direct_beside(
-    client: AsyncStretto, question: str, screen: Screen, answer: Answer, request: Mapping[str, Any]
+    client: AsyncStretto,
+    question: str | Sequence[Message],
+    screen: Screen,
+    answer: Answer,
+    request: Mapping[str, Any],
 ) -> Sequence[Answer]:
     """The direct answer to the same request; nothing where the answer at hand is one."""
     if _written(answer) == "direct":

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from stretto.cli.footnotes import footnotes_of
-from stretto.cli.notices import demonstration
-from stretto.cli.plain import one_line, plain_json
+from stretto.cli.notices import notice_of
+from stretto.cli.plain import plain_json
 from stretto.cli.progress import Progress, status_of
 from stretto.cli.screen import FRAME_S, Screen
 from stretto.errors import StrettoError
@@ -57,7 +57,8 @@ async def answer_live(
                     event = await anext(events, None)
                 if not pause.cancelled_caught:
                     if event is None:
-                        _keep(prompt, events.answer, screen)
+                        if problem := log(prompt, events.answer):
+                            screen.warn(problem)
                         return events.answer
                     if not begun and isinstance(event, BEGINNING):
                         begun = True
@@ -72,14 +73,15 @@ async def answer_live(
         screen.end()
 
 
-def _keep(prompt: str | Sequence[Message], answer: Answer, screen: Screen) -> None:
-    """Keep the answer for ``stretto logs``, where that is on; an answer that cannot be kept is still one."""
+def log(prompt: str | Sequence[Message], answer: Answer) -> str:
+    """Keep the answer for ``stretto logs``, where that is on. Returns why it could not be, or nothing."""
     from stretto.cli.answer_store import AnswerStore  # noqa: PLC0415 - SQLite is imported where it is needed
 
     try:
         AnswerStore().add(prompt if isinstance(prompt, str) else prompt[-1].content, answer)
     except StrettoError as error:
-        screen.warn(str(error))
+        return str(error)
+    return ""
 
 
 async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) -> T:
@@ -137,8 +139,6 @@ def conclude(answer: Answer, screen: Screen, *, footnotes: bool = True) -> None:
 
 def introduce(client: AsyncStretto, screen: Screen, *, named: bool) -> None:
     """Say which model answers where the user has not ``named`` one, and what the demonstration model is."""
-    main = client.backends["main"].name
-    if main == "local:pocket":
-        screen.note(demonstration(), "yellow")
-    elif not named:
-        screen.note(client.chosen_because or f"{one_line(main)} answers: the settings say so.")
+    said, warns = notice_of(client, named=named)
+    if said:
+        screen.note(said, "yellow" if warns else "dim")

@@ -15,11 +15,20 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
+from rich.style import Style
 from rich.text import Text
+from rich.theme import Theme
 
 from stretto.cli.plain import plain
 
 LONGEST_OPEN = 8_000  # characters of an open block that are drawn again with each piece
+_THEME = Theme(  # what is read as well on a light terminal as on a dark one
+    {
+        "markdown.code": "bold cyan",
+        "markdown.item.bullet": "bold",
+        "markdown.item.number": "cyan",
+    }
+)
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
 
@@ -64,6 +73,35 @@ class Line:
 
 
 Render = Callable[[str], Sequence[Line]]
+Part = tuple[str, Style | None]
+"""A piece of a line that has one style."""
+
+
+def rows(text: str, console: Console, width: int | None = None) -> list[list[Part]]:
+    """Markdown as the rows of a terminal, without empty ones at either end; ``width=None``: of the console."""
+    options = console.options.update(width=width or console.width, highlight=False)
+    drawn: list[list[Part]] = []
+    with console.use_theme(_THEME):
+        for segments in console.render_lines(_Markdown(plain(text)), options, pad=False):
+            parts = [(_in_a_row(segment.text), segment.style) for segment in segments]
+            while parts and not parts[-1][0].rstrip():
+                parts.pop()
+            if parts:
+                parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
+            drawn.append(parts)
+    while drawn and not _cells(drawn[-1]):
+        drawn.pop()
+    while drawn and not _cells(drawn[0]):
+        drawn.pop(0)
+    return drawn
+
+
+def _in_a_row(text: str) -> str:
+    return plain(text).replace("\n", " ").replace("\t", " ")
+
+
+def _cells(parts: Sequence[Part]) -> int:
+    return sum(cell_len(part) for part, _ in parts)
 
 
 def renderer(console: Console) -> Render:
@@ -71,21 +109,13 @@ def renderer(console: Console) -> Render:
     colours = COLOR_SYSTEMS[console.color_system] if console.color_system else None
 
     def render(text: str) -> Sequence[Line]:
-        options = console.options.update(highlight=False)
-        lines = []
-        for segments in console.render_lines(_Markdown(plain(text)), options, pad=False):
-            parts = [(plain(segment.text).replace("\n", " "), segment.style) for segment in segments]
-            while parts and not parts[-1][0].rstrip():
-                parts.pop()
-            if parts:
-                parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
-            drawn = "".join(style.render(part, color_system=colours) if style else part for part, style in parts)
-            lines.append(Line(drawn, sum(cell_len(part) for part, _ in parts)))
-        while lines and not lines[-1].cells:
-            lines.pop()
-        while lines and not lines[0].cells:
-            lines.pop(0)
-        return lines
+        return [
+            Line(
+                "".join(style.render(part, color_system=colours) if style else part for part, style in parts),
+                _cells(parts),
+            )
+            for parts in rows(text, console)
+        ]
 
     return render
 
@@ -110,7 +140,7 @@ class Flow:
 
     def draw(self) -> str:
         """What to send so that all that is known is shown."""
-        *done, self._open = _blocks(self._open)
+        *done, self._open = blocks(self._open)
         sent = ""
         for block in done:
             if lines := self._render(block):
@@ -139,7 +169,7 @@ class Flow:
         return f"\r{back}\x1b[J" + "\n".join(line.text for line in lines[first:])
 
 
-def _blocks(text: str) -> list[str]:
+def blocks(text: str) -> list[str]:
     """The blocks that are complete, and the open one behind them."""
     found = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.map and token.nesting >= 0]
     ended = text.count("\n")  # what the last line begins is not certain before its end: "-" may become "-1"

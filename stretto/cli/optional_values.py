@@ -1,29 +1,40 @@
-"""Options whose value may be left out: ``--trace`` draws on the terminal, ``--trace FILE.html`` writes a page."""
+"""Options whose value may be left out.
+
+``--trace`` draws on the terminal, ``--trace FILE.html`` writes a page. ``--resume`` goes on with the last chat,
+``--resume ID`` with that one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-TRACE_TO = "--trace-to"  # what the value goes to; typer has no option that takes one or none
-_ENDINGS = (".html", ".svg")
+TRACE_TO = "--trace-to"  # what the values go to; typer has no option that takes one or none
+RESUMED = "--resumed"
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
-    """The command line of ``stretto ask`` with ``--trace FILE`` as ``--trace-to FILE``.
+    """The command line with ``ask --trace FILE`` as ``--trace-to FILE``, and ``chat --resume ID`` as ``--resumed ID``.
 
-    A word that ends otherwise than such a file is no value of it.
+    A word that ends otherwise than such a file is no value of ``--trace``, a word with a dash none of ``--resume``.
     """
-    if list(words[:1]) != ["ask"]:
-        return list(words)
+    match list(words[:1]):
+        case ["ask"]:
+            return _spelled(words, "--trace", TRACE_TO, lambda word: word.lower().endswith((".html", ".svg")))
+        case ["chat"]:
+            return _spelled(words, "--resume", RESUMED, lambda word: not word.startswith("-"))
+    return list(words)
+
+
+def _spelled(words: Sequence[str], option: str, with_value: str, is_value: Callable[[str], bool]) -> list[str]:
     spelled: list[str] = []
     rest = iter(words)
     for word in rest:
         if word == "--":
             return [*spelled, word, *rest]
-        if word.startswith("--trace="):
-            spelled += [TRACE_TO, word.removeprefix("--trace=")]
-        elif spelled and spelled[-1] == "--trace" and word.lower().endswith(_ENDINGS):
-            spelled[-1:] = [TRACE_TO, word]
+        if word.startswith(f"{option}="):
+            spelled += [with_value, word.removeprefix(f"{option}=")]
+        elif spelled and spelled[-1] == option and is_value(word):
+            spelled[-1:] = [with_value, word]
         else:
             spelled.append(word)
     return spelled

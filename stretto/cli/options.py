@@ -11,7 +11,7 @@ import typer
 from stretto.cli.completing import completions
 
 LOCAL = ("local:", "local:pocket")
-PROVIDERS = ("openai:", "anthropic:", *LOCAL)
+PROVIDERS = ("openai:", "anthropic:", "ollama:", "vllm:", "sglang:", "llamacpp:", "lmstudio:", *LOCAL)
 
 
 class Preference(StrEnum):
@@ -93,14 +93,19 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="PROVIDER:MODEL",
-        help="openai:NAME, anthropic:NAME, local:FOLDER, local:HUB_NAME or local:pocket. "
+        help="openai:NAME, anthropic:NAME, ollama:NAME (or vllm:, sglang:, llamacpp:, lmstudio:), local:FOLDER, "
+        "local:HUB_NAME, local:pocket, or the address of a server with one model. "
         "Without it, settings and keys decide.",
         autocompletion=complete_model,
     ),
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option("--base-url", metavar="URL", help="Address of an OpenAI-compatible server, for openai: models."),
+    typer.Option(
+        "--base-url",
+        metavar="URL",
+        help="Address of an OpenAI-compatible server, for models of openai: and of the names of servers.",
+    ),
 ]
 KeyVariable = Annotated[
     str | None,

@@ -7,7 +7,8 @@ import sys
 from stretto.cli.exits import MEANINGS
 
 COMMANDS = (
-    "", "ask", "route", "chat", "serve", "logs", "logs on", "logs off", "logs status", "logs search", "logs show",
+    "", "ask", "route", "chat", "chats", "chats list", "chats search", "chats show", "chats delete", "serve",
+    "logs", "logs on", "logs off", "logs status", "logs search", "logs show",
     "logs delete", "prompts", "prompts list", "prompts show", "bench", "doctor",
 )  # fmt: skip
 
@@ -22,6 +23,7 @@ $ stretto ask --model openai:gpt-5.4-mini --trace "..."             # and a draw
 $ stretto ask --model openai:NAME --base-url http://localhost:8000/v1 "..."
 $ git diff | stretto ask "Summarise this change" > summary.txt    # a pipe, and plain text
 $ stretto ask --compare --strategy skeleton "..."                 # what it gains here
+$ stretto chat                                                    # points side by side, in this terminal
 $ stretto route "..."                                             # how it would be answered, and why
 $ stretto serve --model openai:NAME                               # for every client of OpenAI's API
 $ stretto bench local:./folder                                    # which decoding method is fastest here
@@ -125,9 +127,13 @@ length, so words per second stand beside the times.
 
 ## Chat
 
-`/strategy`, `/model`, `/preference`, `/system`, `/trace`, `/clear`, `/help` and `/quit` are commands; what
-they take, `/help` says. The history holds questions and merged answers, nothing else. An answer that was
-cancelled with Ctrl-C or failed leaves neither its text nor its question there.
+On a terminal, `stretto chat` shows the points of an answer side by side while they are written; it needs
+`stretto[chat]`. In a pipe, with `--plain`, `--quiet`, `NO_COLOR` or `TERM=dumb` it goes line by line. `/help` lists
+its commands, which are the same in both. [The chat in a terminal](terminal-chat.md) says more, also about kept chats:
+`stretto chats` finds them, `stretto chat --resume` goes on with one.
+
+Line by line, the model sees questions and merged answers, nothing else: an answer that was cancelled with Ctrl-C or
+failed leaves neither its text nor its question there.
 
 ## The server
 

@@ -140,7 +140,7 @@ class Screen:
             self._open_line, self._column = False, 0
 
     def note(self, text: str, style: str = "dim") -> None:
-        """Say something beside the answer, in a line of its own; not when quiet."""
+        """Say something beside the answer, on a separate line; not when quiet."""
         if not self.quiet:
             from rich.text import Text  # noqa: PLC0415 - most of what rich costs
 

@@ -54,6 +54,15 @@ Drain = Annotated[
     float,
     typer.Option("--drain", metavar="SECONDS", min=0, help="How long answers may go on when the server is stopped."),
 ]
+Shared = Annotated[
+    str | None,
+    typer.Option(
+        "--shared",
+        metavar="URL",
+        help="redis://HOST:PORT/DB, where several servers share limits and breakers. STRETTO_SHARED holds one with a "
+        "password.",
+    ),
+]
 
 
 @reporting
@@ -72,6 +81,7 @@ def serve(
     queue: Queue = 512,
     max_body: MaxBody = 20,
     drain: Drain = 20,
+    shared: Shared = None,
     dtype: options.Dtype = None,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -98,6 +108,8 @@ def serve(
         for notice in (client.chosen_because, *service.keyring.notices):
             if notice:
                 typer.echo(notice, err=True)
+        if client.store is not None:
+            typer.echo(f"Limits and breakers are shared through {client.store.where}.", err=True)
         names = ", ".join(backend.name for backend in client.backends.values())
         typer.echo(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.", err=True)
         typer.echo("Ctrl-C ends it.", err=True)
@@ -112,7 +124,7 @@ def serve(
         drain_s=drain,
     )
     given = local_options(dtype, device, threads, no_compiled)
-    settings = _settings(given, concurrency)
+    settings = _settings(given | ({} if shared is None else {"shared": shared}), concurrency)
     first, further = (model[0], model[1:]) if model else (None, [])
     client: AsyncStretto = opener_of(context)(
         first,
@@ -128,11 +140,11 @@ def serve(
         raise typer.Exit(Exit.INTERRUPTED)
 
 
-def _settings(local: dict[str, Any], concurrency: int) -> Settings:
+def _settings(given: dict[str, Any], concurrency: int) -> Settings:
     """The settings, with as many calls at a time as so many answers may need, unless they say otherwise."""
     from stretto.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
 
-    settings = Settings.load(**local)
+    settings = Settings.load(**given)
     if "concurrency" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"concurrency": min(_MOST_CALLS, max(settings.concurrency, 4 * concurrency))})

@@ -55,7 +55,7 @@ def route_markdown(route: Route) -> str:
 
 
 def answer_page(answer: Answer, question: str = "") -> str:
-    """A page of its own: the question, the answer, why it was written in this way, and what ran when."""
+    """A separate page: the question, the answer, why it was written in this way, and what ran when."""
     asked = f'<h2>Question</h2><p style="white-space:pre-wrap">{escape(question)}</p>' if question else ""
     return page(
         f"Stretto: {answer.strategy or answer.route.strategy}",
@@ -83,7 +83,7 @@ def figures(answer: Answer) -> str:
 
 
 def markdown_html(text: str) -> str:
-    """Model text as HTML: no HTML of its own, no images, no addresses but those of the web."""
+    """Model text as HTML: no HTML in it, no images, no addresses but those of the web."""
     return str(_parser().render(text))
 
 

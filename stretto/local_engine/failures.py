@@ -25,7 +25,7 @@ def explain(error: Exception, name: str, device: torch.device) -> StrettoError:
 
 def out_of_memory(error: Exception) -> bool:
     """Whether an allocation failed."""
-    # torch has an exception of its own for GPUs only; on a CPU its allocator raises a plain RuntimeError.
+    # torch has a special exception for GPUs only; on a CPU its allocator raises a plain RuntimeError.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError) and "allocate memory" in str(error)
     )

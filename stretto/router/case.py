@@ -97,7 +97,7 @@ class Case:
 
     @cached_property
     def measured(self) -> Measured | None:
-        """What the backend has measured of its own speed."""
+        """What the backend has measured of its speed."""
         return measured_by(self.backend)
 
     @cached_property

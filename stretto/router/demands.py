@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from stretto.language.counting import numbers_in
 from stretto.language.folding import fold
 from stretto.language.forms import forms
 from stretto.router.reading import excerpt
+
+if TYPE_CHECKING:
+    from stretto.language.listing import Listing
 
 _FORMAT = re.compile(
     r"\b(?:only|just|nothing but|valid|strictly|exclusively|single|must be(?: in)?|nur)\b[^.\n]{0,40}"
@@ -16,9 +20,7 @@ _FORMAT = re.compile(
     r"|\b(?:as|in|return|output|(?:respond|reply|answer) (?:with|in)) (?:a |an |valid |raw )?"
     r"(?:json|xml|yaml|csv|toml)\b"
 )
-_BULLET = re.compile(r"^[ \t]*(?:[-*•]|\(?\d{1,3}[.):]|\(?[a-zA-Z][.)])[ \t]*\S", re.MULTILINE)
-_BULLET_BELOW = re.compile(rf"\n{_BULLET.pattern[1:]}")  # beginning with \n makes the search skip to line ends
-_INLINE_NUMBERS = re.compile(r"(?:^|\s)\(?(\d{1,2}|[a-h])[.)]\s*\S")
+_BULLET_BELOW = re.compile(r"\n[ \t]*(?:[-*•]|\(?\d{1,3}[.):]|\(?[a-zA-Z][.)])[ \t]*\S")
 LONGEST_LINE = 80  # characters; a longer line without a list marker is text, not an item
 SHORT_LINE = 4  # words; lines this short are items even if nothing separates them from the first line
 FEWEST_LINES = 3
@@ -61,26 +63,21 @@ def wants_format(text: str) -> str | None:
 
 
 def items_wanted(text: str) -> int:
-    """Count the items that a prompt contains (as lines, numbered, or after a colon) or asks for; 0 if none."""
-    text = _ends(text)
-    listed = len(_BULLET.findall(text))
-    if listed < 2:
-        listed = len(_INLINE_NUMBERS.findall(text))
-    if listed < 2 and ":" in text:
-        tail = text.split(":", 1)[1].strip().split("\n\n")[0]
-        pieces = max((tail.split(mark) for mark in (";", " / ", ",", "、", "\n")), key=len)
-        listed = len([piece for piece in pieces if piece.strip()])
-    if listed < 2:
-        listed = _lines_below(text)
-    if listed >= 2:
-        return min(listed, _MANY_ITEMS)
-    return next((count for count in numbers_in(text) if 2 <= count <= _MANY_ITEMS), 0)
+    """Count the items that a prompt lists or, if it lists none, the first number that it names; 0 if none."""
+    from stretto.language.listing import listings  # noqa: PLC0415 - its patterns are slow to compile
+
+    text = excerpt(text)
+    clear = next((listing for listing in listings(text) if _is_clear(listing)), None)
+    if clear is not None:
+        return min(len(clear.items), _MANY_ITEMS)
+    return next((count for count in numbers_in(fold(text)) if 2 <= count <= _MANY_ITEMS), 0)
 
 
-def _lines_below(text: str) -> int:
-    """Number of short lines below the first one; 0 if there are fewer than three, or if one is long."""
-    lines = [line for line in text.split("\n")[1:] if line.strip()]
-    return len(lines) if len(lines) >= FEWEST_LINES and max(map(len, lines)) <= LONGEST_LINE else 0
+def _is_clear(listing: Listing) -> bool:
+    """Whether the form alone shows items: lines that may be text, and commas in a sentence, do not."""
+    if listing.marks == "separated":
+        return listing.before.endswith((":", "："))
+    return listing.marks != "lines" or max(map(len, listing.items)) <= LONGEST_LINE
 
 
 def may_be_list(text: str) -> bool:

@@ -8,6 +8,7 @@ decoding method commits in one.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities, Measured
@@ -20,14 +21,26 @@ TOKENS_BY_SHAPE: dict[Shape, int] = {
 TOKENS_PER_WORD = 1.35
 INSTRUCTION_TOKENS = 220  # of the prompt of one part, besides the question
 SLOWEST_PART = 1.5  # times the mean
+SPECULATION = 1.5  # times as fast is a call that runs alone; calls side by side leave little room for drafts
+READ_PER_S = 8_000.0  # prompt tokens a second, on a server that reads each prompt from its beginning
 
 
 class Speed(NamedTuple):
-    """Speed of a backend: seconds to the first token, tokens per second of one call, calls that run at that speed."""
+    """Speed of a backend.
+
+    Attributes:
+        first_token_s: seconds to the first token.
+        tokens_per_s: tokens per second of one call.
+        slots: calls that run at that speed.
+        alone: how many times as fast one call by itself is.
+        read_per_s: prompt tokens per second of calls that have nothing in common for it.
+    """
 
     first_token_s: float
     tokens_per_s: float
     slots: int
+    alone: float = 1.0
+    read_per_s: float = math.inf
 
 
 def speed_of(
@@ -42,7 +55,10 @@ def speed_of(
         return Speed(0.15, 1000 / decoding.ms_per_token, slots)
     if name.startswith("local:"):
         return Speed(0.15, 25.0, slots)
-    return Speed(0.4, 120.0, slots) if role == "small" else Speed(0.6, 70.0, slots)
+    alone = SPECULATION if capabilities.speculation else 1.0
+    read_per_s = READ_PER_S if capabilities.prefix_caching is False else math.inf
+    first_s, rate = (0.4, 120.0) if role == "small" else (0.6, 70.0)
+    return Speed(first_s, rate, slots, alone, read_per_s)
 
 
 def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecast:
@@ -89,7 +105,8 @@ def answer_tokens(shape: Shape, *, words: int | None = None, max_tokens: int | N
 
 def straight(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
     """Expected cost of one generation of ``answer`` tokens. ``Forecast.tokens`` counts prompt and answer."""
-    return Forecast(seconds=seconds(speed, answer), tokens=prompt_tokens + answer, calls=1)
+    total_s = seconds(speed, answer / speed.alone) + prompt_tokens / speed.read_per_s
+    return Forecast(seconds=round(total_s, 2), tokens=prompt_tokens + answer, calls=1)
 
 
 def seconds(speed: Speed, tokens: float) -> float:

@@ -55,8 +55,11 @@ class Parse:
 
     @cached_property
     def items(self) -> int:
-        """Number of items that the question contains or asks for."""
-        return items_wanted(self.text)
+        """Number of items that the question contains or asks for: those of `split`, else those that its form shows."""
+        from stretto.strategies.items.splitting import Split  # noqa: PLC0415 - its patterns are slow to compile
+
+        taken = self.split
+        return (len(taken.items) or taken.count) if isinstance(taken, Split) else items_wanted(self.text)
 
     @cached_property
     def words(self) -> int | None:

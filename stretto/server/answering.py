@@ -203,7 +203,7 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
                 for answer in answers:
                     service.metrics.answered(name, answer, waited_s=waited_s)
                     if exchange.holder.tokens is not None:
-                        exchange.holder.tokens.take(answer.usage.total_tokens)
+                        await exchange.holder.tokens.take(answer.usage.total_tokens)
         except Problem as problem:
             answered = True
             if not exchange.started:
@@ -241,7 +241,7 @@ async def _whole(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
 
 
 async def _stream(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
-    """Stream the answers. The status waits for the first text, so that what fails before it has a status of its own."""
+    """Stream the answers. The status waits for the first text, so that what fails before it has its own status."""
     scribe = reading.scribe
     answers: dict[int, Answer] = {}
     async with _events(reading.asks) as events:
@@ -319,7 +319,7 @@ class _Numbered:
 
 
 class Opening:
-    """Holds the begin of a stream back until there is more: so far, a request may fail with a status of its own."""
+    """Holds the begin of a stream back until there is more: so far, a request may fail with its own status."""
 
     def __init__(self) -> None:
         self._held: bytes | None = b""

@@ -16,6 +16,7 @@ from stretto.server.answering import Ask, Opening, Reading, sse
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
+from stretto.server.passing_on import responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
 from stretto.tool_calls import ToolCallDelta
@@ -61,7 +62,7 @@ class Sampling(BaseModel):
 
     @property
     def include_usage(self) -> bool:
-        """Whether the stream ends with a chunk of its own for the usage."""
+        """Whether the stream ends with a separate chunk for the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @property
@@ -154,9 +155,9 @@ def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, A
     """
     if given is None or given.type == "text":
         return None, {}
-    main = served.client.backends["main"]
-    compatible = main.name.startswith("openai:")
-    if compatible and (served.own or given.type == "json_object" or not main.capabilities.json_schema):
+    able = served.client.backends["main"].capabilities
+    compatible = responding(served) is not None
+    if compatible and (served.own or given.type == "json_object" or not able.json_schema):
         return None, {"response_format": given.model_dump(exclude_none=True)}
     if given.type == "json_object":
         return {"type": "object"}, {}

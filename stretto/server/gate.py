@@ -37,22 +37,28 @@ class Gate:
         if self.draining:
             raise shutting_down()
 
-    def _check(self, holder: Holder) -> None:
-        """Raise `Problem` (429) where this holder may not ask now."""
+    async def _check_minute(self, holder: Holder) -> None:
+        """Raise `Problem` (429) where the key has used up this minute."""
+        if holder.tokens is not None and (wait_s := await holder.tokens.wait_s()) > 0:
+            message = f"The key {holder.name} has used up its tokens of this minute. Wait {wait_s:.0f} s."
+            raise _too_many(message, wait_s)
+        if holder.requests is not None and (wait_s := await holder.requests.admit()) > 0:
+            message = f"The key {holder.name} has used up its requests of this minute. Wait {wait_s:.0f} s."
+            raise _too_many(message, wait_s)
+
+    def _check_room(self, holder: Holder) -> None:
+        """Raise `Problem` (429) where too many answers are under way, of this holder or of all."""
         if holder.concurrency is not None and holder.running >= holder.concurrency:
             raise _too_many(
                 f"The key {holder.name} allows {holder.concurrency} answers at a time, and as many are under way. "
                 "Wait for one of them.",
                 self._usual_s / holder.concurrency,
             )
-        if holder.tokens is not None and (wait_s := holder.tokens.wait_s(1.0)) > 0:
-            message = f"The key {holder.name} has used up its tokens of this minute. Wait {wait_s:.0f} s."
-            raise _too_many(message, wait_s)
-        if holder.requests is not None:
-            if (wait_s := holder.requests.wait_s()) > 0:
-                message = f"The key {holder.name} has used up its requests of this minute. Wait {wait_s:.0f} s."
-                raise _too_many(message, wait_s)
-            holder.requests.take(1.0)
+        if self.waiting >= self._options.queue and self._room.value == 0:
+            raise _too_many(
+                f"{self.running} answers are being written and {self.waiting} requests wait: no more is taken in.",
+                self._usual_s * (self.waiting + 1) / self._options.concurrency,
+            )
 
     @asynccontextmanager
     async def admitted(self, holder: Holder, end: Callable[[Problem], None]) -> AsyncGenerator[float]:
@@ -62,12 +68,10 @@ class Gate:
         429 over a limit.
         """
         self.check_open()
-        self._check(holder)
-        if self.waiting >= self._options.queue and self._room.value == 0:
-            raise _too_many(
-                f"{self.running} answers are being written and {self.waiting} requests wait: no more is taken in.",
-                self._usual_s * (self.waiting + 1) / self._options.concurrency,
-            )
+        self._check_room(holder)  # a request that is sent away takes nothing from what a key allows in a minute
+        await self._check_minute(holder)
+        self.check_open()  # the store was asked meanwhile, and others came in
+        self._check_room(holder)
         token = object()
         began = time.perf_counter()
         holder.running += 1

@@ -1,4 +1,4 @@
-"""Who is let in: bearer keys, each with a name and limits of its own.
+"""Who is let in: bearer keys, each with a name and limits.
 
 A file of keys is TOML, with a table for each::
 
@@ -21,8 +21,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import anyio
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from stretto.backends.resilience.shared import Store
 from stretto.errors import SettingsError
 
 KEY_VARIABLE = "STRETTO_SERVER_KEY"
@@ -43,24 +45,47 @@ class Allowance:
     """So much a minute, refilled all the time; a minute's worth can be taken at once.
 
     What is known only afterwards (tokens) is taken afterwards, and may leave less than nothing.
+
+    Args:
+        per_minute: so much.
+        name: tells it from others in the store.
+        store: where all servers take from it; while that is away, each goes on by what was taken here.
     """
 
-    def __init__(self, per_minute: float) -> None:
+    def __init__(self, per_minute: float, name: str = "", store: Store | None = None) -> None:
         self._per_minute = per_minute
         self._left = per_minute
         self._at = time.monotonic()
+        self._name = name
+        self._store = store
 
-    def wait_s(self, amount: float = 1.0) -> float:
+    async def wait_s(self, amount: float = 1.0) -> float:
         """Seconds until this amount is there; 0 if it is."""
+        return await self._spend(needed=amount, taken=0.0)
+
+    async def admit(self) -> float:
+        """Take one if it is there; gives the seconds until it is, and 0 if it was taken."""
+        return await self._spend(needed=1.0, taken=1.0)
+
+    async def take(self, amount: float) -> None:
+        """Take this amount, there or not."""
+        with anyio.CancelScope(shield=True):  # it has been used, even if nobody waits for the answer any more
+            await self._spend(needed=0.0, taken=amount)
+
+    async def _spend(self, *, needed: float, taken: float) -> float:
+        wait_s = self._wait_s(needed)
+        if wait_s == 0:
+            self._left -= taken
+        if self._store is None:
+            return wait_s
+        shared_s = await self._store.spend(self._name, self._per_minute, needed=needed, taken=taken)
+        return wait_s if shared_s is None else shared_s
+
+    def _wait_s(self, amount: float) -> float:
         now = time.monotonic()
         self._left = min(self._per_minute, self._left + (now - self._at) * self._per_minute / 60)
         self._at = now
-        return max(0.0, (min(amount, self._per_minute) - self._left) * 60 / self._per_minute)
-
-    def take(self, amount: float) -> None:
-        """Take this amount, there or not."""
-        self.wait_s()
-        self._left -= amount
+        return max(0.0, (min(amount, self._per_minute) - self._left) * 60 / self._per_minute) if amount else 0.0
 
 
 @dataclass
@@ -96,8 +121,11 @@ class Keyring:
     _anyone: Holder = field(default_factory=lambda: Holder("anyone"))
 
     @classmethod
-    def load(cls, file: Path | None, environ: Mapping[str, str]) -> Keyring:
-        """Read the keys of a file and the one in ``$STRETTO_SERVER_KEY``. Raises `SettingsError`; no key is shown."""
+    def load(cls, file: Path | None, environ: Mapping[str, str], store: Store | None = None) -> Keyring:
+        """Read the keys of a file and the one in ``$STRETTO_SERVER_KEY``. Raises `SettingsError`; no key is shown.
+
+        With a store, what a key allows in a minute is for all servers together.
+        """
         holders: dict[bytes, Holder] = {}
         notices: list[str] = []
         if file is not None:
@@ -105,7 +133,7 @@ class Keyring:
                 digest = bytes.fromhex(entry.sha256) if entry.sha256 else _digest(entry.key or "")
                 if digest in holders:
                     raise SettingsError(f"{name} and {holders[digest].name} have the same key in {file}. Change one.")
-                holders[digest] = _holder(name, entry)
+                holders[digest] = _holder(name, entry, store)
             if _is_open(file):
                 notices.append(f"Other users of this machine can read {file}. Close it: chmod 600 {file}")
         exported = environ.get(KEY_VARIABLE, "").strip()
@@ -138,13 +166,13 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
-def _holder(name: str, entry: _Entry) -> Holder:
+def _holder(name: str, entry: _Entry, store: Store | None) -> Holder:
     requests, tokens = entry.requests_per_minute, entry.tokens_per_minute
     return Holder(
         name,
         entry.concurrency,
-        None if requests is None else Allowance(requests),
-        None if tokens is None else Allowance(tokens),
+        None if requests is None else Allowance(requests, f"requests of {name}", store),
+        None if tokens is None else Allowance(tokens, f"tokens of {name}", store),
     )
 
 

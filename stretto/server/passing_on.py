@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from stretto.server.exchange import Exchange
 from stretto.server.extension import ROUTE_HEADER
@@ -26,11 +26,15 @@ class RawResponse(Protocol):
         ...
 
 
-@runtime_checkable
 class Responding(Protocol):
-    """A backend whose server has Responses."""
+    """A backend whose server speaks OpenAI's API, and so may have Responses."""
 
     model: str
+
+    @property
+    def name(self) -> str:
+        """The model's name, with its provider."""
+        ...
 
     def responding(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[RawResponse]:
         """Send a body as it is."""
@@ -38,16 +42,17 @@ class Responding(Protocol):
 
 
 def responding(served: Served) -> Responding | None:
-    """The backend behind a name, if its server may have Responses."""
-    backend = served.client.backends["main"]
-    return backend if isinstance(backend, Responding) else None
+    """The backend behind a name, if its server speaks OpenAI's API."""
+    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+    backend: Any = served.client.backends["main"]
+    return backend if callable(getattr(backend, Responding.responding.__name__, None)) else None
 
 
 async def pass_on(exchange: Exchange, backend: Responding, body: Mapping[str, Any], because: Problem) -> None:
     """Send the body on, and the response back. Raises `StrettoError`."""
     sent = {name: value for name, value in body.items() if name != "stretto"} | {"model": backend.model}
     cause = f"{because.param} is known to the model's own server only: passed on as it is."
-    route = {ROUTE_HEADER: json.dumps({"strategy": "direct", "backend": f"openai:{backend.model}", "cause": cause})}
+    route = {ROUTE_HEADER: json.dumps({"strategy": "direct", "backend": backend.name, "cause": cause})}
     async with backend.responding(sent) as response:
         kind = response.headers.get("content-type", "application/json")
         if not kind.startswith("text/event-stream"):

@@ -38,7 +38,7 @@ class Service:
         self.client = client
         self.options = options or ServerOptions()
         self.models = Models(client)
-        self.keyring = Keyring.load(self.options.keys, environ)
+        self.keyring = Keyring.load(self.options.keys, environ, client.store)
         self.gate = Gate(self.options)
         self.metrics = Metrics(self.gate)
         self.prepared = True
@@ -47,6 +47,8 @@ class Service:
         """Do ahead of the first request what takes long once: imports, the router's model, local models."""
         self.prepared = False
         try:
+            if self.client.store is not None:
+                await self.client.store.reach()  # it warns where it cannot be, and the server goes on without
             await self.client.route("Is it ready?")
             for backend in self.client.backends.values():
                 if backend.name.startswith("local:"):

@@ -19,7 +19,8 @@ from stretto.route import Route
 from stretto.strategies import STRATEGIES, Strategy
 from stretto.strategies.abilities import check_abilities
 from stretto.strategies.branch import Running
-from stretto.strategies.fan_out import Emit, FanOut, fan_out
+from stretto.strategies.branch_calls import Emit
+from stretto.strategies.fan_out import FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
 
 _MOST_NAMED = 20  # pages in a warning
@@ -82,7 +83,7 @@ async def _answer(
             runner.warn(
                 f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from."
             )
-        runner.accompanying = request.accompanying
+        runner.send_along(request.accompanying)
         if not backend.capabilities.names and any(each.name for each in request.messages if each.role != "tool"):
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")
         for note in request.unread:

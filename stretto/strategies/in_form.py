@@ -40,9 +40,10 @@ def held_to_format(prompt: Prompt, request: Request, runner: FanOut) -> Prompt:
 
 
 def _told(messages: tuple[Message, ...], request: Request, runner: FanOut) -> tuple[Message, ...]:
-    """The same messages; where the model is not known to keep to a schema, the system message tells the schema."""
+    """The same messages; where the model is not known to keep to a schema it does not see, they tell the schema."""
     wanted = request.options.response_format
-    if runner.capabilities.json_schema or not isinstance(wanted, dict):
+    able = runner.capabilities
+    if (able.json_schema and not able.schema_in_words) or not isinstance(wanted, dict):
         return messages
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     told = runner.template("in_form").messages(system=system, schema=json.dumps(wanted, ensure_ascii=False))

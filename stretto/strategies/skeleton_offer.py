@@ -36,11 +36,13 @@ def offer_skeleton(case: Case) -> Offer:
 def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
     """Expected cost: an outline, then waves of as many points as the backend has slots.
 
-    A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337).
+    A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). Where the server keeps nothing of
+    what it has read, each of these calls reads the prompt anew.
     """
     written = answer * LENGTH
     point = written / POINTS * SLOWEST_PART
     waves = math.ceil(POINTS / speed.slots)
-    total_s = seconds(speed, OUTLINE_TOKENS) + waves * seconds(speed, point)
+    total_s = seconds(speed, OUTLINE_TOKENS / speed.alone) + waves * seconds(speed, point)
+    total_s += (POINTS + 1) * prompt_tokens / speed.read_per_s
     read = (POINTS + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + POINTS * OUTLINE_TOKENS
     return Forecast(seconds=round(total_s, 2), tokens=round(read + OUTLINE_TOKENS + written), calls=POINTS + 1)

@@ -1,7 +1,7 @@
 """A real HTTP server on loopback that answers like OpenAI and Anthropic, as scripted, faults included.
 
 In a test: ``async with ScriptedServer("Hello.") as server`` and point a client at
-``server.openai_url`` or ``server.url``. In a process of its own, for benchmarks:
+``server.openai_url`` or ``server.url``. In a separate process, for benchmarks:
 ``python -m stretto.testing.server --time-to-first-token 0.3 --tokens-per-second 60``.
 
 It speaks HTTP/1.1 over plain asyncio streams, because a web framework would smooth over the very
@@ -36,7 +36,7 @@ from stretto.testing.protocols import (
 )
 from stretto.testing.wire import ClientLeft, Connection, ReceivedRequest
 
-__all__ = ["Fault", "HttpReply", "RawReply", "ReceivedRequest", "Rule", "ScriptedServer"]
+__all__ = ["Fault", "HttpReply", "RawReply", "ReceivedRequest", "Rule", "ScriptedServer", "Told"]
 
 _LAST_WAIT_S = 0.005
 _DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": OpenAIDialect(), "/v1/messages": AnthropicDialect()}
@@ -50,7 +50,21 @@ class Rule:
     reply: HttpReply | RawReply | str
 
 
+Refusing = Callable[[ReceivedRequest], tuple[int, dict[str, Any]] | None]
 Answering = str | HttpReply | RawReply | Sequence[Rule] | Callable[[ReceivedRequest], "HttpReply | RawReply | str"]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a path answers that is not one for generations.
+
+    Attributes:
+        body: JSON, or a text as it is.
+        status: HTTP status.
+    """
+
+    body: Any
+    status: int = 200
 
 
 class ScriptedServer:
@@ -62,13 +76,16 @@ class ScriptedServer:
         time_to_first_token_s: seconds between a request and its first token.
         tokens_per_second: of each stream; ``None``: at once. Due times are absolute, so they do not drift.
         key: the only key that is let in; ``None``: every key.
-        rejects: parameters answered with 400, in the words of the real APIs.
+        rejects: parameters answered with 400, in the words of the real APIs; or a callable that is given the
+            `ReceivedRequest`, and says with which status and body it is refused, if it is.
         headers: added to every answer, for instance rate limits; may be a callable.
         models: names listed by ``/v1/models``.
+        pages: what other paths answer, these two among them: JSON, a text, or `Told` for another status.
         port: 0 for a free one.
 
     Attributes:
-        requests: every request that arrived, in order, keys removed.
+        requests: every request for a generation, in order, keys removed.
+        inquiries: every other request, likewise.
         open_connections: connections that clients hold now.
         active_streams: answers being sent now.
     """
@@ -80,12 +97,14 @@ class ScriptedServer:
         time_to_first_token_s: float = 0.0,
         tokens_per_second: float | None = None,
         key: str | None = None,
-        rejects: Iterable[str] = (),
+        rejects: Iterable[str] | Refusing = (),
         headers: Mapping[str, str] | Callable[[ReceivedRequest], Mapping[str, str]] | None = None,
         models: Sequence[str] = ("scripted",),
+        pages: Mapping[str, Any] | None = None,
         port: int = 0,
     ) -> None:
         self.requests: list[ReceivedRequest] = []
+        self.inquiries: list[ReceivedRequest] = []
         self.open_connections = 0
         self.active_streams = 0
         self.port = port
@@ -93,9 +112,10 @@ class ScriptedServer:
         self._first_s = time_to_first_token_s
         self._rate = tokens_per_second
         self._key = key
-        self._rejects = tuple(rejects)
+        self._rejects = rejects if callable(rejects) else tuple(rejects)
         self._headers = headers or {}
         self._models = tuple(models)
+        self._pages = dict(pages or {})
         self._faults: deque[Fault | None] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Condition()
@@ -146,7 +166,7 @@ class ScriptedServer:
         try:
             while (request := await connection.read_request()) is not None:
                 received, key = request
-                self.requests.append(received)
+                (self.requests if received.path in _DIALECTS else self.inquiries).append(received)
                 await self._notify()
                 try:
                     await self._answer(connection, received, key)
@@ -184,7 +204,11 @@ class ScriptedServer:
             received.outcome = "finished"
 
     async def _inform(self, connection: Connection, received: ReceivedRequest) -> None:
-        if received.path == "/health":
+        if received.path in self._pages:
+            page = self._pages[received.path]
+            told = page if isinstance(page, Told) else Told(page)
+            await connection.send_page(told.status, told.body)
+        elif received.path == "/health":
             await connection.send_json(200, {"status": "ok"})
         elif received.path == "/v1/models":
             models = [{"id": name, "object": "model", "created": 0, "owned_by": "scripted"} for name in self._models]
@@ -197,6 +221,8 @@ class ScriptedServer:
         if self._key is not None and key != self._key:
             # The whole key is repeated, as careless servers do: clients must not pass it on.
             return 401, dialect.error(401, f"Incorrect API key provided: {key}.")
+        if callable(self._rejects):
+            return self._rejects(received)
         for parameter in self._rejects:
             if parameter in received.body:
                 return 400, dialect.error(400, dialect.rejection(parameter), parameter)

@@ -74,6 +74,15 @@ class Connection:
         extra = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
         await self._send(self._head(status, extra) + data)
 
+    async def send_page(self, status: int, body: Any) -> None:
+        """Send a whole response: a text as it is, anything else as JSON."""
+        if isinstance(body, str):
+            data = body.encode()
+            extra = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(data))}
+            await self._send(self._head(status, extra) + data)
+        else:
+            await self.send_json(status, body)
+
     async def start_events(self) -> None:
         """Send the headers of an event stream."""
         await self.start(200, {"content-type": "text/event-stream"})

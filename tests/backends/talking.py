@@ -30,7 +30,7 @@ def open_sockets():
 
 
 def own_threads():
-    # The event loop keeps the threads of its own pool, which the SDKs ask about the platform in.
+    # The event loop keeps the threads of its pool, which the SDKs ask about the platform in.
     return sum(not thread.name.startswith(("asyncio_", "AnyIO worker")) for thread in threading.enumerate())
 
 

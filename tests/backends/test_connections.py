@@ -15,7 +15,7 @@ from stretto.testing.server import ScriptedServer
 
 @pytest.fixture
 def server_url():
-    """Of a server in a thread of its own."""
+    """Of a server in a separate thread."""
     started, stop, urls = threading.Event(), [], []
 
     async def serve():

@@ -209,7 +209,7 @@ async def test_a_refusal_says_so(model, finish):
 
 
 async def test_a_wrong_key_is_named_but_not_shown(model):
-    secret = "sk-wrong-abcdefghijklmnop0123"  # noqa: S105 - a key of our own server
+    secret = "sk-wrong-abcdefghijklmnop0123"  # noqa: S105 - a key of our server
     async with ScriptedServer(key=KEY) as server:
         base_url = server.openai_url if model.startswith("openai") else server.url
         backend = open_backend(model, base_url=base_url, api_key=secret)

@@ -1,7 +1,8 @@
 import anyio
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel, GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai import ChatOpenAI
 from talking import KEY, Heard, hear
 
@@ -36,6 +37,16 @@ async def test_chat_openai_streams_usage_and_finish_reason():
     assert (heard.text, heard.finish) == ("one two", "length")
     assert (heard.usage.prompt_tokens, heard.usage.completion_tokens, heard.usage.cached_tokens) == (9, 2, 4)
     assert server.requests[0].body["temperature"] == 0.5
+
+
+async def test_a_model_that_has_a_field_for_usage_and_no_argument_is_not_given_one():
+    class Strict(FakeListChatModel):
+        stream_usage: bool = True  # as ChatOpenRouter has it, whose stream passes arguments on to an SDK
+
+        async def _astream(self, *_, **__):
+            yield ChatGenerationChunk(message=AIMessageChunk("Hello there"))
+
+    assert (await hear(as_backend(Strict(responses=[])))).text == "Hello there"
 
 
 async def test_a_refused_parameter_is_left_out_and_remembered():

@@ -231,6 +231,51 @@ def test_after_a_pause_calls_go_out_at_the_pace_of_the_server_and_not_all_at_onc
     assert busiest <= 10  # the pace of the server is three calls in 50 ms
 
 
+def test_a_long_queue_does_not_outrun_the_server_while_it_speeds_up():
+    """600 callers at a server that lets 60 calls pass in a second, names no limit, and answers after 50 ms."""
+    clock, one = Clock(), {"requests": 1}
+    limits = RateLimits(clock)
+    waiting, level, sent, back = 600, 60.0, [], []
+    refused = accepted = 0
+    while accepted < 600:
+        level = min(60.0, level + 0.06)  # in a millisecond
+        while back and back[0] <= clock.now:
+            back.pop(0)
+            waiting += 1
+        while sent and sent[0][0] <= clock.now:
+            _, call, passes = sent.pop(0)
+            if passes:
+                call.read(Chunk(headers={}))
+                accepted += 1
+            else:
+                call.fail(RateLimitedError("Slowly.", retry_after_s=1.0))
+                back.append(clock.now + 1.0)
+        while waiting and limits.wait_s(one) <= 0:
+            passes, waiting = level >= 1, waiting - 1
+            level -= passes
+            refused += not passes and clock.now > 0.5
+            sent.append((clock.now + 0.05, Call(limits, one), passes))
+        clock.now += 0.001
+    assert refused <= 20
+    assert clock.now < 15  # nine seconds is what the server needs
+
+
+async def test_a_busy_program_that_wakes_late_does_not_send_its_queue_at_once():
+    clock, one = Clock(), {"requests": 1}
+    limits = RateLimits(clock)
+    for _ in range(20):
+        Call(limits, one).read(Chunk(headers={}))
+    Call(limits, one).fail(RateLimitedError("Slowly.", retry_after_s=1.0))
+    clock.now = 2.5  # the pause and the time after it are over, and the last call was long ago
+    async with anyio.create_task_group() as waiting:
+        for _ in range(3):
+            waiting.start_soon(limits.wait, 60.0)
+        await anyio.wait_all_tasks_blocked()
+        Call(limits, one)
+        assert limits.wait_s(one) > 0
+        waiting.cancel_scope.cancel()
+
+
 def test_a_call_that_never_reached_the_server_takes_nothing_from_the_limit():
     limits = RateLimits(Clock())
     limits.read({"x-ratelimit-remaining-requests": "2", "x-ratelimit-reset-requests": "60s"})

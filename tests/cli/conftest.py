@@ -19,6 +19,7 @@ def clean_environment(monkeypatch, tmp_path):
     (tmp_path / "settings.toml").touch()
     monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
     monkeypatch.setenv("STRETTO_LOGS", str(tmp_path / "kept" / "answers.db"))
+    monkeypatch.setenv("STRETTO_CHATS", str(tmp_path / "chats"))
 
 
 @pytest.fixture
@@ -36,5 +37,5 @@ def stretto():
 
 @pytest.fixture
 def program():
-    """The command line of the same as a program of its own; the script as JSON."""
+    """The command line of the same as a separate program; the script as JSON."""
     return lambda script, *arguments: [sys.executable, scripted_program, script, *arguments]

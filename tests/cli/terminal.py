@@ -15,15 +15,24 @@ PATIENCE_S = 60.0
 
 
 class Terminal:
-    """Start a program on a terminal of its own; leaving the context kills it if it still runs."""
+    """Start a program on a separate terminal; leaving the context kills it if it still runs.
 
-    def __init__(self, command, *, columns=80, rows=24, environment=None):
+    ``controls``: keys and the closing of the window send signals, as in a window of a person.
+    """
+
+    def __init__(self, command, *, columns=80, rows=24, environment=None, controls=False):
         self._controller, worker = pty.openpty()
         fcntl.ioctl(worker, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         variables = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(environment or {})}
         variables.pop("COLUMNS", None)
         self._program = subprocess.Popen(
-            command, stdin=worker, stdout=worker, stderr=worker, env=variables, start_new_session=True
+            command,
+            stdin=worker,
+            stdout=worker,
+            stderr=worker,
+            env=variables,
+            start_new_session=True,
+            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controls else None,  # noqa: PLW1509 - no threads
         )
         os.close(worker)
         self.seen = ""
@@ -35,13 +44,29 @@ class Terminal:
         if self._program.poll() is None:
             self._program.kill()
         self._program.wait()
-        os.close(self._controller)
+        self.close()
+
+    def close(self):
+        """Close the window, as a person does."""
+        if self._controller is not None:
+            os.close(self._controller)
+            self._controller = None
 
     def type(self, text):
         os.write(self._controller, text.encode())
 
     def interrupt(self):
-        self._program.send_signal(signal.SIGINT)
+        self.signal(signal.SIGINT)
+
+    def signal(self, number):
+        self._program.send_signal(number)
+
+    def wait_for_exit(self):
+        """Read nothing more, and wait for the end of the program."""
+        if self._controller is not None:
+            while self._program.poll() is None and self._read(time.monotonic() + 1):
+                pass
+        return self._program.wait(PATIENCE_S)
 
     def interrupt_until(self, pattern):
         """Press Ctrl-C, and again: at a prompt, readline may overlook one that comes in the wrong moment."""
@@ -79,3 +104,17 @@ class Terminal:
             return False
         self.seen += content.decode("utf-8", "replace")
         return bool(content)
+
+
+def without_textual(command):
+    """The same program where Textual is not installed."""
+    code = (
+        "import importlib.util as util, runpy, sys\n"
+        "find = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'textual' else find(name, *rest)\n"
+        "sys.argv = sys.argv[1:]\n"
+        "sys.path.insert(0, sys.argv[0].rpartition('/')[0])\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    python, *rest = command
+    return [python, "-c", code, *rest]

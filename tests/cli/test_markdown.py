@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from terminal import Terminal
+from terminal import Terminal, without_textual
 from test_screen import TerminalText
 
 from stretto.cli.markdown import LONGEST_OPEN, Flow, renderer
@@ -179,7 +179,7 @@ def test_the_progress_line_stands_behind_the_drawn_text(terminal):
 
 def test_a_chat_on_a_terminal_draws_markdown_too(program):
     script = '{"": "It is **fine** and " }'
-    with Terminal(program(script, "chat", "-s", "direct"), columns=30) as terminal:
+    with Terminal(without_textual(program(script, "chat", "-s", "direct")), columns=30) as terminal:
         terminal.wait_for("> ")
         terminal.type("Why?\n")
         seen = terminal.wait_for("direct · .*> ")

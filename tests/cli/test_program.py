@@ -142,7 +142,7 @@ def test_on_a_terminal_without_a_movable_cursor_there_is_no_progress(program):
 
 @needs_terminal
 def test_in_a_chat_ctrl_c_cancels_the_answer_and_not_the_program(program):
-    with Terminal(program(NEVER_ENDING, "chat", "-s", "direct")) as terminal:
+    with Terminal(program(NEVER_ENDING, "chat", "--plain", "-s", "direct")) as terminal:
         terminal.wait_for("> ")
         terminal.type("Why?\n")
         terminal.wait_for("One")
@@ -158,7 +158,7 @@ def test_in_a_chat_ctrl_c_cancels_the_answer_and_not_the_program(program):
 
 @needs_terminal
 def test_in_a_chat_ctrl_c_at_the_prompt_gives_a_new_prompt(program):
-    with Terminal(program(PLAIN, "chat")) as terminal:
+    with Terminal(program(PLAIN, "chat", "--plain")) as terminal:
         terminal.wait_for("> ")
         terminal.interrupt_until("\n> ")
         terminal.type("/quit\n")

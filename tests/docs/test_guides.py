@@ -11,7 +11,7 @@ import pytest
 from stretto.testing.server import Rule, ScriptedServer
 
 GUIDES = Path(__file__).parents[2] / "docs"
-PAGES = ["asking.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
+PAGES = ["asking.md", "backends.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
 REPLIES = [
     Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
     Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
@@ -30,7 +30,7 @@ async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys)
     async with ScriptedServer(REPLIES) as server:
         monkeypatch.setenv("STRETTO_BASE_URL", server.openai_url)
         monkeypatch.setenv("STRETTO_API_KEY", "any")
-        # In a thread of its own, because the server answers in this one.
+        # In a separate thread, because the server answers in this one.
         ran = await anyio.to_thread.run_sync(eval, code, {"__name__": "guide"})
         if inspect.isawaitable(ran):
             await ran

@@ -13,7 +13,7 @@ from stretto.document import Heading
 from stretto.request import Request
 from stretto.strategies.document.counting import estimate, total_tokens
 from stretto.strategies.document.density import share_of
-from stretto.strategies.document.shelf import Shelf
+from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.sizes import sizes_of, useful_slots
 from stretto.strategies.document.task import Task
 from stretto.testing import Reply
@@ -119,18 +119,18 @@ def test_a_long_text_is_counted_by_samples():
 
 def test_what_was_kept_is_not_made_again_and_the_oldest_goes_first():
     made = []
-    shelf = Shelf(most_characters=20)
+    cache = DocumentCache(most_characters=20)
     one, two, three = (Document(text=letter * 8) for letter in "abc")
     for document in (one, two, one, three, one, two):
-        shelf.keep(document, "chunks", lambda document=document: made.append(document.text[0]))
+        cache.keep(document, "chunks", lambda document=document: made.append(document.text[0]))
     assert made == ["a", "b", "c", "b"]
 
 
 def test_the_same_text_with_other_headings_is_another_document():
-    shelf = Shelf()
+    cache = DocumentCache()
     bare = Document(text="text")
     headed = Document(text="text", headings=(Heading(offset=0, level=1, text="text"),))
-    assert [shelf.keep(each, "chunks", lambda each=each: len(each.headings)) for each in (bare, headed)] == [0, 1]
+    assert [cache.keep(each, "chunks", lambda each=each: len(each.headings)) for each in (bare, headed)] == [0, 1]
 
 
 class Counting:

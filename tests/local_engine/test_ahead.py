@@ -1,25 +1,52 @@
+import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
+from stretto.local_engine.drafting.warm_up import DRAFTING, UNITS
+from stretto.local_engine.kernels.jit import Kernel
+from stretto.local_engine.kernels.parts import CHOOSING
 from stretto.local_engine.measuring.ahead import main
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
+
+MODULES = (
+    *("kernels.attention", "kernels.draws", "kernels.forward", "kernels.ranks", "kernels.tiles"),
+    *("drafting.compiled.automaton", "drafting.compiled.suffixes", "drafting.lexical.compiled"),
+)
+
+
+def kept_functions():
+    """The functions whose code is kept: those that torch's side and drafters call."""
+    modules = [import_module(f"stretto.local_engine.{name}") for name in MODULES]
+    kernels = [each for module in modules for each in vars(module).values() if isinstance(each, Kernel) and each.kept]
+    return sorted({f"{'.'.join(each.function.__module__.split('.')[-2:])}.{each.__name__}" for each in kernels})
+
+
+def parts_of(name):
+    """What a model runs, and what its drafters and its choice of tokens do."""
+    model = load_model(find_source(name), compiled=False)
+    return {part.name for part in (*model.forward.parts(), CHOOSING, DRAFTING, UNITS)}
 
 
 @pytest.mark.timeout(600)  # a slow machine compiles for long
-def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path):
-    """Counted by the files that hold compiled code: the forward, products, what finds or draws tokens, and drafters."""
+def test_what_is_compiled_ahead_is_all_that_answers_run(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
     ask = ["-m", "stretto.cli", "ask", "How many days has a week?", "--quiet", "--model", "local:pocket"]
-    counts = []
+    found = []
     for program in (["-m", "stretto.local_engine.measuring.ahead"], ask, [*ask, "--decoding", "lexical"]):
         done = subprocess.run([sys.executable, *program], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout
         assert done.stderr == ""
-        counts.append(sorted(path.name for path in tmp_path.rglob("*.code")))
-    assert len(counts[0]) >= 9
-    assert counts[1] == counts[2] == counts[0]
+        found.append(sorted(path.name for path in tmp_path.rglob("*.code")))
+    assert found[1] == found[2] == found[0]
+    assert [name.rsplit("-", 1)[0] for name in found[0]] == kept_functions()  # each for one signature
+    ready = {path.stem: set(json.loads(path.read_text())) for path in tmp_path.rglob("*.ready")}
+    assert set(ready) == parts_of("local:pocket")
+    assert set().union(*ready.values()) == set(found[0])
 
 
 def test_a_model_that_is_not_there_is_one_clear_error():

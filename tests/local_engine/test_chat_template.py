@@ -62,7 +62,7 @@ def with_spaces_before_words(scheme):
 
 
 def unigram():
-    """A vocabulary that holds control tokens as words of its own."""
+    """A vocabulary that holds control tokens as ordinary words."""
     words = [
         ("<unk>", 0.0),
         ("</s>", 0.0),

@@ -18,10 +18,11 @@ from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.kernels import thread_team
 from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.sharing import Sharing
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.rows import Rows
 
 CPU = torch.device("cpu")
 TEXTS = [[(7 * place + 3) % 390 + 5 for place in range(length)] for length in (30, 7, 21)]

@@ -133,7 +133,7 @@ def test_a_compiler_that_dies_each_time_is_left_alone_after_three_times(tmp_path
     ends = [run(tmp_path, program) for _ in range(4)]
     assert {end.stdout for end in ends} == {"False False nothing\n"}
     assert [end.stderr.count("SIGABRT") for end in ends] == [1, 1, 1, 0]
-    assert "ended badly 3 times" in ends[3].stderr
+    assert "it has failed 3 times" in ends[3].stderr
     assert "python -m stretto.local_engine.measuring.ahead" in ends[3].stderr
 
 

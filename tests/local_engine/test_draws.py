@@ -6,7 +6,7 @@ from stretto.local_engine.choosing.noise import token_numbers
 from stretto.local_engine.choosing.sampling import Sampler, choose, scores
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.draws import draw
-from stretto.local_engine.kernels.switch import run_compiled, runs_compiled
+from stretto.local_engine.kernels.switch import runs_compiled
 
 
 def numbers(vocabulary):
@@ -24,7 +24,6 @@ def test_what_is_drawn_is_what_torch_draws(vocabulary, temperature):
     logits = 4 * torch.randn(60, vocabulary, generator=torch.Generator().manual_seed(vocabulary))
     ours = samplers(*({"temperature": temperature} for _ in range(60)))
     paths = [range(place % 4) for place in range(60)]
-    run_compiled(wanted=True)  # another test of this process may have left it off
     assert runs_compiled()
     assert choose(logits, ours, paths) == scores(logits, ours, paths).argmax(-1).tolist()
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tiny_models import VOCABULARY, build
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.llama import LlamaForward, is_llama_like
+from stretto.local_engine.model.rows import Rows
 
 CPU = torch.device("cpu")
 

@@ -17,8 +17,9 @@ from stretto.local_engine.long_context.decoder import attention, attention_of_on
 from stretto.local_engine.long_context.focus import FocusReader, candidates
 from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.rows import Rows
 
 CPU = torch.device("cpu")
 MODELS = ["llama", "qwen2", "qwen3", "mistral"]
@@ -178,13 +179,13 @@ def test_candidates_of_several_positions_are_those_of_each_alone(architecture, l
     forward = loaded(architecture).forward
     changes, cache, count = adapter_of(forward, 4).layers, KeyValueCache(3), 20
     text = torch.tensor([DOCUMENT[start : start + count] for start in (0, 20, 40)])
-    places = torch.tensor([0, 3, 7])
+    ranks = torch.tensor([0, 3, 7])
     with torch.inference_mode():
         forward(Rows(text, torch.arange(count).repeat(3, 1), count), cache, torch.tensor([count - 1]))
         slots = torch.tensor([14, 15, 19])
-        every = candidates(forward, changes, text[:, slots], cache, slots=slots, places=places)
+        every = candidates(forward, changes, text[:, slots], cache, slots=slots, ranks=ranks)
         for row, slot in enumerate(slots):
-            one = candidates(forward, changes, text[:, [slot]], cache, slots=slot[None], places=places)
+            one = candidates(forward, changes, text[:, [slot]], cache, slots=slot[None], ranks=ranks)
             for kind in (0, 1):
                 for together, alone in zip(every[kind], one[kind], strict=True):
                     assert torch.allclose(together[:, row], alone[:, 0], atol=1e-5)

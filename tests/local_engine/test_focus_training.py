@@ -7,16 +7,18 @@ import pytest
 import torch
 from tiny_models import build
 
+from recipes.focus.losses import chunks_of, lesson_losses, lookup_losses
 from recipes.focus.needles import NAMES, Haystack, Lessons
-from recipes.focus.train import LOSSES, Plan, Trainer, chunks_of, lesson_losses, lookup_losses, main
+from recipes.focus.train import LOSSES, Plan, Trainer, main
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus
 from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 CPU = torch.device("cpu")
@@ -48,7 +50,7 @@ def test_what_is_trained_is_what_the_reader_computes(architecture, tokenizer):
     )
     lesson = lessons_of(model).draw(random.Random(5), ease=0.5)  # noqa: S311 - chance, not secrets
     count, length = len(lesson.chunks), len(lesson.chunks[0])
-    lesson = replace(lesson, places=tuple(range(count)), total=count)  # no chunk stands for others
+    lesson = replace(lesson, ranks=tuple(range(count)), total=count)  # no chunk stands for others
     chosen = [[job.learned, len(job.tokens) - 1] for job in lesson.jobs]
     found = lesson_losses(model.forward, model.forward, adapter, lesson, chosen)
     for job, wanted, (targets, logits) in zip(lesson.jobs, chosen, found, strict=True):
@@ -72,8 +74,8 @@ def test_candidates_that_were_not_trained_say_what_the_frozen_model_says_behind_
     assert sum(len(wanted) for wanted, _ in found) == len(lesson.lookups)
     for wanted, logits in found:
         for row, said in zip(wanted.tolist(), logits, strict=True):
-            (job,) = (each for each in lesson.lookups if [*each.tokens[slice(*each.told)]] == row)
-            tokens = [*lesson.chunks[job.source], *job.tokens[: job.told[1] - 1]]
+            (job,) = (each for each in lesson.lookups if [*each.tokens[slice(*each.recalled)]] == row)
+            tokens = [*lesson.chunks[job.source], *job.tokens[: job.recalled[1] - 1]]
             ids, last = torch.tensor([tokens]), len(tokens) - len(row)
             rows = Rows(ids, torch.arange(len(tokens))[None], len(tokens))
             expected = model.forward(rows, KeyValueCache(1), torch.arange(last, len(tokens)))[0]
@@ -101,9 +103,9 @@ def test_every_lesson_has_every_loss_and_its_needles(tokenizer):
         assert {job.loss for job in lesson.jobs} >= {"repetition", "continuation"}
         assert number < 20 or "question" in {job.loss for job in lesson.jobs}
         assert len({len(chunk) for chunk in lesson.chunks}) == 1
-        assert len(set(lesson.places)) == len(lesson.chunks)
-        assert list(lesson.places) == sorted(lesson.places)
-        assert lesson.places[-1] < lesson.total
+        assert len(set(lesson.ranks)) == len(lesson.chunks)
+        assert list(lesson.ranks) == sorted(lesson.ranks)
+        assert lesson.ranks[-1] < lesson.total
         for job in lesson.jobs:
             assert 0 < job.learned < len(job.tokens)
             if job.loss == "question":

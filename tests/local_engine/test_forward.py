@@ -10,11 +10,12 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.model.acceptance import disagreement
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.llama import LlamaForward, is_llama_like
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.segments import parts
 
 

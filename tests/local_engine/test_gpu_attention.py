@@ -8,12 +8,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.model import gpu_attention
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.gpu_attention import attend
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.rows import Rows
 
 TEXT = [(11 * place + 3) % 390 + 5 for place in range(9)]
 

@@ -11,10 +11,11 @@ from tiny_models import build
 
 from stretto.errors import SettingsError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.recorded_steps import GraphedForward
+from stretto.local_engine.model.rows import Rows
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +134,7 @@ def test_sequences_that_join_and_leave_between_recorded_steps_keep_what_they_hol
 
 
 @torch.inference_mode()
-def test_steps_that_were_rehearsed_are_not_recorded_while_requests_wait(loaded, start, caplog):
+def test_steps_of_the_warm_up_are_not_recorded_while_requests_wait(loaded, start, caplog):
     model, recordings = graphed(loaded("llama"), shortest=64, together=32)
     model.forward.warm_up(model.device, longest=model.context_window, seconds=600)
     made = recordings.made
@@ -160,18 +161,18 @@ def test_a_warm_up_is_checked_so_that_a_recorder_that_fails_is_found_before_requ
 
 
 @torch.inference_mode()
-def test_a_rehearsal_takes_no_more_time_and_memory_than_it_may(loaded):
-    def rehearsed(*, seconds=600.0, longest=256, **options):
+def test_a_warm_up_takes_no_more_time_and_memory_than_it_may(loaded):
+    def warmed_up(*, seconds=600.0, longest=256, **options):
         fast = GraphedForward(loaded("llama").forward, Recordings(), shortest=32, rows=(1, 4), **options)
         fast.warm_up(torch.device("cpu"), longest=longest, seconds=seconds)
         return fast
 
-    assert rehearsed(seconds=0.0).steps == 0
-    assert rehearsed(batches=(1,)).slots == 32 + 64 + 128 + 256
-    assert rehearsed(batches=(1,), most_slots=100).slots == 96, "nothing rehearsed is given up for something longer"
-    assert rehearsed(batches=(1,), most_steps=3).steps == 3
-    assert rehearsed(batches=(1, 2), longest=64).slots == 3 * (32 + 64)
-    assert rehearsed(batches=(1, 2), longest=64, most_slots=320).slots == 32 + 64 + 64, "batches have half of it"
+    assert warmed_up(seconds=0.0).steps == 0
+    assert warmed_up(batches=(1,)).slots == 32 + 64 + 128 + 256
+    assert warmed_up(batches=(1,), most_slots=100).slots == 96, "no recorded step is given up for something longer"
+    assert warmed_up(batches=(1,), most_steps=3).steps == 3
+    assert warmed_up(batches=(1, 2), longest=64).slots == 3 * (32 + 64)
+    assert warmed_up(batches=(1, 2), longest=64, most_slots=320).slots == 32 + 64 + 64, "batches have half of it"
 
 
 def steps_of(forward, cache, ids, start):

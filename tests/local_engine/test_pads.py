@@ -7,9 +7,10 @@ from tiny_models import VOCABULARY, build
 
 from recipes.lexical.packing import TextCache, inside_units, pack
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.rows import Rows
 
 TEXT = [(7 * place + 3) % 390 + 5 for place in range(24)]
 

@@ -8,8 +8,9 @@ import torch
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
 
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache, Rows, blocks
+from stretto.local_engine.model.cache import KeyValueCache, blocks
 from stretto.local_engine.model.prefixes import PrefixCache
+from stretto.local_engine.model.rows import Rows
 
 ARCHITECTURES = ["llama", "qwen3 sliding", "mistral", "gemma3", "gpt2"]
 KEEP = {"prefix_cache_bytes": 2**24}

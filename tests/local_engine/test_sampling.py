@@ -2,8 +2,9 @@ from collections import Counter
 
 import torch
 
+from stretto.local_engine.choosing.distribution import distribution
 from stretto.local_engine.choosing.noise import exponential
-from stretto.local_engine.choosing.sampling import Sampler, choose, distribution
+from stretto.local_engine.choosing.sampling import Sampler, choose
 from stretto.local_engine.generation import Generation
 
 CPU = torch.device("cpu")

@@ -1,4 +1,4 @@
-"""litellm as a client of the server: run by ``make test-litellm``, in an environment of its own.
+"""litellm as a client of the server: run by ``make test-litellm``, in a separate environment.
 
 It pins other versions of the SDKs than the tests do. Starts ``stretto serve`` on the pocket model with the Python given
 as its argument, and asks it in every way that litellm has.

@@ -30,7 +30,7 @@ async def one_event_loop(anyio_backend):
 
 @contextmanager
 def from_afar(context):
-    """Hold an asynchronous context in a thread of its own, for clients that are not asynchronous."""
+    """Hold an asynchronous context in a separate thread, for clients that are not asynchronous."""
     with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(context) as live:
         yield live
 

@@ -126,7 +126,7 @@ async def test_what_only_openai_knows_is_named_where_nobody_else_knows_it(given,
 
 @asynccontextmanager
 async def with_responses(received):
-    """A server that has Responses of its own; gives its address."""
+    """A server with its own Responses; gives its address."""
 
     async def respond(request):
         received.append(await request.json())

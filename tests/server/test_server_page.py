@@ -20,7 +20,7 @@ async def test_the_snippets_of_the_page_run(snippet):
 
     def run():
         with redirect_stdout(said):
-            exec(code, {})  # noqa: S102 - of our own page
+            exec(code, {})  # noqa: S102 - of our page
 
     async with in_front_of("Look after it.") as live:
         code = snippet.replace("http://127.0.0.1:8000", live.url)

@@ -8,6 +8,7 @@ import time
 from stretto.language.counting import points_in
 from stretto.language.folding import fold
 from stretto.language.forms import depth_wanted, form_named, words_wanted
+from stretto.language.listing import listings
 from stretto.request import Request
 from stretto.router.obstacles import to_skeleton
 from stretto.router.parse import Parse
@@ -16,7 +17,6 @@ from stretto.strategies.items.counting import counted
 from stretto.strategies.items.distinct import is_repeated
 from stretto.strategies.items.entries import Entries, EntryText
 from stretto.strategies.items.layout import Layout, layout_for
-from stretto.strategies.items.listing import listings
 from stretto.strategies.items.plan import checked, read_plan
 from stretto.strategies.items.splitting import Split, split
 from stretto.strategies.notes import notes_for

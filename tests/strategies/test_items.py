@@ -1,4 +1,4 @@
-"""Items, each with a call of its own: what it carries, in which order results stand, what becomes of one that fails."""
+"""Items, each with a separate call: what it carries, in which order results stand, what becomes of one that fails."""
 
 import anyio
 import pytest

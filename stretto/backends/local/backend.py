@@ -17,6 +17,7 @@ from stretto.arguments import shown
 from stretto.backends.allowance import calling
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
+from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
 from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
@@ -24,10 +25,11 @@ from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.switch import compiling
 from stretto.local_engine.log import log_event
-from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_way
+from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_method
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
 from stretto.request import ACCOMPANYING, GenerationOptions
+from stretto.telemetry import is_traced
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
@@ -122,8 +124,8 @@ class LocalBackend:
         reading = replace(options, reading=True)
         self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
         window = self._capabilities.context_window
-        self._way = chosen_way(long_context, options.source.folder, self._name, window)
-        self._capabilities = replace(self._capabilities, beyond_window=self._way is not None)
+        self._long_context = chosen_method(long_context, options.source.folder, self._name, window)
+        self._capabilities = replace(self._capabilities, beyond_window=self._long_context is not None)
         self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
         self._record = Record()
@@ -142,7 +144,7 @@ class LocalBackend:
         return replace(self._capabilities, context_window=engine.model.context_window)
 
     def measured(self) -> Measured | None:
-        """What the engine has measured of its own speed; ``None`` before its model is loaded."""
+        """What the engine has measured of its speed; ``None`` before its model is loaded."""
         engine = self._loader.engine
         if engine is None:
             return None
@@ -179,6 +181,8 @@ class LocalBackend:
             handle.cancel()
             with anyio.CancelScope(shield=True):  # at most one forward long
                 await chunks.ended()
+            if handle.batches is not None:
+                tell_traces(handle)
 
     async def _submitted(
         self,
@@ -198,18 +202,20 @@ class LocalBackend:
         model = engine.model
         is_short = _is_short(prompt)
         with engine.announced() if is_short else nullcontext():
-            encode = partial(self._tokens, model, prompt, None if self._way else model.context_window)
+            encode = partial(self._tokens, model, prompt, None if self._long_context else model.context_window)
             ids = encode() if is_short else await self._loader.in_worker(encode)
-            if self._way is None or len(ids) < model.context_window:
+            if self._long_context is None or len(ids) < model.context_window:
                 room = min(model.context_window, model.cache_tokens) - len(ids)
                 request = _generation(model, ids, prompt, options, decoding, room=room)
                 chunks.reach("prepared")
-                return engine.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+                return engine.submit(
+                    request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced()
+                )
         engine = await self._loader.ready()  # the adapter for long prompts was trained on the weights as they are
         reader = await self._loader.in_preparer(partial(self._long_reader, engine))
         request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
         chunks.reach("prepared")
-        return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach)
+        return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced())
 
     async def count_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""
@@ -246,8 +252,8 @@ class LocalBackend:
         """The reader of prompts longer than the window; the first call reads and hashes the weights."""
         from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
 
-        assert self._way is not None  # noqa: S101 - the caller has checked; for the type checker
-        self._reader = self._reader or LongContextReader(engine, self._way)
+        assert self._long_context is not None  # noqa: S101 - the caller has checked; for the type checker
+        self._reader = self._reader or LongContextReader(engine, self._long_context)
         return self._reader
 
     def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ DEFAULT_DECODING = "autoregressive"
 _log = logging.getLogger(__package__)
 T = TypeVar("T")
 
-_SLOTS = 16
+_SLOTS = 16  # of the engine's batch, and calls that one answer sends at a time
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
 _POCKET_PASSAGE = 256  # tokens of the passages in its lessons
@@ -95,7 +95,6 @@ class LoadingOptions:
             decodings=self._decodings(),
             decoding=self.decoding,
             logprobs=True,
-            prefill=True,
             tools=may_take_tools(self.source),
             json_schema=_GRAMMARS,
             regex=_GRAMMARS,

@@ -27,7 +27,7 @@ OPENAI_ONLY = frozenset(
 )
 """Fields of OpenAI's bodies that the Messages API has no counterpart for."""
 
-_ELSEWHERE = frozenset({"user", "parallel_tool_calls"})  # fields that have a place of their own
+_ELSEWHERE = frozenset({"user", "parallel_tool_calls"})  # fields with another name there
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^,]*)?;base64,(.*)", re.DOTALL)
 _BESIDE = frozenset({"cache_control", "citations", "context"})
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}

@@ -19,7 +19,7 @@ class EventLines:
 
     Line ends become ``\n``, comments and empty events are dropped: they mean nothing, and may come without end.
     The mark ``[DONE]`` is dropped, with what follows it: an SDK that sees it stops reading, and leaves the connection,
-    and generators of its own, half read. Without the mark it reads to the end of the body, and both are free.
+    and its generators, half read. Without the mark it reads to the end of the body, and both are free.
 
     Attributes:
         other: what came before the first field; all of a body that is not a stream of events.

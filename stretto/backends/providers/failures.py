@@ -249,9 +249,10 @@ _UNWANTED = re.compile(
 )
 _NAMED = re.compile(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stop_sequences|reasoning_effort|effort|stream_options|"
-    r"prompt_cache_key|"
-    r"response_format)\b|[`'\"](stop|seed)[`'\"]|^(stop|seed):"
+    r"prompt_cache_key|top_logprobs|logprobs|guided_json|"
+    r"response_format)\b|[`'\"](stop|seed|n)[`'\"]|^(stop|seed|n):|\bparam(?:eter)?: (stop|seed|n)\b"
 )
+_WITH_OTHERS = re.compile(r"\bwith (tools|tool calls|stream)", re.IGNORECASE)  # it is taken, but not beside these
 
 
 def rejected_parameter(body: Any, said: str) -> str | None:
@@ -265,7 +266,7 @@ def rejected_parameter(body: Any, said: str) -> str | None:
         if "extra" in _word(first, "type") and isinstance(where, list) and where:
             return str(where[-1]) or None
     unwanted = _word(detail, "code") in {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
-    if not unwanted and not _UNWANTED.search(said):
+    if not unwanted and (not _UNWANTED.search(said) or _WITH_OTHERS.search(said)):
         return None
     if isinstance(detail.get("param"), str):
         return str(detail["param"])

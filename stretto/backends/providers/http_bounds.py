@@ -20,7 +20,7 @@ MOST_OF_AN_ERROR = 65_536  # bytes of its body that are read
 @cache
 def bounding(library: ModuleType) -> Callable[[Response], Awaitable[None]]:
     """Make the hook for a client of an HTTP library that puts bounds on a response about to be read."""
-    # The library passes on only what is an instance of a class of its own.
+    # The library passes on only what is an instance of its own class.
     bounded = type("Bounded", (_Bounded, library.AsyncByteStream), {})
 
     async def receive(response: Response) -> None:

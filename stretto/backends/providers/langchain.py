@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -64,6 +65,7 @@ class LangChainBackend:
         self._model = str(called)
         known = capabilities_of(self._provider or "", self._model)
         self._memory = ParameterMemory(self._model)
+        self._stream_usage = True if _takes(model, "stream_usage") else None
         # LangChain has no common way to ask for an effort or a schema while streaming.
         self._capabilities = replace(
             known, json_schema=False, reasoning=False, logprobs=False, names=False, choices=False
@@ -174,9 +176,15 @@ class LangChainBackend:
             "top_p": options.top_p,
             "seed": options.seed,
             "stop": list(options.stop) or None,
-            "stream_usage": True if hasattr(self.model, "stream_usage") else None,
+            "stream_usage": self._stream_usage,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+
+def _takes(model: BaseChatModel, argument: str) -> bool:
+    """Whether a stream of the model takes an argument; a field of that name alone is no sign of it."""
+    streams = [vars(kind).get(name) for kind in type(model).__mro__ for name in ("_astream", "_stream")]
+    return any(argument in inspect.signature(each).parameters for each in streams if each is not None)
 
 
 async def _config() -> RunnableConfig | None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-import sys
+import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 
 from stretto.answer import TokenLogprob, Usage
-from stretto.backends.base import Prompt
+from stretto.backends.base import Capabilities, Prompt
 from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.openai_tokens import openai_counter
+from stretto.backends.providers.discovery import discover
 from stretto.backends.providers.event_stream import json_events
 from stretto.backends.providers.event_values import (
     EventError,
@@ -28,13 +32,18 @@ from stretto.backends.providers.event_values import (
     value_of,
     word_of,
 )
-from stretto.backends.providers.http_clients import async_client, make_ready
+from stretto.backends.providers.fetching import fetching
+from stretto.backends.providers.http_clients import async_client
+from stretto.backends.providers.parameters import GUIDED_JSON
 from stretto.backends.providers.pieces import Finish, Piece, Thought
 from stretto.backends.providers.remote import RemoteBackend
+from stretto.backends.providers.server_facts import ServerFacts, able
 from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
 from stretto.tool_calls import ToolCallDelta
+
+_log = logging.getLogger(__name__)
 
 _FINISH: dict[str, Finish] = {
     "length": "length",
@@ -43,6 +52,7 @@ _FINISH: dict[str, Finish] = {
     "function_call": "tool_calls",
 }
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
+_ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
 
 
 class OpenAIBackend(RemoteBackend):
@@ -53,6 +63,40 @@ class OpenAIBackend(RemoteBackend):
     sdk = "openai.resources.chat"
     key_variable = "OPENAI_API_KEY"
     url_variable = "OPENAI_BASE_URL"
+
+    def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
+        super().__init__(model, base_url=base_url, api_key=api_key)
+        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.Lock] = WeakKeyDictionary()
+        self._told: tuple[ServerFacts, Capabilities] | None = None  # read several times for each request
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What is known of the model by its name, from what its server told, and from what it refused."""
+        facts, known = self._learned.facts, self._capabilities
+        if facts is not None:
+            if self._told is None or self._told[0] is not facts:
+                self._told = facts, able(self._capabilities, facts)
+            known = self._told[1]
+        return replace(known, choices=False) if known.choices and self._memory.refuses("n") else known
+
+    async def ask_server(self, within_s: float) -> None:
+        """Ask a compatible server what it can do, once in a process; one that does not answer, again after a minute."""
+        known = self._learned
+        if not self.compatible or known.settled or (known.facts is not None and time.monotonic() < known.ask_again):
+            return
+        try:
+            await self._import_sdk()
+            with anyio.move_on_after(within_s):
+                async with self._asking.setdefault(asyncio.get_running_loop(), anyio.Lock()):
+                    if not known.settled and time.monotonic() >= known.ask_again:
+                        await self._discover()
+        except Exception:  # noqa: BLE001 - whatever it is, the request goes on without
+            _log.exception("%s could not be asked what it can do; its answers do not depend on it", self.name)
+
+    async def _discover(self) -> None:
+        self._learned.ask_again = time.monotonic() + _ASK_AGAIN_S
+        async with fetching(self._key.get_secret_value()) as fetch:
+            self._learned.facts = await discover(fetch, self._url, self.model) or self._learned.facts
 
     async def text_counter(self) -> Callable[[str], int] | None:
         """Count as OpenAI's own models do, where that can be done on this machine; others are not known."""
@@ -66,8 +110,7 @@ class OpenAIBackend(RemoteBackend):
 
         Raises `BackendError`.
         """
-        if self.sdk not in sys.modules:
-            await anyio.to_thread.run_sync(make_ready, self.sdk)
+        await self._import_sdk()
         client = await self._client()
         failure: BackendError | None = None
         known = {name: body[name] for name in ("model", "input", "stream") if name in body}
@@ -129,7 +172,10 @@ class OpenAIBackend(RemoteBackend):
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": strict}}
 
     async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
-        return await client.chat.completions.create(**parameters, extra_body=extra or None)
+        known = {name: value for name, value in parameters.items() if name != GUIDED_JSON}
+        if GUIDED_JSON in parameters:  # the SDK has no such argument
+            extra = extra | {GUIDED_JSON: parameters[GUIDED_JSON]}
+        return await client.chat.completions.create(**known, extra_body=extra or None)
 
     async def _events(self, stream: Any) -> AsyncGenerator[Any]:
         import openai  # noqa: PLC0415 - imported long since

@@ -25,6 +25,7 @@ from stretto.backends.providers.event_values import EventError
 from stretto.backends.providers.failures import charge, is_error, not_a_stream, read_json, translate
 from stretto.backends.providers.headers import kept_headers
 from stretto.backends.providers.http_clients import host_of, make_ready
+from stretto.backends.providers.learned import learned
 from stretto.backends.providers.parameters import ParameterMemory
 from stretto.backends.providers.pieces import IncomingAnswer, Piece
 from stretto.errors import AuthenticationError, BackendError, StreamBrokenError
@@ -36,7 +37,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class Opened:
     """A call whose answer has begun."""
 
     stream: Any
@@ -69,7 +70,8 @@ class RemoteBackend(ABC):
         self._key = SecretStr(key or "")
         self._url = base_url or os.environ.get(self.url_variable) or self.default_url
         self._capabilities = capabilities_of(self.provider, model)
-        self._memory = ParameterMemory(model, self.lacks, schema_is_told=not self._capabilities.json_schema)
+        self._learned = learned(self.provider, self._url.rstrip("/"), model)
+        self._memory = ParameterMemory(model, self.lacks, self._learned)
         # Connections belong to the event loop that opened them; the generator closes them with it.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]]
         self._clients = WeakKeyDictionary()
@@ -163,6 +165,10 @@ class RemoteBackend(ABC):
     def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
         """Read an answer that is not streamed; none where the body is no answer."""
 
+    async def _import_sdk(self) -> None:
+        if self.sdk not in sys.modules:  # a second of import would hold up everything else in the event loop
+            await anyio.to_thread.run_sync(make_ready, self.sdk)
+
     async def _client(self) -> Any:
         if self._closed:
             raise BackendError(f"{self.name} is closed. Open a new one.", backend=self.name)
@@ -181,9 +187,8 @@ class RemoteBackend(ABC):
             self._clients[loop] = client, holding
         return self._clients[loop][0]
 
-    async def _open(self, prompt: Prompt, options: GenerationOptions) -> _Opened:
-        if self.sdk not in sys.modules:  # a second of import would hold up everything else in the event loop
-            await anyio.to_thread.run_sync(make_ready, self.sdk)
+    async def _open(self, prompt: Prompt, options: GenerationOptions) -> Opened:
+        await self._import_sdk()
         client = await self._client()
         wanted = self._parameters(prompt, options)
         calls = 0
@@ -193,12 +198,13 @@ class RemoteBackend(ABC):
             try:
                 with arriving() as arrival:
                     sent = await self._send(client, parameters, self._extra(prompt))
-                    return _Opened(sent, arrival, calls, prompt, options, self._left_out(prompt))
+                    return Opened(sent, arrival, calls, prompt, options, self._left_out(prompt))
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
                 failure = self._failure(error, started=False)
-            self._memory.repeat_without(failure, parameters, Usage(calls=calls))
+            told = not self.capabilities.json_schema or self.capabilities.schema_in_words
+            self._memory.repeat_without(failure, parameters, Usage(calls=calls), wanted=wanted, schema_is_told=told)
 
-    async def _chunks(self, opened: _Opened) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, opened: Opened) -> AsyncGenerator[Chunk, None]:
         answers = [IncomingAnswer(opened.options.stop, choice) for choice in range(opened.prompt.n)]
         usage = Usage(calls=opened.calls)
         failure: BackendError | None = None
@@ -241,7 +247,7 @@ class RemoteBackend(ABC):
         whole, warnings = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
         yield Chunk(usage=whole, finish_reason=answers[0].reason, warnings=warnings)
 
-    async def _pieces(self, opened: _Opened) -> AsyncGenerator[Piece, None]:
+    async def _pieces(self, opened: Opened) -> AsyncGenerator[Piece, None]:
         begun = False
         async with aclosing(self._events(opened.stream)) as events:
             async for event in events:

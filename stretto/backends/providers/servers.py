@@ -1,54 +1,116 @@
-"""Servers that speak OpenAI's API, by their names and usual addresses: ``ollama:NAME``, ``vllm:NAME``, ..."""
+"""Servers with OpenAI's API, by their names and usual addresses (``ollama:NAME``, ...), or by an address alone."""
 
 from __future__ import annotations
 
-from stretto.backends.providers.openai import OpenAIBackend
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["SERVERS", "VLLM", "LMStudio", "LlamaCpp", "Ollama", "SGLang"]
+from stretto.backends.base import Prompt
+from stretto.backends.providers.openai import OpenAIBackend
+from stretto.backends.providers.redaction import shown
+from stretto.backends.providers.remote import Opened
+from stretto.backends.providers.server_facts import Engine
+from stretto.errors import BackendError, ConnectionFailedError, ModelNotFoundError
+from stretto.request import GenerationOptions
+
+__all__ = ["SERVERS", "VLLM", "AtAddress", "LMStudio", "LlamaCpp", "Ollama", "SGLang"]
+
+_FINDING_S = 10.0
+_NAMED = 8  # models that an error names
 
 
 class _OnThisMachine(OpenAIBackend):
     """A server on this machine, at its usual port; it needs no key. ``base_url`` names another address."""
 
-    key_variable = "STRETTO_API_KEY"
+    engine: ClassVar[Engine]
 
     def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
         super().__init__(model, base_url=base_url or self.default_url, api_key=api_key)
+        self._learned.assumed = self.engine
 
 
 class Ollama(_OnThisMachine):
     """``ollama serve``."""
 
-    provider = "ollama"
+    provider = engine = "ollama"
     default_url = "http://localhost:11434/v1"
 
 
 class VLLM(_OnThisMachine):
     """``vllm serve``."""
 
-    provider = "vllm"
+    provider = engine = "vllm"
     default_url = "http://localhost:8000/v1"
 
 
 class SGLang(_OnThisMachine):
     """``python -m sglang.launch_server``."""
 
-    provider = "sglang"
+    provider = engine = "sglang"
     default_url = "http://localhost:30000/v1"
 
 
 class LlamaCpp(_OnThisMachine):
     """``llama-server`` of llama.cpp."""
 
-    provider = "llamacpp"
+    provider = engine = "llamacpp"
     default_url = "http://localhost:8080/v1"
 
 
 class LMStudio(_OnThisMachine):
     """The server of LM Studio."""
 
-    provider = "lmstudio"
+    provider = engine = "lmstudio"
     default_url = "http://localhost:1234/v1"
 
 
-SERVERS = {server.provider: server for server in (Ollama, VLLM, SGLang, LlamaCpp, LMStudio)}
+class AtAddress(OpenAIBackend):
+    """The one model of a server of which only the address is known, for instance ``http://gpu-box:8000``.
+
+    The server is asked for its models before the first call.
+    """
+
+    def __init__(self, url: str, *, api_key: str | None = None) -> None:
+        parts = urlsplit(url)
+        path = parts.path.rstrip("/") or "/v1"
+        super().__init__("", base_url=urlunsplit((parts.scheme, parts.netloc, path, "", "")), api_key=api_key)
+
+    @property
+    def name(self) -> str:
+        """The provider and where the server is; the name of the model is not known before the first call."""
+        return f"{self.provider}:{self.endpoint}"
+
+    async def _open(self, prompt: Prompt, options: GenerationOptions) -> Opened:
+        if not self.model:
+            await self._find_model()
+        return await super()._open(prompt, options)
+
+    async def _find_model(self) -> None:
+        if self._learned.facts is None:
+            self._learned.ask_again = -math.inf  # without the name there can be no call
+            await self.ask_server(_FINDING_S)
+        if (facts := self._learned.facts) is None:
+            raise ConnectionFailedError(
+                f"{self.name} was asked which model it serves, and did not answer. Check the address, the network and "
+                "whether the server runs.",
+                backend=self.name,
+            )
+        if not facts.model:
+            raise self._no_single_model(facts.models)
+        self.model = facts.model
+
+    def _no_single_model(self, models: tuple[str, ...]) -> BackendError:
+        named = ", ".join(shown(each) for each in models[:_NAMED])
+        more = f" and {len(models) - _NAMED} more" if len(models) > _NAMED else ""
+        has = f"{len(models)} models ({named}{more})" if models else "no model that it names"
+        return ModelNotFoundError(
+            f"{self.name} serves {has}. Name the one to ask: openai:NAME, with the address as base_url=.",
+            backend=self.name,
+        )
+
+
+SERVERS: Mapping[str, type[_OnThisMachine]] = {
+    server.provider: server for server in (Ollama, VLLM, SGLang, LlamaCpp, LMStudio)
+}

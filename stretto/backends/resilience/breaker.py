@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ import anyio
 
 from stretto.backends.allowance import Caller, calling
 from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.resilience.shared import SharedHealth
 from stretto.backends.resilience.waiting import Trial
 from stretto.backends.resilience.wrapper import Wrapper, tapped
 from stretto.errors import (
@@ -23,6 +25,7 @@ from stretto.errors import (
 from stretto.request import GenerationOptions
 
 _MOST_BLAMED = 50
+_LOOK_AGAIN_S = 0.25  # at a trial of another replica
 _FAULTS = (ServerFailedError, ConnectionFailedError, StreamBrokenError, StalledError)
 
 
@@ -98,7 +101,7 @@ class Circuit:
             self._opened_s = now_s
 
     def _is_exception(self) -> bool:
-        """Whether this call may try at once: the faults are those of other parts of its own answer, and of no other.
+        """Whether this call may try at once: the faults are those of other parts of its answer, and of no other.
 
         One prompt may be what makes a server fail. An outline that fails for good must not cost the straight answer.
         """
@@ -123,11 +126,13 @@ class Breaker(Wrapper):
     Args:
         backend: what to call.
         circuit: the health of its endpoint, shared with the other models there.
+        shared: the same as all replicas have met it, kept in a store.
     """
 
-    def __init__(self, backend: Backend, circuit: Circuit | None = None) -> None:
+    def __init__(self, backend: Backend, circuit: Circuit | None = None, shared: SharedHealth | None = None) -> None:
         super().__init__(backend)
         self.circuit = circuit or Circuit()
+        self._shared = shared
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
@@ -135,9 +140,22 @@ class Breaker(Wrapper):
         circuit = self.circuit
         trial = await self._admitted()
         try:
-            stream = self.inner.stream(prompt, options)
-            async with tapped(stream, circuit.heed, lambda error: circuit.count(error, trial)) as chunks:
-                yield chunks
+            seen = await self._admitted_by_all()
+            try:
+                stream = self.inner.stream(prompt, options)
+
+                async def heed(chunk: Chunk) -> None:
+                    circuit.heed(chunk)
+                    await seen.heed(chunk)
+
+                async def count(error: BackendError) -> None:
+                    circuit.count(error, trial)
+                    await seen.count(error)
+
+                async with tapped(stream, heed, count) as chunks:
+                    yield chunks
+            finally:
+                await seen.end()
         finally:
             if trial is not None:
                 circuit.end(trial)
@@ -151,22 +169,79 @@ class Breaker(Wrapper):
                 return trial
             patience_s = until_s - anyio.current_time()
             if circuit.trial is None or patience_s <= 0:
-                raise self._refusal(left_s)
+                raise self._refusal(left_s, circuit.in_a_row, _what_failed(circuit.last))
             await circuit.trial.wait(patience_s)
 
-    def _refusal(self, left_s: float) -> BreakerOpenError:
+    async def _admitted_by_all(self) -> _Seen:
+        """The same by what all replicas have met."""
+        if self._shared is None:
+            return _Seen()
+        token = secrets.token_hex(8)
+        caller = calling()
+        answer = None if caller is None else caller.answer
+        until_s = anyio.current_time() + self.circuit.rest_s
+        while True:
+            try:
+                standing = await self._shared.admit(token, answer)
+            except BaseException:  # cancelled: the store may already take this call for the one that tries
+                with anyio.CancelScope(shield=True):
+                    await self._shared.tell("end", token=token)
+                raise
+            if standing.verdict in ("go", "try"):
+                return _Seen(self._shared, token if standing.verdict == "try" else "", answer, standing.faults)
+            patience_s = until_s - anyio.current_time()
+            if standing.verdict == "no" or patience_s <= 0:
+                raise self._refusal(standing.left_s, standing.faults, standing.last)
+            await anyio.sleep(min(_LOOK_AGAIN_S, patience_s))
+
+    def _refusal(self, left_s: float, faults: int, failure: str) -> BreakerOpenError:
         where = getattr(self.inner, "endpoint", "its endpoint")
         when = f"in {left_s:.0f} s" if left_s > 0 else "when the call that tries it now has ended"
-        last = self.circuit.last
         return BreakerOpenError(
-            f"{self.name} is left alone: {where} failed {self.circuit.in_a_row} times in a row, "
-            f"the last with {_what_failed(last)}. It is tried again {when}.",
+            f"{self.name} is left alone: {where} failed {faults} times in a row, "
+            f"the last with {failure}. It is tried again {when}.",
             backend=self.name,
             retry_after_s=left_s,
         )
 
 
-def _what_failed(error: BackendError | None) -> str:
+class _Seen:
+    """What the replicas are told of one call; nothing without a store."""
+
+    def __init__(
+        self, shared: SharedHealth | None = None, token: str = "", answer: int | None = None, faults: int = 0
+    ) -> None:
+        self._shared = shared
+        self._token = token
+        self._answer = answer
+        self._faults = faults
+
+    async def heed(self, chunk: Chunk) -> None:
+        """Tell that the endpoint answers, if that is news."""
+        if self._shared is None:
+            return
+        if chunk.finish_reason and self._faults:
+            self._faults, self._token = 0, ""
+            await self._shared.tell("whole")
+        elif chunk.is_progress and self._token:
+            await self._shared.tell("answers", token=self._token)
+            self._token = ""
+
+    async def count(self, error: BackendError) -> None:
+        """Tell of a fault of the endpoint."""
+        if self._shared is not None and isinstance(error, _FAULTS):
+            token, self._token = self._token, ""
+            failure = _what_failed(error, with_words=False)
+            await self._shared.tell("fault", token=token, answer=self._answer, failure=failure)
+
+    async def end(self) -> None:
+        """Let another call try, if this one did and has told nothing."""
+        if self._shared is not None and self._token:
+            with anyio.CancelScope(shield=True):
+                await self._shared.tell("end", token=self._token)
+
+
+def _what_failed(error: BackendError | None, *, with_words: bool = True) -> str:
     if error is None or error.status is None:
-        return str(error).rstrip(".")
-    return f"HTTP {error.status}: {error.said}"
+        return str(error).rstrip(".") if with_words else type(error).__name__
+    return f"HTTP {error.status}: {error.said}" if with_words else f"HTTP {error.status}"

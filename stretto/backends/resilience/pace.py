@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,10 +14,11 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
 from stretto.backends.known_models import estimate_tokens
-from stretto.backends.resilience.rate_limits import Call, RateLimits
+from stretto.backends.resilience.rate_limits import Call, RateLimits, asked_to_wait_s, reports
+from stretto.backends.resilience.shared import News, Room, SharedLimits
 from stretto.backends.resilience.waiting import why_not_wait
 from stretto.backends.resilience.wrapper import Wrapper, tapped
-from stretto.errors import RateLimitedError
+from stretto.errors import BackendError, RateLimitedError
 from stretto.request import GenerationOptions
 
 
@@ -32,6 +34,7 @@ class Pace(Wrapper):
         max_in_flight: calls under way at a time; less than the connections of the client.
         longest_pause_s: the longest wait for the limits, in seconds.
         limits: what the server says is left for this model, shared with the other backends that call it.
+        shared: the same for all replicas, kept in a store.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class Pace(Wrapper):
         max_in_flight: int = 32,
         longest_pause_s: float = 120.0,
         limits: RateLimits | None = None,
+        shared: SharedLimits | None = None,
     ) -> None:
         super().__init__(backend)
         self._longest_pause_s = longest_pause_s
         self._max = max_in_flight
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
         self.limits = limits or RateLimits()
+        self._shared = shared
 
     @property
     def capabilities(self) -> Capabilities:
@@ -71,17 +76,24 @@ class Pace(Wrapper):
         except anyio.WouldBlock:
             await limiter.acquire_on_behalf_of(borrower)
         try:
-            call = await self._admit(_cost(prompt, options))
+            sent = await self._admit(_cost(prompt, options))
             try:
-                async with tapped(self.inner.stream(prompt, options), call.read, call.fail) as chunks:
+                async with tapped(self.inner.stream(prompt, options), sent.read, sent.fail) as chunks:
                     yield chunks
             finally:
-                call.settle()
+                await sent.settle()
         finally:
             limiter.release_on_behalf_of(borrower)
 
-    async def _admit(self, cost: Mapping[str, int]) -> Call:
-        while (wait_s := self.limits.wait_s(cost)) > 0:
+    async def _admit(self, cost: Mapping[str, int]) -> _Sent:
+        while True:
+            wait_s = self.limits.wait_s(cost)
+            if wait_s <= 0:
+                # Counted here before the store is asked: meanwhile, other tasks look at the same limits.
+                sent = _Sent(Call(self.limits, cost), self.limits, self._shared)
+                wait_s = await sent.wait_s(cost)
+                if wait_s <= 0:
+                    return sent
             if why := why_not_wait(wait_s, self._longest_pause_s):
                 raise RateLimitedError(
                     f"{self.name} has used up its rate limit, and {why}. "
@@ -91,7 +103,53 @@ class Pace(Wrapper):
                     retry_after_s=wait_s,
                 )
             await self.limits.wait(wait_s)
-        return Call(self.limits, cost)
+
+
+class _Sent:
+    """A call that was counted here, and what the replicas are told of it."""
+
+    def __init__(self, call: Call, limits: RateLimits, shared: SharedLimits | None) -> None:
+        self._call = call
+        self._limits = limits
+        self._shared = shared
+
+    async def wait_s(self, cost: Mapping[str, int]) -> float:
+        """Seconds until the limits of all replicas may admit it; 0: they do. Until then it is counted no more."""
+        if self._shared is None:
+            return 0.0
+        room = Room(math.inf)
+        try:
+            room = await self._shared.take(cost, self._limits.flying)
+        finally:
+            if room.wait_s > 0:
+                self._call.take_back()
+        if room.held_s > 0 and not self._limits.held_s:
+            self._limits.hold(room.held_s)  # so that the calls here go out one after the other when it is over
+        return room.wait_s
+
+    async def read(self, chunk: Chunk) -> None:
+        """Take in the headers of its response."""
+        self._call.read(chunk)
+        if self._shared is not None and chunk.headers and (reported := reports(chunk.headers)):
+            await self._shared.tell(News(self._limits.flying, reported=reported))
+
+    async def fail(self, error: BackendError) -> None:
+        """Take in what an error says of the limits."""
+        returned = self._call.cost if self._call.never_arrived(error) else {}
+        self._call.fail(error)
+        if self._shared is None:
+            return
+        news = News(self._limits.flying, returned, reports(error.headers), asked_to_wait_s(error))
+        if news.returned or news.reported or news.hold_s:
+            await self._shared.tell(news)
+
+    async def settle(self) -> None:
+        """Count it no longer: it is reported, or has ended."""
+        unheard = self._call.is_open
+        self._call.settle()
+        if self._shared is not None and unheard and self._limits.left():  # it was cancelled, and the others count it
+            with anyio.CancelScope(shield=True):
+                await self._shared.tell(News(self._limits.flying))
 
 
 def _cost(prompt: Prompt, options: GenerationOptions) -> dict[str, int]:

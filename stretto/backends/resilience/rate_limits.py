@@ -25,9 +25,33 @@ _HEADER = re.compile(
 )
 _LONGEST_GAP_S = 0.25
 _LONGEST_SPACING_S = 30.0
-_FASTER = 0.97
+_DOUBLED_S = 5.0  # the pace doubles in this time, so that it soon ends where the server took more all along
 _LOOK_AGAIN_S = 1.0  # at a trial that others wait for
 _REMEMBERED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a server says is left of one limit: so much, of so much, and full after so many seconds."""
+
+    remaining: float
+    size: float | None
+    window_s: float
+
+
+def reports(headers: Mapping[str, str]) -> dict[str, Report]:
+    """The limits that response headers report, by kind."""
+    fields: dict[str, dict[str, str]] = {}
+    for name, value in headers.items():
+        if found := _HEADER.match(name):
+            kind = found["kind"] or found["kind2"]
+            fields.setdefault(kind, {})[found["field"] or found["field2"]] = value
+    told = {}
+    for kind, values in fields.items():
+        remaining, reset_s = number(values.get("remaining")), seconds_until(values.get("reset"))
+        if remaining is not None and reset_s is not None:
+            told[kind] = Report(remaining, number(values.get("limit")), reset_s)
+    return told
 
 
 @dataclass
@@ -42,8 +66,9 @@ class _Bucket:
     believed_s: float
 
     @classmethod
-    def reported(cls, remaining: float, size: float | None, window_s: float, now_s: float) -> _Bucket:
+    def reported(cls, report: Report, now_s: float) -> _Bucket:
         """Make one of a report."""
+        remaining, size, window_s = report.remaining, report.size, report.window_s
         rate = None
         if size is not None and size > remaining and window_s > 0:
             rate = (size - remaining) / window_s
@@ -94,6 +119,7 @@ class RateLimits:
         self._accepted: deque[float] = deque(maxlen=_REMEMBERED)
         self._next_s = self._spaced_until_s = -math.inf
         self._gap_s = 0.0
+        self._waiting = 0
         self.trial: Trial | None = None
 
     def wait_s(self, cost: Mapping[str, int]) -> float:
@@ -106,6 +132,16 @@ class RateLimits:
             return _LOOK_AGAIN_S
         return max(0.0, self._next_s - now_s)
 
+    @property
+    def flying(self) -> dict[str, int]:
+        """What calls took that were sent and that no report includes yet."""
+        return {kind: amount for kind, amount in self._unreported.items() if amount}
+
+    @property
+    def held_s(self) -> float:
+        """Seconds for which the server wants no call."""
+        return max(0.0, self._held_until_s - self._clock())
+
     def left(self) -> dict[str, float]:
         """Give what each limit leaves now, as far as reports are believed."""
         now_s = self._clock()
@@ -113,7 +149,11 @@ class RateLimits:
 
     async def wait(self, seconds: float) -> None:
         """Wait so long, or until the outcome of a trial is known."""
-        await (anyio.sleep(seconds) if self.trial is None else self.trial.wait(seconds))
+        self._waiting += 1
+        try:
+            await (anyio.sleep(seconds) if self.trial is None else self.trial.wait(seconds))
+        finally:
+            self._waiting -= 1
 
     def send(self, cost: Mapping[str, int]) -> Trial | None:
         """Count a call that no report includes yet; it may be the one that tries whether old reports still hold."""
@@ -126,8 +166,8 @@ class RateLimits:
         self._unreported.update(cost)
         if now_s < self._spaced_until_s:
             self._next_s = max(self._next_s, now_s) + self._gap_s
-        elif now_s < self._next_s + self._gap_s:  # calls still queue: do not let the rest of them go all at once
-            self._gap_s *= _FASTER
+        elif self._waiting or now_s < self._next_s + self._gap_s:  # the rest of the queue must not go all at once
+            self._gap_s *= 2 ** (-self._gap_s / _DOUBLED_S)
             self._next_s = max(self._next_s, now_s) + self._gap_s
         return trial
 
@@ -163,23 +203,16 @@ class RateLimits:
 
     def read(self, headers: Mapping[str, str]) -> None:
         """Take in the limits that response headers report."""
-        fields: dict[str, dict[str, str]] = {}
-        for name, value in headers.items():
-            if found := _HEADER.match(name):
-                kind = found["kind"] or found["kind2"]
-                fields.setdefault(kind, {})[found["field"] or found["field2"]] = value
         now_s = self._clock()
-        for kind, told in fields.items():
-            remaining, reset_s = number(told.get("remaining")), seconds_until(told.get("reset"))
-            if remaining is None or reset_s is None:
-                continue
-            bucket = _Bucket.reported(remaining, number(told.get("limit")), reset_s, now_s)
+        for kind, report in reports(headers).items():
+            bucket = _Bucket.reported(report, now_s)
             bucket.level -= self._unreported[kind]
             self._buckets[kind] = bucket
-            if kind == "requests" and remaining >= 1:
+            if kind == "requests" and report.remaining >= 1:
                 self._next_s = self._spaced_until_s = -math.inf  # the report says how many may go at once
-            elif bucket.rate is None and remaining < 1:
-                self._space(reset_s)
+                self._gap_s = 0.0
+            elif bucket.rate is None and report.remaining < 1:
+                self._space(report.window_s)
 
     def _waits_s(self, cost: Mapping[str, int], now_s: float) -> tuple[float, float]:
         """Give the seconds to wait by what is believed, and by what is not believed any more."""
@@ -201,17 +234,22 @@ class RateLimits:
 
 
 class Call:
-    """One call's share of the limits, from its sending until a report includes it."""
+    """One call's share of the limits, from its sending until a report includes it.
+
+    Attributes:
+        cost: what it takes, by kind of limit.
+        is_open: nothing has been heard of it yet.
+    """
 
     def __init__(self, limits: RateLimits, cost: Mapping[str, int]) -> None:
+        self.cost = cost
+        self.is_open = True
         self._limits = limits
-        self._cost = cost
-        self._open = True
         self._trial = limits.send(cost)
 
     def read(self, chunk: Chunk) -> None:
         """Take in the headers of its response."""
-        if self._open:
+        if self.is_open:
             self._limits.accept()
             self.settle()
         if chunk.headers:
@@ -219,12 +257,21 @@ class Call:
 
     def fail(self, error: BackendError) -> None:
         """Take in the headers of an error, and the wait that it asks of everybody."""
-        if self._open and isinstance(error, ConnectionFailedError):
-            self._limits.give_back(self._cost)
+        if self.never_arrived(error):
+            self._limits.give_back(self.cost)
         self._report()
         self._limits.read(error.headers)
-        if isinstance(error, RateLimitedError) and error.transient and error.retry_after_s:
-            self._limits.hold(error.retry_after_s)
+        if wait_s := asked_to_wait_s(error):
+            self._limits.hold(wait_s)
+        self.settle()
+
+    def never_arrived(self, error: BackendError) -> bool:
+        """Whether an error says that the call did not reach the server."""
+        return self.is_open and isinstance(error, ConnectionFailedError)
+
+    def take_back(self) -> None:
+        """It is not sent after all."""
+        self._limits.give_back(self.cost)
         self.settle()
 
     def settle(self) -> None:
@@ -235,6 +282,12 @@ class Call:
             self._trial = None
 
     def _report(self) -> None:
-        if self._open:
-            self._open = False
-            self._limits.settle(self._cost)
+        if self.is_open:
+            self.is_open = False
+            self._limits.settle(self.cost)
+
+
+def asked_to_wait_s(error: BackendError) -> float:
+    """For how long an error asks everybody to send nothing, in seconds."""
+    asked = error.retry_after_s if isinstance(error, RateLimitedError) and error.transient else None
+    return asked or 0.0

@@ -14,6 +14,7 @@ from stretto.backends.resilience.hedge import Hedge
 from stretto.backends.resilience.pace import Pace
 from stretto.backends.resilience.rate_limits import RateLimits
 from stretto.backends.resilience.retry import Retry
+from stretto.backends.resilience.shared import SharedHealth, SharedLimits, Store
 from stretto.backends.resilience.stall import StallGuard
 from stretto.errors import SettingsError
 
@@ -85,10 +86,14 @@ class Endpoints:
     """What the backends of one client know in common.
 
     An endpoint that is ill is ill for all its models; rate limits are those of a model.
+
+    Attributes:
+        store: where the same is kept for all replicas; ``None``: each process is alone.
     """
 
     circuits: dict[tuple[str, str], Circuit] = field(default_factory=dict)
     limits: dict[tuple[str, str, str], RateLimits] = field(default_factory=dict)
+    store: Store | None = None
 
     def circuit(self, backend: Backend, policy: Resilience) -> Circuit:
         """The health of the endpoint that the backend calls; its own where nobody knows which that is."""
@@ -100,6 +105,23 @@ class Endpoints:
         if not isinstance(backend, Addressed):
             return RateLimits()
         return self.limits.setdefault((*backend.address, backend.model), RateLimits())
+
+    def shared_health(self, backend: Backend, policy: Resilience) -> SharedHealth | None:
+        """The health of the endpoint as all replicas have met it; ``None`` where they share nothing."""
+        if self.store is None or not isinstance(backend, Addressed):
+            return None
+        return self.store.health(
+            backend.address,
+            faults=policy.breaker_faults,
+            over_s=policy.breaker_over_s,
+            rest_s=policy.breaker_rest_s,
+        )
+
+    def shared_limits(self, backend: Backend) -> SharedLimits | None:
+        """The rate limits of the model for all replicas; ``None`` where they share nothing."""
+        if self.store is None or not isinstance(backend, Addressed):
+            return None
+        return self.store.limits((*backend.address, backend.model))
 
 
 def resilient(backend: Backend, policy: Resilience | None = None, endpoints: Endpoints | None = None) -> Backend:
@@ -113,12 +135,13 @@ def resilient(backend: Backend, policy: Resilience | None = None, endpoints: End
     policy = policy or Resilience()
     shared = endpoints or Endpoints()
     layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, gap_s=policy.stall_s)
-    layers = Breaker(layers, shared.circuit(backend, policy))
+    layers = Breaker(layers, shared.circuit(backend, policy), shared.shared_health(backend, policy))
     layers = Pace(
         layers,
         max_in_flight=policy.max_in_flight,
         longest_pause_s=policy.longest_pause_s,
         limits=shared.rate_limits(backend),
+        shared=shared.shared_limits(backend),
     )
     if policy.hedge:
         layers = Hedge(layers, after_s=policy.hedge_after_s, share=policy.hedge_share)

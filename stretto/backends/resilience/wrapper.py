@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -75,8 +75,8 @@ class _Tap:
     def __init__(
         self,
         chunks: AsyncIterator[Chunk],
-        on_chunk: Callable[[Chunk], None],
-        on_error: Callable[[BackendError], None],
+        on_chunk: Callable[[Chunk], Awaitable[None]],
+        on_error: Callable[[BackendError], Awaitable[None]],
     ) -> None:
         self._chunks = chunks
         self._on_chunk = on_chunk
@@ -89,17 +89,17 @@ class _Tap:
         try:
             chunk = await anext(self._chunks)
         except BackendError as error:
-            self._on_error(error)
+            await self._on_error(error)
             raise
-        self._on_chunk(chunk)
+        await self._on_chunk(chunk)
         return chunk
 
 
 @asynccontextmanager
 async def tapped(
     stream: AbstractAsyncContextManager[AsyncIterator[Chunk]],
-    on_chunk: Callable[[Chunk], None],
-    on_error: Callable[[BackendError], None],
+    on_chunk: Callable[[Chunk], Awaitable[None]],
+    on_error: Callable[[BackendError], Awaitable[None]],
 ) -> AsyncGenerator[AsyncIterator[Chunk]]:
     """Open a stream and look at what passes: each chunk, and the error that ends it.
 
@@ -112,7 +112,7 @@ async def tapped(
             yield _Tap(chunks, on_chunk, on_error)
     except BackendError as error:
         if not opened:
-            on_error(error)
+            await on_error(error)
         raise
 
 

@@ -50,7 +50,7 @@ class Connection(BaseModel):
 
     api_key: SecretStr | None = None
     """The key for the model. Without one, OpenAI's and Anthropic's are read from their own variables, and the key of a
-    server of your own from ``STRETTO_API_KEY``."""
+    server that you run from ``STRETTO_API_KEY``."""
 
     max_retries: int | None = Field(default=None, ge=0, le=10)
     """How often a call that failed in passing is sent again."""

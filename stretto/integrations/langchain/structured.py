@@ -11,6 +11,7 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from stretto.backends.registry import SERVERS
 from stretto.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def structured(
         wanted: dict[str, Any] = {"response_format": convert_to_json_schema(schema, strict=strict)}
         if method == "json_mode":
             # A local model can be held to any object; OpenAI has a mode for it; others are asked by the prompt alone.
-            openai = chat.called.startswith("openai:")
+            openai = chat.called.partition(":")[0] in ("openai", *SERVERS)
             wanted = {"response_format": {"type": "object"}} if able.regex else {}
             wanted |= {"extra": {"response_format": {"type": "json_object"}}} if openai else {}
         bound = chat.bind(ls_structured_output_format=shown, **wanted, **kwargs)

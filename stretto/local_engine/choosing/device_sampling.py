@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stretto.local_engine.choosing.distribution import CANDIDATES, cut_tail, drop_unlikely, widen
 from stretto.local_engine.choosing.noise import exponential
-from stretto.local_engine.choosing.sampling import CANDIDATES, Sampler, cut_tail, drop_unlikely, widen
+from stretto.local_engine.choosing.sampling import Sampler
 
 __all__ = ["choose_at_once"]
 

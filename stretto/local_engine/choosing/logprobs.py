@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from stretto.local_engine.choosing.sampling import widen
+from stretto.local_engine.choosing.distribution import widen
 from stretto.local_engine.generation import TokenLogprob
 
 __all__ = ["score"]

@@ -1,6 +1,6 @@
 """Changes of logits that depend on the tokens so far: penalties, biases and suppressed tokens.
 
-Each row of a draft tree is changed by the tokens of its own path. So a drafted token is compared with the one that
+Each row of a draft tree is changed by the tokens of its path. So a drafted token is compared with the one that
 would have been chosen without a draft. The result is that of transformers' `generate`, whose order is kept: first the
 repetition penalty, then what is suppressed.
 """

@@ -114,7 +114,7 @@ class DraftModel:
         """Logits of what follows ``tokens`` # [vocabulary]."""
         import torch  # noqa: PLC0415
 
-        from stretto.local_engine.model.cache import Rows  # noqa: PLC0415
+        from stretto.local_engine.model.rows import Rows  # noqa: PLC0415
 
         limit = min(len(self._cached), len(tokens) - 1)
         held = next((place for place in range(limit) if self._cached[place] != tokens[place]), limit)

@@ -56,7 +56,7 @@ class StepCost:
         measured: see `CostTable`. `None` where the table comes later, by `fit`.
 
     Attributes:
-        sequences: number of sequences that share the coming step; each has a row of its own token.
+        sequences: number of sequences that share the coming step; each has a row for its last token.
         measured: whether there is a table.
         beyond: how much longer the last step took than one without drafts, in such steps; 0 until these are known.
         vote: when the requests of a batch look for drafts.

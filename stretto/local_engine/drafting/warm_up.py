@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from stretto.local_engine.drafting.lexical.drafter import Lexical
@@ -22,23 +20,24 @@ UNITS = Part("units", f"{__name__}:warm_up_units")
 
 
 def warm_up() -> None:
-    """Draft with the suffix automaton."""
+    """Draft with the suffix automaton, and let it rest once."""
     memory = AnswerMemory()
     memory.remember([1, 2])
-    _draft([Suffix(memory)])
+    suffix = Suffix(memory)
+    _draft(suffix)
+    suffix.read_on(Context([1] * 32, 1, 8))
 
 
 def warm_up_units() -> None:
     """Draft with lexical units."""
-    _draft([Lexical(1, StepCost({1: 1.0, 64: 1.0}))])
+    _draft(Lexical(1, StepCost({1: 1.0, 64: 1.0})))
 
 
-def _draft(drafters: Sequence[Drafter]) -> None:
-    for drafter in drafters:
-        context = Context([1, 2, 3, 1, 2], 3, 8)
-        for _ in range(8):  # some drafters begin with a rest
-            rows = len(drafter.propose(context, 4))
-            shape = (1 + rows, drafter.wants_top)
-            context.tokens.append(3)
-            tops = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
-            drafter.learn(context, Outcome([-1] * rows, *tops, [3], []))
+def _draft(drafter: Drafter) -> None:
+    context = Context([1, 2, 3, 1, 2], 3, 8)
+    for _ in range(8):  # some drafters begin with a rest
+        rows = len(drafter.propose(context, 4))
+        shape = (1 + rows, drafter.wants_top)
+        context.tokens.append(3)
+        tops = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+        drafter.learn(context, Outcome([-1] * rows, *tops, [3], []))

@@ -18,12 +18,12 @@ __all__ = ["main"]
 
 
 def main(root: str, parts: str, niceness: str) -> None:
-    """Compile what is not ready yet.
+    """Compile the parts that are not ready yet.
 
     Args:
-        root: the folder that the store is in.
+        root: the folder of the store.
         parts: in JSON.
-        niceness: added to that of the process: somebody may be waiting for an answer meanwhile.
+        niceness: added to that of the process, because another process may be writing an answer.
     """
     with suppress(AttributeError, OSError):  # Windows
         os.nice(int(niceness))
@@ -48,7 +48,7 @@ def _make(store: Store, part: Part) -> None:
 
 @contextmanager
 def _alone(store: Store) -> Iterator[None]:
-    """One compiler at a time: the next one finds what the first has made, and ends."""
+    """One compiler at a time; the next one finds the parts ready, and ends."""
     try:
         import fcntl  # noqa: PLC0415 - not on Windows
     except ImportError:

@@ -1,7 +1,7 @@
-"""Has parts compiled in a process of its own: a compiler that dies, and code that this processor cannot run, end that.
+"""Compiles parts in another process. A compiler that crashes, and code that this processor cannot run, end only that.
 
-The process may outlive this one, so a program that asks once leaves compiled code to the next. One that is killed is
-begun again by the next, from the function that it was at; one that ended badly three times is left alone.
+The process may outlive this one, so a program that asks once leaves compiled code to the next one. If it is killed, the
+next one continues with the function that it was compiling. After three failures it is not started again for a day.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def are_ready(parts: Sequence[Part]) -> bool:
 
 
 def compile_now(parts: Sequence[Part]) -> bool:
-    """Have compiled what is not ready, and wait for it. False, and one warning, where that fails."""
+    """Compile the parts that are not ready, and wait. False, and one warning, if that fails."""
     if are_ready(parts):
         return True
     compilation = Compilation(parts, niceness=0)
@@ -56,7 +56,7 @@ def compile_now(parts: Sequence[Part]) -> bool:
 
 
 def have_compiled(parts: Sequence[Part], *, wanted: bool | None) -> None:
-    """Have parts compiled: wait for it if that is wanted, do it beside other work with ``None``, and not if not."""
+    """Compile parts: wait for it with ``True``, do not wait with ``None``, and compile nothing with ``False``."""
     if wanted:
         compile_now(parts)
     elif wanted is None and not are_ready(parts):
@@ -64,16 +64,16 @@ def have_compiled(parts: Sequence[Part], *, wanted: bool | None) -> None:
 
 
 def try_again() -> None:
-    """Let parts be compiled that were given up."""
+    """Allow compiling again after failures."""
     for store in stores():
         store.forget_all_tries()
 
 
 class Compilation:
-    """Parts that are being compiled in another process.
+    """Compiles parts in another process.
 
     Args:
-        parts: which; those that are ready are left out.
+        parts: to compile, if they are not ready.
         niceness: of the process.
         then: called at the end, from another thread.
     """
@@ -88,7 +88,7 @@ class Compilation:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, with success or not."""
         return self._done.is_set()
 
     def wait(self) -> None:
@@ -109,37 +109,41 @@ class Compilation:
             self._then()
 
     def _compile(self, niceness: int) -> str:
-        """Run the process; what went wrong, if anything did."""
+        """Run the process.
+
+        Returns:
+            why it failed; empty if it did not.
+        """
         store = writable_store()
         if store is None:
-            return "there is no folder to keep it in"
+            return "no folder for compiled code can be written to"
         for part in self._parts:
             if store.gives_up(part.name):
                 return (
-                    f"that has ended badly {store.tries(part.name)} times. To see why, run: "
+                    f"it has failed {store.tries(part.name)} times. To see why, run: "
                     "python -m stretto.local_engine.measuring.ahead"
                 )
-        with tempfile.TemporaryFile() as said:
-            process = _start(store, self._parts, niceness, said)
-            if is_private(store):  # what nobody could use is not finished
+        with tempfile.TemporaryFile() as output:
+            process = _start(store, self._parts, niceness, output)
+            if is_private(store):  # nobody could use the result after this process
                 atexit.register(_end, process)
             status = process.wait()
-            said.seek(0)
-            lines = said.read().decode(errors="replace").strip().splitlines()
+            output.seek(0)
+            lines = output.read().decode(errors="replace").strip().splitlines()
         return _cause(status, lines)
 
 
-def _start(store: Store, parts: Sequence[Part], niceness: int, said: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start the compiler's process, which finds modules where this one does."""
-    told = json.dumps([[part.name, part.trial, part.arguments] for part in parts])
+def _start(store: Store, parts: Sequence[Part], niceness: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start the compiler's process, with this one's paths of modules."""
+    listed = json.dumps([[part.name, part.trial, part.arguments] for part in parts])
     executable = os.fsdecode(spawn.get_executable() or sys.executable)
-    command = [executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(store.folder.parent), told, str(niceness)]
+    command = [executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(store.folder.parent), listed, str(niceness)]
     return subprocess.Popen(  # noqa: S603 - this interpreter, and our own module
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=said,
-        start_new_session=True,  # what interrupts this program does not interrupt it
+        stderr=output,
+        start_new_session=True,  # Ctrl-C in this program does not interrupt it
     )
 
 
@@ -148,7 +152,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _cause(status: int, lines: Sequence[str]) -> str:
-    """Say how a process ended; nothing where it ended well."""
+    """Say how a process failed; nothing if it did not."""
     if status == 0:
         return ""
     if status < 0:
@@ -158,7 +162,7 @@ def _cause(status: int, lines: Sequence[str]) -> str:
 
 
 def _warn(cause: str) -> None:
-    """Say once what will be slower."""
+    """Warn once that local models will be slower."""
     if _warned.is_set():
         return
     _warned.set()
@@ -171,7 +175,7 @@ def _warn(cause: str) -> None:
 
 
 def _can_compile() -> bool:
-    """Whether there is a compiler, and nobody has switched it off."""
+    """Whether there is a compiler, and it is not switched off."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0").strip() not in {"", "0"}:
         return False
     return find_spec("numba") is not None and not getattr(sys, "frozen", False)

@@ -70,7 +70,7 @@ class Pads(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """The rows of a forward; see `stretto.local_engine.model.cache.Rows`.
+    """The rows of a forward; see `stretto.local_engine.model.rows.Rows`.
 
     Attributes:
         tokens: of all rows but padding; those of one sequence are adjacent # [count]

@@ -1,4 +1,4 @@
-"""How functions are compiled: by numba, which is imported when compiled code first runs, and not by the decorators."""
+"""Decorators for functions that numba compiles. numba is imported when compiled code first runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _looked = [0]
 
 
 class NotCompiledError(RuntimeError):
-    """A function was not compiled for what it is called with. A process that serves requests never compiles."""
+    """A function was not compiled for these types of arguments. A process that serves requests never compiles."""
 
 
 class Kernel:
-    """A function that numba compiles, and that it finds under its own name in other functions.
+    """A function that numba compiles, and that other compiled functions call by its name.
 
     Args:
         function: in Python.
@@ -31,39 +31,39 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any], *, kept: bool, **options: Any) -> None:
-        self.function, self._kept, self._options = function, kept, {**_OPTIONS, **options}
+        self.function, self.kept, self._options = function, kept, {**_OPTIONS, **options}
         self._made: Any = None
         self.__doc__, self.__name__ = function.__doc__, function.__name__
 
     @property
     def compiled(self) -> Any:
-        """What numba makes of it. Called with types that it was not compiled for, it raises `NotCompiledError`."""
+        """The compiled function. It raises `NotCompiledError` for types that it was not compiled for."""
         if self._made is None:
             from stretto.local_engine.kernels.kept import made  # noqa: PLC0415 - it imports numba
 
             with _making:
-                self._made = self._made or made(self.function, kept=self._kept, **self._options)
+                self._made = self._made or made(self.function, kept=self.kept, **self._options)
         return self._made
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba asks of an object that a compiled function names."""
+        """What numba asks for when a compiled function names this object."""
         return self.compiled._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it in Python, as other functions do that run in Python."""
+        """Run it in Python, for functions that run in Python."""
         return self.function(*arguments)
 
 
 class _Entry(Kernel):
-    """What runs compiled only: it is made of what Python has not."""
+    """A function that only runs compiled, because it calls what Python does not have."""
 
     def __call__(self, *arguments: Any) -> Any:
         return self.compiled(*arguments)
 
 
 class _Either(Kernel):
-    """What runs compiled in threads that do so (see `switch`), and in Python in others, or where it is not there."""
+    """A function that runs compiled in threads that want it (see `switch`), and in Python otherwise."""
 
     _missing_since = -1
 
@@ -78,7 +78,7 @@ class _Either(Kernel):
 
 
 def _as_numba_gives(result: Any) -> Any:
-    """Numbers of Python in the place of numpy's."""
+    """Replace numpy's numbers by Python's."""
     if isinstance(result, tuple):
         return tuple(map(_as_numba_gives, result))
     return result.item() if isinstance(result, np.generic) else result
@@ -90,20 +90,20 @@ def look_again() -> None:
 
 
 def inner(function: Callable[..., Any]) -> Kernel:
-    """For what is called by compiled functions only."""
+    """Decorate a function that only compiled functions call."""
     return Kernel(function, kept=False)
 
 
 def summing(function: Callable[..., Any]) -> Kernel:
-    """For sums over one row, which may be taken in any order: it is the same for all rows."""
+    """Decorate sums over one row, which may be added in any order: the order is the same for all rows."""
     return Kernel(function, kept=False, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 
 def entry(function: Callable[..., Any]) -> Kernel:
-    """For what torch's side calls: compiled once for a machine and kept, with all that it calls."""
+    """Decorate a function that Python calls: it is compiled once for a machine and kept, with all that it calls."""
     return _Entry(function, kept=True)
 
 
 def python_or_compiled(function: Callable[..., Any]) -> Kernel:
-    """For what drafters call: the same, where there is compiled code; else it runs as it is written."""
+    """Decorate a function that drafters call: like `entry`, but it runs in Python where there is no compiled code."""
     return _Either(function, kept=True)

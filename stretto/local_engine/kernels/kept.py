@@ -1,6 +1,6 @@
 """Functions as numba compiles them, with their code kept in `stretto.local_engine.kernels.store`.
 
-numba's own files are not used: they say neither that code has run here nor, where one was cut short, that it was.
+numba's cache is not used: it records neither that code has run here nor that a file is complete.
 """
 
 # numba leaves what is called here untyped
@@ -24,7 +24,7 @@ __all__ = ["build_in", "made"]
 
 
 class _Build:
-    """Where this process, if it is the compiler's, keeps code; and the names of what it has compiled or loaded."""
+    """The state of the compiler's process: its store, and the names of the code that it compiled or loaded."""
 
     store: Store | None = None
     part = ""
@@ -32,13 +32,17 @@ class _Build:
 
 
 def build_in(store: Store, part: str) -> set[str]:
-    """Let this process compile a part; give the set of names that grows as it does."""
+    """Let this process compile a part.
+
+    Returns:
+        the names of its code; the set grows while the process compiles.
+    """
     _Build.store, _Build.part, _Build.names = store, part, set()
     return _Build.names
 
 
 def made(function: Callable[..., Any], *, kept: bool, **options: Any) -> Any:
-    """Compile like `numba.njit`. With ``kept``, code is loaded, and made only where `build_in` was called."""
+    """Compile like `numba.njit`. With ``kept``, code is loaded, and compiled only after `build_in` was called."""
     compiled = njit(**options)(function)
     if kept:
         compiled._cache = _Kept(function)
@@ -53,7 +57,7 @@ class _Kept(_Cache):
 
     @property
     def cache_path(self) -> str:
-        """Nothing that numba needs to know."""
+        """Empty: numba does not use it here."""
         return ""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -61,10 +65,10 @@ class _Kept(_Cache):
         target_context.refresh()
         name, target = self._file(sig), target_context.codegen().magic_tuple()
         for store in stores() if _Build.store is None else [_Build.store]:
-            if (kept := store.read(name)) is None:
+            if (data := store.read(name)) is None:
                 continue
             try:
-                made_for, payload = pickle.loads(kept)  # noqa: S301 - our own; the folder is as trusted as the source's
+                made_for, payload = pickle.loads(data)  # noqa: S301 - our own; the folder is as trusted as the source's
                 if made_for == target:
                     if _Build.store is not None:
                         _Build.names.add(name)
@@ -77,20 +81,20 @@ class _Kept(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep the code for a signature. Raises OSError."""
+        """Write the code for a signature. Raises OSError."""
         if _Build.store is not None:
             _Build.store.write(self._file(sig), dumps((data.codegen.magic_tuple(), data._reduce())))
             _Build.names.add(self._file(sig))
-            _Build.store.forget_tries(_Build.part)  # it has come further than before
+            _Build.store.forget_tries(_Build.part)  # it made progress
 
     def enable(self) -> None:
-        """It always is."""
+        """The cache is always enabled."""
 
     def disable(self) -> None:
-        """It never is."""
+        """The cache cannot be disabled."""
 
     def flush(self) -> None:
-        """Nothing is waiting to be written."""
+        """Nothing: code is written at once."""
 
     def _file(self, sig: Any) -> str:
         return f"{self._name}-{hashlib.sha256(str(sig).encode()).hexdigest()[:20]}.code"

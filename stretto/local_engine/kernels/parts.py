@@ -1,4 +1,4 @@
-"""What is compiled together: a part, and the trial that has it compiled and runs it once."""
+"""Sets of functions that are compiled together, each with a trial that compiles it by running it once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TRIALS = "stretto.local_engine.kernels.trials"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some compiled functions.
+    """Functions that are compiled together.
 
     Attributes:
         name: of the part, and of a file.
@@ -25,14 +25,14 @@ class Part:
 
 
 CHOOSING = Part("choosing", f"{_TRIALS}:choose")
-"""Finding the most probable tokens, and drawing one."""
+"""Finds the most probable tokens, and draws one."""
 
 
 def product(weights: str) -> Part:
-    """Products with weights of one kind: a key of `stretto.local_engine.kernels.trials.KINDS`."""
+    """Products with weights of a kind; see `stretto.local_engine.kernels.trials.KINDS`."""
     return Part(f"product-{weights}", f"{_TRIALS}:multiply", (weights,))
 
 
 def forward(embedding: str, weights: str, pads: str) -> Part:
-    """A forward; kinds of its input vectors, of its weights and of those of its adapter for [PAD] rows."""
+    """A forward, by the kinds of its input vectors, its weights, and the weights of its adapter for [PAD] rows."""
     return Part(f"forward-{embedding}-{weights}-{pads}", f"{_TRIALS}:forward", (embedding, weights, pads))

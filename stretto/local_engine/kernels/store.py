@@ -1,8 +1,8 @@
 """Compiled code on disk: a file for each function and the types that it takes.
 
-A folder belongs to one processor, one compiler and one text of the sources, all of which its name is a hash of. A file
-begins with the hash of the rest: one that was cut short is taken for missing. A *part* is what is compiled together. It
-is ready when all its files are there and have run in the process that made them.
+A folder belongs to one processor, one compiler and one version of the sources; its name is a hash of these. A file
+begins with the hash of the rest, so a truncated one counts as missing. A *part* is a set of functions that are compiled
+together. It is ready when all its files are there and have run in the process that made them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Store:
         self.folder = root / fingerprint()
 
     def read(self, name: str) -> bytes | None:
-        """What was kept under a name; ``None`` where nothing was. What is not as it was written is removed."""
+        """Read the data of a name; ``None`` if there is none. A damaged file is removed."""
         try:
             kept = (self.folder / name).read_bytes()
         except OSError:
@@ -51,11 +51,11 @@ class Store:
         return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Keep something under a name: all of it, or nothing. Raises OSError."""
+        """Write the data of a name, completely or not at all. Raises OSError."""
         self._replace(name, hashlib.sha256(data).digest() + data)
 
     def is_ready(self, part: str) -> bool:
-        """Whether a part is compiled, has run here, and its files are as long as they were."""
+        """Whether a part is compiled and has run here, and its files have their full size."""
         try:
             sizes = json.loads((self.folder / f"{part}.ready").read_text(encoding="utf-8"))
             return all((self.folder / name).stat().st_size == size for name, size in sizes.items())
@@ -63,41 +63,41 @@ class Store:
             return False
 
     def set_ready(self, part: str, names: set[str]) -> None:
-        """Say that a part is compiled, and has run. Raises OSError."""
+        """Record that a part is compiled and has run. Raises OSError."""
         sizes = {name: (self.folder / name).stat().st_size for name in sorted(names)}
         self._replace(f"{part}.ready", json.dumps(sizes).encode())
         self.forget_tries(part)
 
     def forget(self, name: str) -> None:
-        """Remove what cannot be used: what is not there is compiled again."""
+        """Remove a file that cannot be used, so that it is compiled again."""
         with suppress(OSError):
             (self.folder / name).unlink()
 
     def tries(self, part: str) -> int:
-        """How often compiling a part has begun and not ended well."""
+        """How often compiling a part has failed."""
         try:
             return (self.folder / f"{part}.tries").stat().st_size
         except OSError:
             return 0
 
     def gives_up(self, part: str) -> bool:
-        """Whether it was tried often enough for a day: a compiler that dies here once more helps nobody."""
+        """Whether compiling a part has failed so often that it is not tried for a day."""
         with suppress(OSError):
             since = time.time() - (self.folder / f"{part}.tries").stat().st_mtime
             return self.tries(part) >= _MOST_TRIES and since < _A_DAY_S
         return False
 
     def note_try(self, part: str) -> None:
-        """Note that compiling a part begins. Raises OSError."""
+        """Record that compiling a part begins. Raises OSError."""
         with (self.folder / f"{part}.tries").open("ab") as file:
             file.write(b".")
 
     def forget_tries(self, part: str) -> None:
-        """Let it be tried again."""
+        """Allow compiling a part again."""
         self.forget(f"{part}.tries")
 
     def forget_all_tries(self) -> None:
-        """Let all parts be tried again."""
+        """Allow compiling all parts again."""
         for path in self.folder.glob("*.tries"):
             self.forget(path.name)
 
@@ -113,16 +113,16 @@ class Store:
 
 
 def stores() -> list[Store]:
-    """Where compiled code may be found: beside the source, and in the user's folder for what can be made again.
+    """The folders of compiled code: beside the source, and in the user's cache folder.
 
-    The variable ``NUMBA_CACHE_DIR`` names another folder instead. A process that could write to none of them has one
-    more, which ends with it.
+    The variable ``NUMBA_CACHE_DIR`` names another folder instead. A process that could write to none of them also has a
+    temporary one.
     """
     return [Store(root) for root in (*_roots(), *_private)]
 
 
 def writable_store() -> Store | None:
-    """The first of them that can be written to; ``None`` where not even a temporary folder can be."""
+    """The first of them that can be written to; ``None`` if not even a temporary folder can be."""
     for root in (*_roots(), *_private):
         store = Store(root)
         try:
@@ -141,7 +141,7 @@ def writable_store() -> Store | None:
 
 
 def is_private(store: Store) -> bool:
-    """Whether a store ends with this process."""
+    """Whether a store is removed at the end of this process."""
     return store.folder.parent in _private
 
 
@@ -150,7 +150,7 @@ _private: list[Path] = []
 
 @cache
 def _temporary() -> tempfile.TemporaryDirectory[str]:
-    """Nobody else can write to it; it is removed when the process ends."""
+    """A folder that only this user can write to, and that is removed at the end of the process."""
     return tempfile.TemporaryDirectory(prefix="stretto-compiled-")
 
 
@@ -162,19 +162,19 @@ def _roots() -> list[Path]:
 
 @cache
 def fingerprint() -> str:
-    """Hash all that compiled code depends on. It asks neither numba nor LLVM, whose import takes a second."""
+    """Hash everything that compiled code depends on, without importing numba and LLVM, which takes a second."""
     digest = hashlib.sha256()
     for pattern in _SOURCES:
         for path in sorted(_ENGINE.glob(pattern)):
             digest.update(path.read_bytes())
-    said = sorted(
+    variables = sorted(
         item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in _NOT_THE_TARGET
     )
     about = (
         sys.implementation.cache_tag,
         [_version(name) for name in ("numba", "llvmlite", "numpy")],
         (sys.platform, platform.machine(), _processor()),
-        said,
+        variables,
     )
     digest.update(repr(about).encode())
     return "stretto-" + digest.hexdigest()[:20]
@@ -188,7 +188,7 @@ def _version(name: str) -> str | None:
 
 
 def _processor() -> list[str]:
-    """Describe the processor, as far as the system does without asking LLVM."""
+    """Describe the processor, as far as the system does without LLVM."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether code is compiled for this processor: what the environment says, and what runs in this thread."""
+"""Whether compiled code is wanted, by the environment, and whether this thread runs it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _thread = _Thread()
 
 
 def compiling() -> bool | None:
-    """What the environment says about it; ``None`` where it says nothing. Raises `SettingsError`."""
-    said = os.environ.get(VARIABLE, "").strip().lower()
-    if not said:
+    """Read ``STRETTO_COMPILED``; ``None`` if it is not set. Raises `SettingsError`."""
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if not value:
         return None
-    if said not in _WORDS:
+    if value not in _WORDS:
         raise SettingsError(f"{VARIABLE}={os.environ[VARIABLE]!r} cannot be used. Set it to 1 or 0.")
-    return _WORDS[said]
+    return _WORDS[value]
 
 
 def run_compiled(wanted: bool) -> None:
-    """Say whether this thread drafts and chooses tokens in compiled code; a thread that says nothing does not."""
+    """Set whether this thread drafts and chooses tokens in compiled code; by default it does not."""
     _thread.compiled = wanted
 
 
 def runs_compiled() -> bool:
-    """Whether this thread does."""
+    """Whether this thread runs compiled code."""
     return _thread.compiled

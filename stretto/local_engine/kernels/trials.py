@@ -1,6 +1,7 @@
-"""Trials of compiled code with numbers whose results are known. Whoever calls one has compiled all that it calls.
+"""Trials of compiled code with inputs whose results are known. Calling one compiles all functions that it calls.
 
-They run in the compiler's process first: what this processor cannot do ends that one. torch takes too long for them.
+They first run in the compiler's process, which ends if this processor cannot run the code. They do not import torch,
+which takes too long.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ KINDS: dict[str, tuple[NDArray[np.generic], int]] = {
     "float32": (np.empty(0, np.float32), 1),
     "pairs": (np.empty(0, np.uint32), 0x3F803F80) if PAIRED else (np.empty(0, np.uint16), 0x3F80),
 }
-"""What weights of each kind are known by (see `stretto.local_engine.kernels.tiles.multiply_part`), and a 1 in it."""
+"""By kind of weights: an empty array of its dtype, which compiled code selects by, and the number 1 in it."""
 
 _HIDDEN, _WIDTH, _HEADS, _STORED = 2 * PANEL, PANEL, 2, 1
 
 
 def choose() -> None:
-    """Rank and draw tokens. Raises RuntimeError where others are found."""
+    """Rank and draw tokens. Raises RuntimeError for a wrong result."""
     logits = np.array([[0.0, 9.0, 1.0]], np.float32)
     ids, probabilities = np.empty((1, 2), np.int64), np.empty((1, 2), np.float32)
     ranked(logits.ctypes.data, logits.nbytes, 3, np.zeros(1, np.int64), ids, probabilities)
@@ -44,7 +45,7 @@ def choose() -> None:
 
 
 def multiply(weights: str) -> None:
-    """Multiply rows of ones with ones, in every number of rows that there is code for. Raises RuntimeError."""
+    """Multiply rows of ones with ones, for every number of rows that has special code. Raises RuntimeError."""
     like, panels = KINDS[weights][0], _ones(weights, 4 * PANEL, _HIDDEN)
     for count in range(1, MOST + 2):
         rows, result = np.ones((count, _HIDDEN), np.float32), np.empty((count, 4 * PANEL), np.float32)
@@ -53,7 +54,7 @@ def multiply(weights: str) -> None:
 
 
 def forward(embedding: str, weights: str, pads: str) -> None:
-    """Run a layer on a tree with a [PAD], all weights being 1. Raises RuntimeError where the logits are no numbers."""
+    """Run a layer with weights of 1 on a tree with a [PAD]. Raises RuntimeError for logits that are not finite."""
     count, everything, units = 3, _HEADS + 2 * _STORED, PANEL
     sizes = [
         (everything * _WIDTH, _HIDDEN),
@@ -102,15 +103,15 @@ def forward(embedding: str, weights: str, pads: str) -> None:
     run(KINDS[weights][0], model, KINDS[pads][0], adapter, inputs, key_values, scratch, logits, 0, 1)
     _check(logits[:2], _HIDDEN)
     if not np.isfinite(logits).all():
-        raise RuntimeError("compiled code made logits that are no numbers")
+        raise RuntimeError("compiled code made logits that are not finite")
 
 
 def _ones(kind: str, outer: int, inner: int) -> NDArray[np.generic]:
-    """A weight of ones in panels; see `stretto.local_engine.kernels.panels.Panels`."""
+    """Make a weight of ones in panels; see `stretto.local_engine.kernels.panels.Panels`."""
     like, one = KINDS[kind]
     return np.full((outer // PANEL, inner // 2 if like.dtype == np.uint32 else inner, PANEL), one, like.dtype)
 
 
 def _check(found: NDArray[np.float32], expected: float) -> None:
     if not np.allclose(found, expected, rtol=1e-3):
-        raise RuntimeError(f"compiled code gave {found.ravel()[0]} where {expected} is right")
+        raise RuntimeError(f"compiled code gave {found.ravel()[0]} instead of {expected}")

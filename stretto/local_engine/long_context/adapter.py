@@ -1,4 +1,4 @@
-"""The projections trained for candidate positions, and their file: beside the weights, and bound to them."""
+"""The projections trained for candidate positions, and their file, which belongs to the weights beside it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class FocusAdapter:
 
     Attributes:
         layers: one for each layer of the model.
-        chunk: tokens of a chunk it was trained for at most; 0 where nothing is known.
-        appended: local tokens behind each chunk it was trained for at most; 0 where nothing is known.
+        chunk: the most tokens of a chunk that it was trained for; 0 if unknown.
+        appended: the most local tokens after a chunk that it was trained for; 0 if unknown.
     """
 
     layers: Sequence[LayerChange]
@@ -35,7 +35,7 @@ class FocusAdapter:
     appended: int = 0
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of it by name."""
+        """All tensors by name."""
         found = {}
         for number, layer in enumerate(self.layers):
             for part in _PARTS:
@@ -47,7 +47,7 @@ class FocusAdapter:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], chunk: int = 0, appended: int = 0) -> FocusAdapter:
-        """Put together what `tensors` took apart. Raises `KeyError` where something is missing."""
+        """Make an adapter from what `tensors` returns. Raises `KeyError` for a missing tensor."""
         count = 1 + max((int(name.split(".")[1]) for name in tensors if name.startswith("layers.")), default=-1)
         layers = [
             LayerChange(
@@ -66,8 +66,8 @@ def new_tensors(forward: LlamaForward, rank: int | None, seed: int = 1) -> dict[
 
     Args:
         forward: the model.
-        rank: of what is added to a projection; ``None`` for whole matrices, as in the paper.
-        seed: of the thin matrices that rows are multiplied by first.
+        rank: of the matrix that is added to a projection; ``None`` for a full matrix, as in the paper.
+        seed: of the inner matrices.
     """
     generator = torch.Generator().manual_seed(seed)
     (_, hidden, layers), (heads, stored) = forward.sizes, forward.heads
@@ -84,7 +84,7 @@ def new_tensors(forward: LlamaForward, rank: int | None, seed: int = 1) -> dict[
 
 
 def write_focus(path: Path, adapter: FocusAdapter, base: str) -> None:
-    """Keep an adapter, in bfloat16, with the `fingerprint` of the weights it was trained on."""
+    """Write an adapter, in bfloat16, with the `fingerprint` of the weights that it was trained on."""
     tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in adapter.tensors().items()}
     notes = {"format": "pt", "base": base, "chunk": str(adapter.chunk), "appended": str(adapter.appended)}
     new = path.with_suffix(".new")

@@ -13,19 +13,19 @@ from torch.nn.functional import linear, rms_norm, silu
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.products import product
 
-__all__ = ["Attend", "Change", "LayerChange", "attention", "attention_of_one", "run", "turned"]
+__all__ = ["Attend", "Change", "LayerChange", "attention", "attention_of_one", "rotated", "run"]
 
 
 class Attend(Protocol):
     """What the rows of one layer attend to."""
 
     def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
-        """Mix values for the rows at hand.
+        """Mix values for some rows.
 
         Args:
             layer: its number.
-            queries: turned to their positions # [batch, rows, heads, head_dim]
-            keys: of these rows, turned likewise # [batch, rows, key_value_heads, head_dim]
+            queries: rotated to their positions # [batch, rows, heads, head_dim]
+            keys: of these rows, rotated too # [batch, rows, key_value_heads, head_dim]
             values: of these rows # [batch, rows, key_value_heads, head_dim]
             window: sliding window of this layer.
 
@@ -80,7 +80,7 @@ def run(
         normalised final states, for `LlamaForward.read_out` # [batch, rows, hidden]
     """
     heads, stored = forward.heads
-    rotated, width = heads + stored, forward.head_width
+    width = forward.head_width
     state = forward.read_in(tokens).to(forward.dtype)  # [batch, rows, hidden]
     cosine, sine = forward.rotation(positions, state.dtype)
     for number, layer in enumerate(forward.layers):
@@ -89,11 +89,13 @@ def run(
         if changes is not None:
             projected = projected + changes[number].query_key_value(normed)
         split = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * key_value_heads, head_dim]
-        turning = split[:, :, :rotated]
+        rotating = split[:, :, : heads + stored]
         if layer.query_key_norm is not None:
-            turning = rms_norm(turning, (width,), None, forward.epsilon) * layer.query_key_norm
-        turning = turning * cosine + turning.roll(width // 2, -1) * sine
-        mixed = attend(number, turning[:, :, :heads], turning[:, :, heads:], split[:, :, rotated:], layer.window)
+            rotating = rms_norm(rotating, (width,), None, forward.epsilon) * layer.query_key_norm
+        rotating = rotating * cosine + rotating.roll(width // 2, -1) * sine
+        mixed = attend(
+            number, rotating[:, :, :heads], rotating[:, :, heads:], split[:, :, heads + stored :], layer.window
+        )
         written = product(mixed, layer.output, layer.output_bias)
         state = state + (written if changes is None else written + changes[number].output(mixed))
         gate, up = product(layer.feed_forward_norm(state), layer.gate_up).chunk(2, dim=-1)
@@ -101,16 +103,15 @@ def run(
     return forward.norm(state)
 
 
-def turned(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
-    """Turn keys from the positions they stand at to others.
+def rotated(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
+    """Rotate keys from their positions to others.
 
-    The result is what the projection before the rotation, turned to the new position, would be (Su et al.,
-    arXiv:2104.09864).
+    The result equals the unrotated keys rotated to the new positions (Su et al., arXiv:2104.09864).
 
     Args:
         forward: the model.
         keys: # [..., slots, key_value_heads, head_dim]
-        by: positions to move by, negative towards the front # [..., slots]
+        by: how many positions, negative to the front # [..., slots]
     """
     angles = by[..., None, None] * forward.frequencies.to(by.device)  # [..., slots, 1, head_dim / 2]
     cosine, sine = angles.cos(), angles.sin()
@@ -122,7 +123,7 @@ def turned(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
 def attention(
     queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None = None, *, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Grouped-query attention with the logarithm of its normaliser, by which parts of it can be merged.
+    """Grouped-query attention with the logarithm of its normaliser, with which parts can be merged.
 
     Args:
         queries: # [batch, rows, heads, head_dim]
@@ -151,13 +152,13 @@ def attention(
 def attention_of_one(queries: Tensor, past: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> Tensor:
     """Attention of one row to the slots of a cache and to itself.
 
-    The cache is read where it lies: of a long document's chunks, a copy for each token took most of the time.
+    The cache is read in place: copying the chunks of a long document for each token took most of the time.
 
     Args:
         queries: # [batch, 1, heads, head_dim]
         past: keys and values before it, of any strides # each [batch, slots, key_value_heads, head_dim]
-        keys: its own # [batch, 1, key_value_heads, head_dim]
-        values: its own # [batch, 1, key_value_heads, head_dim]
+        keys: of the row # [batch, 1, key_value_heads, head_dim]
+        values: of the row # [batch, 1, key_value_heads, head_dim]
 
     Returns:
         the mixed values # [batch, 1, heads, head_dim]

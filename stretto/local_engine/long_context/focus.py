@@ -1,12 +1,12 @@
-"""FocusLLM: a document's chunks are read side by side, and each hands one candidate token to a frozen decoder.
+"""FocusLLM: the chunks of a document are read in parallel, and each gives one candidate token to a frozen decoder.
 
-Behind every chunk stand the last tokens of the local context. At the last of them, the *candidate position*, the
+Every chunk is followed by the last tokens of the local context. At the last of them, the *candidate position*, the
 decoder runs with projections of query, key, value and output that were trained for it; all other positions run frozen.
-The candidates' keys and values of every layer, in the order of the chunks, are the past of the frozen decoder over the
-local context: they stand at positions 0 to k - 1, and the local context from k on. Every chunk begins at position 0, so
-no position is larger than a chunk, or than the candidates with the local context.
+The keys and values of the candidates, in the order of the chunks, are the past of the frozen decoder over the local
+context: they have the positions 0 to k - 1, and the local context begins at k. Every chunk begins at position 0, so no
+position is larger than a chunk, or than the candidates with the local context.
 
-Each token of the answer needs new candidates: all chunks advance by the token before and the new one.
+Each token of the answer needs new candidates: all chunks read on by one token.
 
 Li et al., "FocusLLM: Precise understanding of long context by dynamic condensing", arXiv:2408.11745.
 """
@@ -20,14 +20,15 @@ from torch import Tensor
 
 from stretto.local_engine.long_context.adapter import FocusAdapter
 from stretto.local_engine.long_context.chunks import Chunks, cut
-from stretto.local_engine.long_context.decoder import LayerChange, attention, attention_of_one, run, turned
+from stretto.local_engine.long_context.decoder import LayerChange, attention, attention_of_one, rotated, run
 from stretto.local_engine.long_context.options import FocusOptions
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["Candidates", "FocusReader", "candidates", "candidates_and_states"]
 
-_CHUNK = 256  # tokens, where nobody says how many
+_CHUNK = 256  # tokens, unless options or adapter say otherwise
 
 Candidates = tuple[list[Tensor], list[Tensor]]
 """Keys and values by layer # [layers][chunks, rows, key_value_heads, head_dim]"""
@@ -40,10 +41,10 @@ def candidates(
     past: KeyValueCache,
     *,
     slots: Tensor,
-    places: Tensor,
+    ranks: Tensor,
 ) -> Candidates:
-    """Run candidate positions behind the sequences of a cache; see `candidates_and_states`."""
-    return candidates_and_states(forward, changes, tokens, past, slots=slots, places=places)[0]
+    """Run candidate positions after the sequences of a cache; see `candidates_and_states`."""
+    return candidates_and_states(forward, changes, tokens, past, slots=slots, ranks=ranks)[0]
 
 
 def candidates_and_states(
@@ -53,23 +54,23 @@ def candidates_and_states(
     past: KeyValueCache,
     *,
     slots: Tensor,
-    places: Tensor,
+    ranks: Tensor,
 ) -> tuple[Candidates, Tensor]:
-    """Run candidate positions behind the sequences of a cache, each by itself; nothing is written to it.
+    """Run candidate positions after the sequences of a cache, each by itself; nothing is written to it.
 
     Args:
         forward: the model.
         changes: the trained projections.
         tokens: at the candidate positions # [chunks, rows]
-        past: what stands before them.
-        slots: of the past that each candidate sees, and so its position, in rising order # [rows]
-        places: at which each chunk's candidate will stand among the others # [chunks]
+        past: keys and values before them.
+        slots: of the past that each candidate sees, which is its position too, in rising order # [rows]
+        ranks: position of each chunk's candidate among all candidates # [chunks]
 
     Returns:
-        the candidates, with keys turned to their places, and their final states # [chunks, rows, hidden]
+        the candidates, with keys rotated to these positions, and their final states # [chunks, rows, hidden]
     """
     found: Candidates = ([], [])
-    by = places[:, None] - slots
+    by = ranks[:, None] - slots
     (chunks, rows), last = tokens.shape, int(slots[-1])
     itself = torch.eye(rows, dtype=torch.bool, device=tokens.device)
     every = torch.arange(last, device=tokens.device)
@@ -77,7 +78,7 @@ def candidates_and_states(
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
         known = past.layer(layer, last)
-        found[0].append(turned(forward, keys, by))
+        found[0].append(rotated(forward, keys, by))
         found[1].append(values)
         if rows == 1 and window is None:
             return attention_of_one(queries, known, keys, values).flatten(2)
@@ -91,13 +92,13 @@ def candidates_and_states(
 
 
 class FocusReader:
-    """Answers questions about one document; one at a time.
+    """Answers questions about one document, one at a time.
 
     Args:
         forward: the frozen decoder.
         adapter: projections for candidate positions; ``None`` for the frozen ones.
         document: tokens of the memory.
-        options: how it is cut, and what is kept.
+        options: how the document is cut, and what is kept.
         device: where the model is.
         head: tokens before each chunk, such as the one that begins every text.
     """
@@ -120,14 +121,14 @@ class FocusReader:
             forward,
             [(*head, *chunk) for chunk in cut(document, longest, overlap)],
             rows=options.rows,
-            behind=options.appended,
+            appended=options.appended,
             kept_bytes=options.kept_bytes,
             device=device,
         )
 
     @property
     def count(self) -> int:
-        """Chunks, and so candidates."""
+        """Number of chunks, which is that of candidates."""
         return self._chunks.count
 
     @property
@@ -137,13 +138,13 @@ class FocusReader:
 
     @property
     def held_bytes(self) -> int:
-        """Of the keys and values that are kept between two tokens."""
+        """Bytes of the keys and values that are kept between two tokens."""
         return self._chunks.held_bytes
 
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
         """Score what follows the local context and the answer so far.
 
-        What is known from earlier calls is not computed again. One forward or two per item, so that a request can be
+        What earlier calls computed is not computed again. Each item takes one or two forwards, so that a request can be
         cancelled in between.
 
         Args:
@@ -151,20 +152,20 @@ class FocusReader:
             answer: tokens generated so far.
 
         Yields:
-            ``None`` behind each group of chunks, and last the logits # [vocabulary]
+            ``None`` after each group of chunks, and last the logits # [vocabulary]
         """
-        behind = [*local[-self._options.appended :], *answer]
+        appended = [*local[-self._options.appended :], *answer]
         found: list[Candidates] = []
-        for group, cache, slots in self._chunks.read(behind[:-1]):
-            last = torch.full((len(group), 1), behind[-1], device=self._device)
+        for group, cache, slots in self._chunks.read(appended[:-1]):
+            last = torch.full((len(group), 1), appended[-1], device=self._device)
             here = torch.tensor([slots], device=self._device)
-            places = torch.arange(group.first, group.first + len(group), device=self._device)
-            found.append(candidates(self._forward, self._changes, last, cache, slots=here, places=places))
+            ranks = torch.arange(group.first, group.first + len(group), device=self._device)
+            found.append(candidates(self._forward, self._changes, last, cache, slots=here, ranks=ranks))
             yield None
         yield self._decode([*local, *answer], found)
 
     def _decode(self, local: Sequence[int], found: Sequence[Candidates]) -> Tensor:
-        """Run the frozen decoder over the local context, behind the candidates."""
+        """Run the frozen decoder over the local context, after the candidates."""
         count = self.count
         cache = KeyValueCache(1)
         if found:

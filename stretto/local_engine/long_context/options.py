@@ -1,4 +1,4 @@
-"""How long documents are read, apart from reading them: it can be told before anything heavy is imported."""
+"""Options for reading long documents; they import nothing heavy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stretto.arguments import shown
 from stretto.errors import SettingsError
 from stretto.local_engine.model.adapter_files import FOCUS_FILE
 
-__all__ = ["CHOICES", "FocusOptions", "StarOptions", "chosen_way"]
+__all__ = ["CHOICES", "FocusOptions", "StarOptions", "chosen_method"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class FocusOptions:
         chunk: tokens of a chunk at most; ``None`` for as many as the adapter was trained for.
         overlap: tokens that a chunk repeats from the end of the one before it, so that a sentence across the border is
             whole in one of them.
-        local: last tokens of the prompt that are the local context: the question, and what stands before it.
-        appended: last tokens of the local context that stand behind each chunk, N in the paper.
+        local: last tokens of the prompt that are the local context: the question, and the text before it.
+        appended: last tokens of the local context that follow each chunk, N in the paper.
         rows: tokens of all chunks together that one forward reads at most; a request can be cancelled between two.
-        kept_bytes: keys and values of chunks that are kept between tokens, and for the next question about the same
-            document. The others are computed again for each token.
+        kept_bytes: memory for keys and values of chunks, kept between tokens, and for the next question about the same
+            document. Other chunks are computed again for each token.
     """
 
     chunk: int | None = None
@@ -66,22 +66,22 @@ class StarOptions:
 
 
 CHOICES = ("auto", "focus", "star", "refuse")
-"""What can be said by name of prompts that are longer than the window."""
+"""How prompts longer than the window may be answered, by name."""
 
 
-def chosen_way(
+def chosen_method(
     given: str | FocusOptions | StarOptions | None, folder: Path | None, model: str, window: int | None = None
 ) -> FocusOptions | StarOptions | None:
-    """How prompts longer than the window are read; ``None`` where they are refused.
+    """Choose how prompts longer than the window are read; ``None`` refuses them.
 
     Args:
-        given: one of `CHOICES`, options of a way, or ``None``, which refuses. ``auto`` is focus reading where the
+        given: one of `CHOICES`, options of a method, or ``None``, which refuses. ``auto`` is focus reading where the
             model's folder has an adapter.
         folder: of the model; ``None`` for a hub name.
         model: its name.
-        window: its context window, if it is known already.
+        window: its context window, if it is known.
 
-    Raises `SettingsError` for another value, for sizes that leave no room in the window, and for focus reading without
+    Raises `SettingsError` for another value, for sizes that do not fit into the window, and for focus reading without
     an adapter.
     """
     adapted = folder is not None and (folder / FOCUS_FILE).is_file()
@@ -98,9 +98,9 @@ def chosen_way(
             f"long_context={shown(given)} cannot be used. Use one of: {names}, None, or FocusOptions or StarOptions."
         )
     if isinstance(options, FocusOptions) and not adapted:
-        said = "long_context='focus'" if given == "focus" else "long_context=FocusOptions(...)"
+        argument = "long_context='focus'" if given == "focus" else "long_context=FocusOptions(...)"
         raise SettingsError(
-            f"{said} cannot be used: {model} has no {FOCUS_FILE} beside its weights. Train one with: "
+            f"{argument} cannot be used: {model} has no {FOCUS_FILE} beside its weights. Train one with: "
             f"python -m recipes.focus.train {model}. Or use 'star', which needs no training."
         )
     if window is not None:
@@ -109,7 +109,7 @@ def chosen_way(
 
 
 def _check_room(options: FocusOptions | StarOptions, model: str, window: int) -> None:
-    """Make sure that one chunk or block, and what stands behind it, fits into the window."""
+    """Make sure that one chunk or block, with the tokens after it, fits into the window."""
     if isinstance(options, FocusOptions):
         name, size = "chunk", options.chunk or 0
         needed = size + options.appended + 1
@@ -118,6 +118,6 @@ def _check_room(options: FocusOptions | StarOptions, model: str, window: int) ->
         needed = 2 * size + options.local + 1
     if size and needed > window:
         raise SettingsError(
-            f"{name}={size} cannot be used with {model}: with what stands behind it, it takes {needed} tokens of the "
-            f"{window} of the context window. Give less."
+            f"{name}={size} cannot be used with {model}: with the tokens after it, it takes {needed} of the "
+            f"{window} tokens of the context window. Give less."
         )

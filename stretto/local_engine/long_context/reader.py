@@ -1,4 +1,4 @@
-"""Answers prompts that are longer than the window: one at a time, between the forwards of the engine."""
+"""Answers prompts that are longer than the window, one at a time, between the forwards of the engine."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from stretto.local_engine.serving.engine import Engine
 from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.sequence import Sequence as Answer
 from stretto.local_engine.serving.step import Step
+from stretto.local_engine.serving.step_batches import StepBatches
 
 __all__ = ["DocumentReader", "LongContextReader"]
 
@@ -33,7 +34,7 @@ _NO_DRAFT = DraftTree()
 
 
 class DocumentReader(Protocol):
-    """What reads one document: `FocusReader` and `StarReader`."""
+    """Reads one document: `FocusReader` and `StarReader`."""
 
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
         """See `FocusReader.read`."""
@@ -43,9 +44,9 @@ class DocumentReader(Protocol):
 class LongContextReader:
     """Answers long prompts with the model of an engine, in the engine's thread.
 
-    The end of a prompt is its local context, where the question has to stand; what is before it is the document. One
-    prompt is read at a time, in the order of their coming; between two of its forwards the engine runs the steps of
-    other requests. What was computed for the document of the last prompt is kept for the next one that begins with it.
+    The end of a prompt is its local context, which has to hold the question; the text before it is the document.
+    Prompts are read one at a time, in the order of their arrival. Between two forwards of a prompt the engine runs the
+    steps of other requests. The keys and values of the last document are kept for the next prompt that begins with it.
 
     Args:
         engine: of a model of the Llama family.
@@ -56,11 +57,11 @@ class LongContextReader:
 
     def __init__(self, engine: Engine, options: FocusOptions | StarOptions) -> None:
         model = engine.model
-        forward = getattr(model.forward, "plain", model.forward)  # on a GPU it stands behind recorded steps
+        forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
         if not isinstance(forward, LlamaForward):
             raise SettingsError(
-                f"{type(options).__name__} needs the engine's own forward, and {model.name} is run by that of "
-                "transformers: it is not of the Llama family. Leave long_context out."
+                f"{type(options).__name__} needs the engine's forward for the Llama family, and {model.name} runs in "
+                "transformers' code. Leave long_context out."
             )
         self._engine, self._model, self._forward = engine, model, forward
         quarter = max(1, model.context_window // 4)
@@ -72,19 +73,15 @@ class LongContextReader:
         if isinstance(options, FocusOptions):
             if model.folder is None:
                 raise SettingsError(
-                    f"{model.name} has no adapter for focus reading: an adapter stands beside the weights in a folder. "
-                    "Save the model to one, and train an adapter with python -m recipes.focus.train."
+                    f"{model.name} has no adapter for focus reading: an adapter is a file beside the weights in a "
+                    "folder. Save the model to one, and train an adapter with python -m recipes.focus.train."
                 )
             base = fingerprint(model.folder)
             self._adapter = read_focus(model.folder / FOCUS_FILE, base, model.name, forward, model.device)
         self._held: tuple[tuple[int, ...], DocumentReader] | None = None
 
-    def takes(self, tokens: int) -> bool:
-        """Whether a prompt of so many tokens is longer than the window, so that it is read here."""
-        return tokens >= self._model.context_window
-
     def room(self, tokens: int) -> int:
-        """Tokens that may follow a prompt of so many.
+        """The most tokens that may follow a prompt with a number of tokens.
 
         Raises `ContextOverflowError` where the candidates of its chunks would fill the window, and
         `RequestRejectedError` where its keys and values do not fit into memory.
@@ -117,6 +114,7 @@ class LongContextReader:
         *,
         constraint: Constraint | None = None,
         on_stage: StageListener | None = None,
+        watched: bool = False,
     ) -> Handle:
         """Queue a request; see `Engine.submit`. It is decoded token by token, whatever method it names."""
         request = replace(request, decoding="autoregressive")
@@ -131,7 +129,7 @@ class LongContextReader:
         if constraint is None:
             constraint = self._engine.constraint(request.response_format, request.end_ids)
         answer = Answer(request, self._model.decode, constraint, self._model.token_bytes)
-        handle = Handle(answer, _cancel, listener, on_stage)
+        handle = Handle(answer, _cancel, listener, on_stage, watched=watched)
         steps = self._answer(handle)
         next(steps)  # up to where it can be closed
         try:
@@ -143,8 +141,8 @@ class LongContextReader:
         return handle
 
     def _answer(self, handle: Handle) -> Generator[None, None, None]:
-        """One request from beginning to end; it yields between two forwards, and tells its listener of everything."""
-        answer, request = handle.sequence, handle.sequence.request
+        """Run one request from beginning to end; it yields between two forwards."""
+        answer, request, batches = handle.sequence, handle.sequence.request, StepBatches()
         try:
             yield
             handle.reach("admitted")
@@ -161,18 +159,22 @@ class LongContextReader:
                     if not answer.generated:
                         handle.reach("prompt_read")
                     finished = _commit(handle, sampler, logits)
+                    if len(answer.generated) == 1:
+                        batches.change([handle])
                     yield
+            batches.change([])
             handle.tell(finished)
         except Exception as error:  # noqa: BLE001 - whatever it raises ends this request, not the engine
             self._held = None
-            told = explain(error, self._model.name, self._model.device)
-            handle.tell(Finished("error", len(request.prompt), error=told))
+            failure = explain(error, self._model.name, self._model.device)
+            handle.tell(Finished("error", len(request.prompt), error=failure))
         finally:
             if not handle.finished:
+                batches.change([])
                 handle.tell(answer.finish("cancelled"))
 
     def _reader(self, answer: Answer) -> tuple[DocumentReader, tuple[int, ...]]:
-        """What reads a prompt's document, and its local context."""
+        """Find or make the reader of a prompt's document; that, and the local context."""
         prompt = answer.request.prompt
         local = self._local
         if self._held is not None:
@@ -182,7 +184,7 @@ class LongContextReader:
                 answer.cached = len(document)
                 return reader, rest
         document, rest = prompt[:-local], prompt[-local:]
-        self._held = None  # its memory is free before more is taken
+        self._held = None  # frees its memory before the next one takes some
         reader = self._new(document)
         self._held = (document, reader)
         return reader, rest
@@ -202,7 +204,7 @@ def _cancel(handle: Handle) -> None:
 
 
 def _commit(handle: Handle, sampler: Sampler, logits: Tensor) -> Finished | None:
-    """Choose the next token, and hand out the text that is certain now."""
+    """Choose the next token, and pass on the text that is certain now."""
     answer = handle.sequence
     (token,) = choose(logits[None], [sampler], [()])
     wanted = answer.request.logprobs

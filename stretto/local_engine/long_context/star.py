@@ -1,17 +1,16 @@
-"""Star attention: blocks read side by side behind an anchor, then a query that sees all of them.
+"""Star attention: blocks are read in parallel after an anchor, and a query then sees all of them.
 
-In the first phase each block of the document is read behind the first one, its *anchor*, and sees nothing else: the
-attention sinks that every softmax needs are then those of the anchor, and not the first tokens of each block. The
-anchor's keys and values are dropped. In the second phase the tokens of the query and of the answer attend to the keys
-and values of all blocks; what the parts of the softmax give is merged by the logarithms of their sums, which is exact.
-Nothing is trained.
+In the first phase each block of the document is read after the first one, its *anchor*, and sees nothing else. So the
+attention sinks that every softmax needs are those of the anchor, and not the first tokens of each block. The anchor's
+keys and values are dropped. In the second phase the tokens of the query and of the answer attend to the keys and values
+of all blocks. The parts of the softmax are merged by the logarithms of their sums, which is exact. Nothing is trained.
 
-A document of one block, or of two, is read exactly as by full attention. Of more, tokens do not see the blocks between
-the anchor and their own.
+A document of one or two blocks is read exactly as by full attention. In a longer one, tokens do not see the blocks
+between the anchor and theirs.
 
-The anchor stands directly before each block, at the positions of the block before it, so that it is read once for all
-of them; keys are turned to their positions in the document afterwards. Where the document is longer than the positions
-that the model knows, they can stay: all blocks then share the same positions (Ratner et al., arXiv:2212.10947).
+The anchor has the positions directly before each block, so it is read once for all of them. Keys are rotated to their
+positions in the document afterwards. Where the document is longer than the positions that the model knows, they need
+not be: all blocks then share the same positions (Ratner et al., arXiv:2212.10947).
 
 Acharya et al., "Star attention: Efficient LLM inference over long sequences", arXiv:2411.17116.
 """
@@ -24,10 +23,11 @@ import torch
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.long_context.decoder import attention, run, turned
+from stretto.local_engine.long_context.decoder import attention, rotated, run
 from stretto.local_engine.long_context.options import StarOptions
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["StarReader", "merged"]
 
@@ -51,14 +51,14 @@ def merged(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 class StarReader:
-    """Answers questions about one document; one at a time. The keys and values of the whole document are kept.
+    """Answers questions about one document, one at a time. The keys and values of the whole document are kept.
 
     Args:
         forward: the model; its layers have no sliding windows.
         document: tokens, the head of the prompt included.
-        options: how it is cut.
+        options: how the document is cut.
         device: where the model is.
-        shared: whether all blocks share the same positions, for documents beyond those that the model knows.
+        shared: whether all blocks share the same positions, for documents longer than the model's positions.
 
     Raises `SettingsError` for a model with sliding windows.
     """
@@ -88,12 +88,12 @@ class StarReader:
 
     @property
     def count(self) -> int:
-        """Blocks."""
+        """Number of blocks."""
         return len(self._blocks)
 
     @property
     def held_bytes(self) -> int:
-        """Of the keys and values of the document."""
+        """Bytes of the keys and values of the document."""
         return sum(layer.numel() * layer.element_size() for part in self._parts for kind in part for layer in kind)
 
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
@@ -108,7 +108,7 @@ class StarReader:
         self._known = wanted
 
     def _read_blocks(self) -> Iterator[None]:
-        """The first phase: as many blocks in one forward as its rows allow."""
+        """The first phase: as many blocks in one forward as ``rows`` allows."""
         if not self._blocks:
             return
         anchor, *others = self._blocks
@@ -132,7 +132,7 @@ class StarReader:
             keys, values = zip(*(cache.layer(number, stop) for number in layers), strict=True)
             self._parts.append(
                 (
-                    [turned(self._forward, layer[:, len(anchor) :], by) for layer in keys],
+                    [rotated(self._forward, layer[:, len(anchor) :], by) for layer in keys],
                     [layer[:, len(anchor) :].clone() for layer in values],
                 )
             )
@@ -146,7 +146,7 @@ class StarReader:
         self._forward(Rows(tokens, positions, stop), cache, last)
 
     def _query(self, tokens: Sequence[int], known: int) -> Tensor:
-        """The second phase: rows behind ``known`` ones of query and answer; the logits of the last # [vocabulary]."""
+        """The second phase: tokens after ``known`` ones of query and answer; the logits of the last # [vocabulary]."""
         rows = torch.arange(known, known + len(tokens), device=self._device)
         seen = (torch.arange(known + len(tokens), device=self._device) <= rows[:, None])[None]
         before = self._own

@@ -1,7 +1,6 @@
 """Compiling ahead: ``python -m stretto.local_engine.measuring.ahead [MODEL]``, where a machine or an image is set up.
 
-What a model runs is compiled for the processor beside its first answers, and kept. These are slower, unless it was
-done before.
+Otherwise a model's code is compiled for the processor during its first answers, which are slower, and is then kept.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Load a model, which has what it runs compiled."""
+    """Compile the code that a model runs, and load the model, which tries it."""
     parser = argparse.ArgumentParser(prog="python -m stretto.local_engine.measuring.ahead", description=main.__doc__)
     parser.add_argument("model", nargs="?", default="local:pocket", metavar="MODEL", help="default %(default)s")
     name, console = (
@@ -42,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
         with console.status(Text(f"compiling {name} for this processor")):
             try_again()
             done = compile_now([CHOOSING, DRAFTING])
-            model = load_model(find_source(name), cuda_graphs=False)  # it is tried before it is used
+            model = load_model(find_source(name), cuda_graphs=False)  # compiles its forward
             if model.folder is not None and (model.folder / LEXICAL_FILE).exists():
                 done = compile_now([UNITS]) and done
     except StrettoError as error:

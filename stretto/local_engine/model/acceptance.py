@@ -18,11 +18,12 @@ from stretto.errors import BackendError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.parts import Part
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import Forward, TransformersForward
 from stretto.local_engine.model.llama import LlamaForward, is_llama_like
 from stretto.local_engine.model.rotary import switched_early
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["choose_forward", "disagreement", "tolerance"]
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from stretto.local_engine.model.cache import Rows
 from stretto.local_engine.model.gpu_attention import aligned, attend
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["Attention", "Plan", "unpack"]
 

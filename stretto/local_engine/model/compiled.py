@@ -16,8 +16,9 @@ from stretto.local_engine.kernels.forward import Inputs, KeyValues, Pads, Scratc
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import PANEL, STOPPED
 from stretto.local_engine.kernels.thread_team import share
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.pads import PadAdapter
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["CompiledModel", "Layer"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.model.cache import Rows
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.segments import Segment, segments
 
 __all__ = ["ancestry", "flatten"]
@@ -87,7 +87,7 @@ def _divided(starts: Sequence[int], counts: Sequence[int], device: torch.device)
 def _shape(parents: tuple[int, ...], rows: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The depth of each row, and which rows each row descends from # [rows], [rows, rows].
 
-    Cached, because most drafts of a method have one of a few shapes. Padding rows are roots of their own.
+    Cached, because most drafts of a method have one of a few shapes. Padding rows are separate roots.
     """
     lines = lineage(parents, rows)
     return np.array([line.bit_count() - 1 for line in lines]), ancestry(lines)

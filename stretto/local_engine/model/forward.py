@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.rotary import Rotary
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.transformers_attention import attend_in
 
 __all__ = ["Forward", "TransformersForward"]

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, layer_norm, rms_norm, silu
+from torch.nn.functional import embedding, rms_norm, silu
 
 from stretto.local_engine.kernels import parts
 from stretto.local_engine.kernels.compiler import are_ready
@@ -25,9 +24,11 @@ from stretto.local_engine.kernels.panels import Panels, held_as, kind_of
 from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.attention import Attention, unpack
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.llama_layer import Layer, Norm, take
 from stretto.local_engine.model.pads import PadAdapter
-from stretto.local_engine.model.products import Layout, Weight, layout_for, packed, product
+from stretto.local_engine.model.products import Weight, layout_for, packed, product
+from stretto.local_engine.model.rows import Rows
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.compiled import CompiledModel
@@ -68,63 +69,6 @@ def _is_dense(model: Any) -> bool:
     )
 
 
-class _Norm:
-    """The root-mean-square norm over the last axis, in as few operations as torch has for it.
-
-    On a CPU, rms_norm is a dozen operations and layer_norm one. The layer norm of ``(x, -x)``, whose mean is 0, equals
-    the root-mean-square norm.
-    """
-
-    def __init__(self, weight: Tensor, epsilon: float) -> None:
-        self.weight, self._epsilon = weight, epsilon  # [hidden]
-        self._twice = torch.cat((weight, weight)) if weight.device.type == "cpu" else None
-
-    def widened(self) -> _Norm:
-        """Return a copy in float32."""
-        return _Norm(self.weight.float(), self._epsilon)
-
-    def __call__(self, state: Tensor) -> Tensor:
-        if self._twice is None:
-            return rms_norm(state, self.weight.shape, self.weight, self._epsilon)
-        both = layer_norm(torch.cat((state, -state), -1), self._twice.shape, self._twice, None, self._epsilon)
-        return both[..., : len(self.weight)].contiguous()  # a product of strided rows would round twice
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    norm: _Norm
-    query_key_value: Weight  # [(heads + 2 * num_kv_heads) * head_dim, hidden]
-    query_key_value_bias: Tensor | None
-    query_key_norm: Tensor | None  # [heads + num_kv_heads, head_dim]
-    output: Weight  # [hidden, heads * head_dim]
-    output_bias: Tensor | None
-    feed_forward_norm: _Norm
-    gate_up: Weight  # [2 * intermediate, hidden]
-    down: Weight  # [hidden, intermediate]
-    window: int | None
-
-    def widened(self) -> _Layer:
-        """Return a copy with everything but the products in float32."""
-        return replace(
-            self,
-            norm=self.norm.widened(),
-            query_key_value_bias=_widened(self.query_key_value_bias),
-            query_key_norm=_widened(self.query_key_norm),
-            output_bias=_widened(self.output_bias),
-            feed_forward_norm=self.feed_forward_norm.widened(),
-        )
-
-    @property
-    def products(self) -> dict[str, Weight]:
-        """The weights of the matrix products."""
-        names = ("query_key_value", "output", "gate_up", "down")
-        return {name: getattr(self, name) for name in names}
-
-    def packed(self, layout: Layout | None) -> _Layer:
-        """The same, laid out for the processor; see `stretto.local_engine.model.products`."""
-        return replace(self, **{name: packed(weight, layout) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
-
-
 class LlamaForward:
     """Runs a model for which `is_llama_like` holds; see `stretto.local_engine.model.forward.Forward`."""
 
@@ -141,14 +85,19 @@ class LlamaForward:
         self._width = inner.layers[0].self_attn.head_dim
         self.epsilon: float = config.rms_norm_eps
         self._embedding: Tensor = inner.embed_tokens.weight.data
-        self._norm = _Norm(inner.norm.weight.data, self.epsilon)
+        self._norm = Norm(inner.norm.weight.data, self.epsilon)
         self._vocabulary: Weight = model.lm_head.weight.data
         self._frequencies: Tensor = inner.rotary_emb.inv_freq.float()  # [head_dim / 2]
         self._amplitude: float = inner.rotary_emb.attention_scaling
         kinds = getattr(config, "layer_types", None)
         window = getattr(config, "sliding_window", None)
         self._layers = [
-            _take(layer, window if kinds is None or kinds[number] == "sliding_attention" else None, self)
+            take(
+                layer,
+                window if kinds is None or kinds[number] == "sliding_attention" else None,
+                self.heads,
+                self.epsilon,
+            )
             for number, layer in enumerate(inner.layers)
         ]
         windows = {layer.window for layer in self._layers}
@@ -279,12 +228,12 @@ class LlamaForward:
         return self._compiled is not None
 
     @property
-    def layers(self) -> Sequence[_Layer]:
+    def layers(self) -> Sequence[Layer]:
         """The layers, for code that runs them with another attention: `stretto.local_engine.long_context.decoder`."""
         return self._layers
 
     @property
-    def norm(self) -> _Norm:
+    def norm(self) -> Norm:
         """The norm behind the last layer."""
         return self._norm
 
@@ -377,38 +326,3 @@ class LlamaForward:
         angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
         cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
-
-
-def _take(layer: Any, window: int | None, forward: LlamaForward) -> _Layer:
-    attention, feed_forward = layer.self_attn, layer.mlp
-    norm = None
-    if hasattr(attention, "q_norm"):
-        heads, stored = forward.heads
-        norm = torch.cat((attention.q_norm.weight.expand(heads, -1), attention.k_norm.weight.expand(stored, -1)))
-    return _Layer(
-        norm=_Norm(layer.input_layernorm.weight.data, forward.epsilon),
-        query_key_value=_join("weight", attention.q_proj, attention.k_proj, attention.v_proj),
-        query_key_value_bias=_join("bias", attention.q_proj, attention.k_proj, attention.v_proj),
-        query_key_norm=norm,
-        output=attention.o_proj.weight.data,
-        output_bias=None if attention.o_proj.bias is None else attention.o_proj.bias.data,
-        feed_forward_norm=_Norm(layer.post_attention_layernorm.weight.data, forward.epsilon),
-        gate_up=_join("weight", feed_forward.gate_proj, feed_forward.up_proj),
-        down=feed_forward.down_proj.weight.data,
-        window=window,
-    )
-
-
-def _widened(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.float()
-
-
-def _join(name: str, *modules: Any) -> Any:
-    """Concatenate parameters; those of the modules become views of the result, so nothing is stored twice."""
-    if getattr(modules[0], name) is None:
-        return None
-    joined = torch.cat([getattr(module, name).data for module in modules])
-    parts = torch.split(joined, [len(getattr(module, name)) for module in modules])
-    for module, part in zip(modules, parts, strict=True):
-        getattr(module, name).data = part
-    return joined

@@ -22,7 +22,7 @@ def turn_to_load(name: str, given_up: Callable[[], bool]) -> Iterator[None]:
 
     Args:
         name: of the model.
-        given_up: whether nobody wants it any more; checked again after `look_again`.
+        given_up: whether the caller no longer wants it; checked again after `look_again`.
 
     Raises `BackendError` when it is given up, and in a process that was forked after a model was loaded, because
     torch's threads and locks do not survive a fork.

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from stretto.local_engine.model.cache import KeyValueCache, Rows, Source
+from stretto.local_engine.model.cache import KeyValueCache, Source
 from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.still_rows import blank_rows, fill_rows, sample_rows
 
 __all__ = ["GraphedForward", "Recorder"]

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from stretto.local_engine.model.cache import Rows
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["Rotary", "is_beyond", "switched_early"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stretto.local_engine.model.cache import Rows
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["blank_rows", "fill_rows", "sample_rows"]
 

@@ -1,4 +1,4 @@
-"""A forward that runs in torch's operations until there is compiled code for it."""
+"""A forward that runs in torch's operations until its code is compiled."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 
 
 class Unpacked:
-    """Lays a model's weights out for compiled code once that is there.
+    """Lays a model's weights out for compiled code when that is ready.
 
     Args:
-        model: of transformers, with which the forward is compared then; it is kept until it was.
+        model: of transformers; the packed forward is compared with it once, and it is freed then.
         forward: of the model.
-        parts: that the forward needs.
+        parts: of compiled code that the forward needs.
         limit: standard deviations by which logits may differ.
     """
 
@@ -33,9 +33,9 @@ class Unpacked:
         self._model, self._forward, self._limit = model, forward, limit
 
     def pack(self) -> None:
-        """Change over to compiled code, if that is ready and agrees with the model. Nothing may be running.
+        """Change to compiled code, if that is ready and agrees with the model. No request may be running.
 
-        Keys and values that were computed before are of no use afterwards.
+        Keys and values that were computed before cannot be used afterwards.
         """
         model, self._model = self._model, None
         if model is None or not are_ready(self.parts):

@@ -22,10 +22,11 @@ from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation, TokenLogprob
-from stretto.local_engine.model.cache import KeyValueCache, Rows, Source
+from stretto.local_engine.model.cache import KeyValueCache, Source
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.prefixes import PrefixCache, best_source
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 from stretto.local_engine.serving.step import Step

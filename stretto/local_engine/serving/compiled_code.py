@@ -1,4 +1,4 @@
-"""Compiled code for an engine: used from the start where it is there, else compiled beside the first answers."""
+"""Compiled code for an engine: used from the start if it is ready, else compiled during the first answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from stretto.local_engine.drafting.warm_up import DRAFTING, warm_up
 from stretto.local_engine.kernels.compiler import Compilation, are_ready, compile_now
 from stretto.local_engine.kernels.parts import CHOOSING
-from stretto.local_engine.kernels.switch import run_compiled
+from stretto.local_engine.kernels.switch import run_compiled, runs_compiled
 from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["CompiledCode"]
@@ -19,11 +19,11 @@ _PARTS = (CHOOSING, DRAFTING)  # and what the forwards need
 
 
 class CompiledCode:
-    """Says what the engine's thread runs, and changes it once, while no request is there.
+    """Decides whether the engine's thread runs compiled code, and changes to it once, while there is no request.
 
     Args:
-        models: that the engine runs. Whether it waits for the compiler is said by the first (`LoadedModel.compiled`).
-        wake: called from another thread when there is something to change to.
+        models: that the engine runs. The first one says whether it waits for the compiler (`LoadedModel.compiled`).
+        wake: called from another thread when compiled code may be ready.
     """
 
     def __init__(self, models: Sequence[LoadedModel], wake: Callable[[], None]) -> None:
@@ -36,21 +36,21 @@ class CompiledCode:
             compile_now(_PARTS)
         parts = (*_PARTS, *(part for model in models if model.unpacked for part in model.unpacked.parts))
         self._running = are_ready(_PARTS) and _load()
-        if wanted is None and (len(parts) > len(_PARTS) or not self._running):  # what may be ready by now
+        if wanted is None and (len(parts) > len(_PARTS) or not self._running):
             self._compilation = Compilation(parts, then=wake)
 
     @property
     def due(self) -> bool:
-        """Whether there may be something to change to."""
+        """Whether compiled code may be ready to change to."""
         compilation = self._compilation  # `stay` may be called by another thread
         return compilation is not None and compilation.done
 
     def begin(self) -> None:
-        """Let this thread, which is the engine's, run what there is."""
+        """Let this thread, which is the engine's, run compiled code if it is ready."""
         run_compiled(self._running)
 
     def change(self) -> None:
-        """Change over to what was compiled. In the engine's thread, while it has no request."""
+        """Change to compiled code. In the engine's thread, while it has no request."""
         self._compilation = None
         self._running = self._running or (are_ready(_PARTS) and _load())
         for model in self._models:
@@ -59,12 +59,13 @@ class CompiledCode:
         self.begin()
 
     def stay(self) -> None:
-        """Leave all as it is: somebody has taken the forward as it was."""
+        """Keep the forward unchanged, because other code uses it."""
         self._compilation = None
 
 
 def _load() -> bool:
-    """Load what was compiled; whether it runs."""
+    """Load compiled code, and return whether it runs. The caller's thread runs what it ran before."""
+    before = runs_compiled()
     run_compiled(True)
     try:
         from stretto.local_engine.kernels.trials import choose  # noqa: PLC0415 - it imports numba
@@ -75,5 +76,5 @@ def _load() -> bool:
         _log.warning("torch chooses tokens, and Python drafts: %s: %s", type(error).__name__, error)
         return False
     finally:
-        run_compiled(False)
+        run_compiled(before)
     return True

@@ -126,6 +126,7 @@ class Engine:
         *,
         constraint: Constraint | None = None,
         on_stage: StageListener | None = None,
+        watched: bool = False,
     ) -> Handle:
         """Queue a request. Safe from any thread; never waits for the model.
 
@@ -138,6 +139,7 @@ class Engine:
                 at once.
             constraint: what `constraint` has made of the request's ``response_format``; made here if it is left out.
             on_stage: called at each `Stage` of the request, from any thread; it must return at once.
+            watched: keep in ``Handle.batches`` which steps it shared with how many others.
 
         Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, `SettingsError` where something
         that the decoding method needs is missing, or `BackendError` when the engine is closed.
@@ -146,7 +148,7 @@ class Engine:
         if constraint is None:
             constraint = self.constraint(request.response_format, request.end_ids)
         state = Sequence(request, self.model.decode, constraint, self.model.token_bytes)
-        handle = Handle(state, self.cancel, listener, on_stage)
+        handle = Handle(state, self.cancel, listener, on_stage, watched=watched)
         self._serving.add(handle)
         return handle
 

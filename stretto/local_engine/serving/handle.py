@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from stretto.local_engine.generation import Finished, Piece, Stage
 from stretto.local_engine.log import log_event
 from stretto.local_engine.serving.sequence import Sequence
+from stretto.local_engine.serving.step_batches import StepBatch
 
 __all__ = ["Handle", "Listener", "StageListener"]
 
@@ -32,6 +33,7 @@ class Handle:
         sequence: its state.
         number: of the request in this process, for logs.
         stages: when it came to which stage, in seconds of `time.perf_counter`.
+        batches: the batches of steps that it was in, if it is watched; complete when it has ended.
         passed_over: how often later requests were admitted before it.
         cancelled: whether it is to end as soon as it can.
         finished: whether it has ended.
@@ -43,10 +45,13 @@ class Handle:
         cancel: Callable[[Handle], None],
         listener: Listener | None,
         on_stage: StageListener | None = None,
+        *,
+        watched: bool = False,
     ) -> None:
         self.sequence = sequence
         self.number = next(_numbers)
         self.stages: dict[Stage, float] = {}
+        self.batches: list[StepBatch] | None = [] if watched else None
         self.passed_over = 0
         self.cancelled = False
         self.finished = False

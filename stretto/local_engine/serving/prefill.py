@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from stretto.local_engine.model.cache import KeyValueCache, Rows, Source
+from stretto.local_engine.model.cache import KeyValueCache, Source
 from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.segments import parts
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 

@@ -29,6 +29,7 @@ from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.step import Step
+from stretto.local_engine.serving.step_batches import StepBatches
 
 __all__ = ["Occupancy", "Scheduler"]
 
@@ -89,6 +90,7 @@ class Scheduler:
         self._reading: list[Handle] = []
         self._batch = self._new_batch()
         self._running: list[Handle] = []
+        self._step_batches = StepBatches()
         self._ended: list[tuple[Handle, Finished]] = []  # their listeners do not know it yet
 
     @property
@@ -170,6 +172,7 @@ class Scheduler:
     def _drop(self) -> None:
         self._batch, self._prefill = self._new_batch(), None
         self._running, self._reading = [], []
+        self._step_batches.change([])
 
     def _work(self) -> None:
         self._leave()
@@ -209,6 +212,7 @@ class Scheduler:
         else:
             for handle in joining:
                 handle.reach("first_token")
+            self._step_batches.change(self._running)
             self._hand_out(joining, steps)
 
     def _drafter_of(self, handle: Handle) -> Drafter:
@@ -257,6 +261,7 @@ class Scheduler:
         elif staying:
             self._batch.keep(staying)
         self._running = [self._running[row] for row in staying]
+        self._step_batches.change(self._running)
         staying = [row for row, handle in enumerate(self._reading) if not handle.finished]
         if not staying:
             self._prefill = None

@@ -126,9 +126,14 @@ class Sequence:
         """Note something that went wrong without harm to the answer; see `Figures.warnings`."""
         self._account.warn(message)
 
+    @property
+    def figures(self) -> Figures:
+        """What its steps took so far."""
+        return self._account.figures()
+
     def finish(self, reason: Reason) -> Finished:
         """Say how this request ended, and what it took."""
-        figures = self._account.figures() if self.generated else None
+        figures = self.figures if self.generated else None
         return Finished(
             reason, len(self.request.prompt), self.cached, completion_tokens=len(self.generated), figures=figures
         )

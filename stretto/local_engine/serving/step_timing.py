@@ -10,9 +10,10 @@ import torch
 from stretto.local_engine.choosing.sampling import most_probable
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.model.rows import Rows
 
 __all__ = ["measure_step_cost", "measuring"]
 

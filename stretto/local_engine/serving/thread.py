@@ -39,9 +39,9 @@ _running: weakref.WeakSet[Serving] = weakref.WeakSet()
 class Serving:
     """Runs one model in one thread.
 
-    The thread refers to this and not to the `Engine` in front, so an engine that nobody refers to any more ends.
-    Requests wait in one queue until their prompts are read. They wait for a slot, for memory, for prompts that are
-    being read before, and for those submitted at the same time.
+    The thread refers to this and not to the `Engine`, so an engine without references ends. Requests wait in one queue
+    until their prompts are read. They wait for a slot, for memory, for prompts that are being read, and for requests
+    that are submitted at the same time.
 
     Args:
         model: what to run.
@@ -181,7 +181,7 @@ class Serving:
             self._changed.notify_all()
 
     def _change_code(self, scheduler: Scheduler) -> None:
-        """Change over to code that was compiled meanwhile. What was computed, and what steps cost, holds no longer."""
+        """Change to code that was compiled meanwhile. Cached keys and values and step times are no longer valid."""
         self._code.change()
         scheduler.clear()
         if self._cost.measured or self._measuring is not None:
@@ -202,7 +202,7 @@ class Serving:
         return self._drafters[decoding](self._equipment)
 
     def _measure_while_idle(self, scheduler: Scheduler) -> None:
-        """Time one forward after the other, as long as nobody comes and not all is known."""
+        """Time one forward after the other, until all are timed or a request comes."""
         while self._measuring is not None and not (
             scheduler.handles or self._waiting or self._alongside or self._coming or self._closed
         ):
@@ -307,7 +307,7 @@ def _most_tokens(handle: Handle) -> int:
 
 @atexit.register
 def _close_all() -> None:
-    """A thread still inside torch when the interpreter goes would abort the process."""
+    """Close all engines: a thread inside torch at the interpreter's end would abort the process."""
     for serving in tuple(_running):
         serving.close()
 

@@ -20,8 +20,8 @@ from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import asked
 from stretto.strategies.document.counting import Counter, estimate, total_tokens
 from stretto.strategies.document.density import share_of
+from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.library import Library, Place
-from stretto.strategies.document.shelf import Shelf
 from stretto.strategies.document.sizes import Sizes, sizes_of
 from stretto.strategies.document.task import Task, task_of
 from stretto.strategies.fan_out import FanOut
@@ -44,7 +44,7 @@ class Reading:
         task: what is to be done.
         sizes: tokens for each kind of call.
         count: tokens of a text.
-        shelf: keeps how documents were cut.
+        cache: keeps how documents were cut.
     """
 
     request: Request
@@ -53,12 +53,12 @@ class Reading:
     task: Task
     sizes: Sizes
     count: Counter
-    shelf: Shelf
+    cache: DocumentCache
 
     def cut(self, size: int, share: Callable[[str], float] | None = None) -> Reading:
         """The same run with passages of at most ``size`` tokens."""
         chunks = (
-            self.shelf.keep(
+            self.cache.keep(
                 document,
                 (self.runner.model, "chunks", size, share is None),
                 partial(cut, document, size, self.count, share=share),
@@ -144,7 +144,7 @@ class Reading:
         return math.inf if deadline is None or self.task.kind == "rewrite" else deadline * _READING_SHARE
 
 
-async def reading_of(request: Request, runner: FanOut, shelf: Shelf) -> Reading:
+async def reading_of(request: Request, runner: FanOut, cache: DocumentCache) -> Reading:
     """Cut the documents of a request for the backend of this answer. Raises `ContextOverflowError`.
 
     Counting and cutting megabytes takes a moment, so it is done beside the event loop, until the request is cancelled.
@@ -155,11 +155,11 @@ async def reading_of(request: Request, runner: FanOut, shelf: Shelf) -> Reading:
         anyio.from_thread.check_cancelled()
         return count(text)
 
-    reading = await anyio.to_thread.run_sync(_reading_of, request, runner, shelf, counted)
+    reading = await anyio.to_thread.run_sync(_reading_of, request, runner, cache, counted)
     return replace(reading, count=count)
 
 
-def _reading_of(request: Request, runner: FanOut, shelf: Shelf, count: Counter) -> Reading:
+def _reading_of(request: Request, runner: FanOut, cache: DocumentCache, count: Counter) -> Reading:
     library = Library.of(request.documents)
     bare = request.model_copy(update={"documents": ()})
     task = task_of(request.question, len(request.documents))
@@ -168,7 +168,7 @@ def _reading_of(request: Request, runner: FanOut, shelf: Shelf, count: Counter) 
     mapping = _passage_messages(bare, runner, library, "document_map", task=task, shown=empty)
     closing = asked(bare, runner, "document_answer", fence=library.fence, records="", form="")
     purpose = (runner.model, "tokens")
-    tokens = (shelf.keep(each, purpose, partial(total_tokens, each.text, count)) for each in library.documents)
+    tokens = (cache.keep(each, purpose, partial(total_tokens, each.text, count)) for each in library.documents)
     sizes = sizes_of(
         request,
         task,
@@ -180,7 +180,7 @@ def _reading_of(request: Request, runner: FanOut, shelf: Shelf, count: Counter) 
         left=runner.limits_left(),
         measured=runner.measured(),
     )
-    reading = Reading(bare, runner, library, task, sizes, count, shelf)
+    reading = Reading(bare, runner, library, task, sizes, count, cache)
     return reading.cut(sizes.chunk, None if task.kind == "rewrite" else share_of)
 
 

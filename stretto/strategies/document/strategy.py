@@ -17,6 +17,7 @@ from stretto.strategies.direct import Direct
 from stretto.strategies.document.chain import MOST_IN_ORDER, follow_passages, read_in_rounds
 from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.collapse import collapsed
+from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.extract import extracted
 from stretto.strategies.document.final import answer_from, answer_in_form, answer_whole, said_of, whole
 from stretto.strategies.document.findings import Findings
@@ -26,7 +27,6 @@ from stretto.strategies.document.mapping import read_passages
 from stretto.strategies.document.offer import offer_document
 from stretto.strategies.document.pieces import write_pieces
 from stretto.strategies.document.run import Reading, reading_of
-from stretto.strategies.document.shelf import Shelf
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.in_form import held_to_format
 
@@ -41,7 +41,7 @@ class LongDocument:
     name = "document"
 
     def __init__(self) -> None:
-        self._shelf = Shelf()
+        self._cache = DocumentCache()
 
     def offer(self, case: Case) -> Offer | None:
         """Offer to read documents that do not fit into the context window."""
@@ -53,7 +53,7 @@ class LongDocument:
             runner.warn("Answered straight on: the request has no documents.")
             await Direct().run(request, route, runner)
             return
-        await _Run(await reading_of(request, runner, self._shelf)).run()
+        await _Run(await reading_of(request, runner, self._cache)).run()
 
 
 class _Run:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stretto.answer import BranchKind
 from stretto.backends.base import Prompt
+from stretto.language.folding import fold
+from stretto.language.forms import words_wanted
+from stretto.language.lists import listed
 from stretto.request import Request
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import asked
@@ -21,12 +23,7 @@ TOKENS_PER_WORD = 2.0
 ROOM = 3  # an entry is cut at this multiple of the requested length
 SHORTEST = 300  # tokens of an entry if the request names no length
 
-_WORDS = re.compile(r"\b(\d{1,4})[- ]?(?:words?|wörter[n]?|palabras|mots|parole|palavras|woorden)\b", re.IGNORECASE)
-_LONG = re.compile(
-    r"\b(?:paragraphs?|essays?|articles?|detailed|in detail|poems?|stories|descriptions?"
-    r"|profiles?|e-?mails?|letters?|absätze?|párrafos?|paragraphes?)\b",
-    re.IGNORECASE,
-)
+_LONG_ENTRY = listed("long-entry")
 
 
 @dataclass
@@ -97,9 +94,9 @@ class Calls:
         """Token limit of one entry: the caller's, else an estimate from the request."""
         if self.request.options.max_tokens:
             return self.request.options.max_tokens
-        if found := _WORDS.search(instruction):
-            return max(SHORTEST, int(int(found[1]) * TOKENS_PER_WORD * ROOM))
-        return max(SHORTEST, len(text)) * (ROOM if _LONG.search(instruction) else 1)
+        if words := words_wanted(fold(instruction)):
+            return max(SHORTEST, int(words * TOKENS_PER_WORD * ROOM))
+        return max(SHORTEST, len(text)) * (ROOM if _LONG_ENTRY.search(instruction) else 1)
 
 
 def evenly(count: int, calls: int) -> list[int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stretto.answer import Branch
+from stretto.language.lists import listed
 from stretto.strategies.items.entries import EntryText, Held
 from stretto.strategies.items.splitting import Split
 from stretto.strategies.merge import Filter
@@ -20,34 +21,10 @@ LayoutName = Literal["json_array", "json_object", "table", "numbered", "bulleted
 LONGEST_NAME = 60  # characters; a longer item is not repeated before its result
 _FLAGS = re.IGNORECASE
 _JSON = re.compile(r"\bjson\b", _FLAGS)
-_OBJECT = re.compile(r"\b(?:json[- ])?(?:object|dict(?:ionary)?|mapping|map|keyed|keys?)\b", _FLAGS)
-_ARRAY = re.compile(r"\b(?:array|list|liste|lista|tableau)\b", _FLAGS)
-_CUES: tuple[tuple[LayoutName, str], ...] = (
-    (
-        "table",
-        r"\b(?:(?:as|in|into|make|create|output\b.{0,30}) an? (?:markdown )?table|markdown table|tabell?e\b|tableau"
-        r"|tabla|tabella|tabela)\b|表格|表で",
-    ),
-    (
-        "commas",
-        r"\b(?:comma[- ]separated|separated by commas?|kommagetrennt|séparées? par des virgules"
-        r"|separad[oa]s por comas)\b",
-    ),
-    (
-        "numbered",
-        r"\b(?:numbered|number (?:them|each|the)|nummeriert\w*|numérot\w+|numerad[oa]s?|numerat[oaie]|genummerd\w*)\b",
-    ),
-    (
-        "bulleted",
-        r"\b(?:bullets?|bulleted|bullet[- ]points?|stichpunkt\w*|viñetas|puces|aufzählung\w*)\b",
-    ),
-)
-_LONG = re.compile(
-    r"\b(?:paragraphs?|profile|descriptions?|in detail|detailed|essay|article|short text|absatz|absätze|paragraphes?"
-    r"|párrafos?|paragraf[oi]|alinea'?s?|(?:[3-9]\d|\d{3,4})(?:[- ]| to \d+ )words?"
-    r"|(?:four|five|six|4|5|6|3-4|4-5|several) sentences)\b",
-    _FLAGS,
-)
+_OBJECT = listed("object")
+_ARRAY = listed("array")
+_ASKED: dict[LayoutName, re.Pattern[str]] = {name: listed(name) for name in ("table", "commas", "numbered", "bulleted")}
+_SECTIONS = listed("sections")
 _COLUMNS = re.compile(
     r"\bcolumns?\b(?: (?:for|are|named|called|with|headed))?:?\s+([^.\n:;]{3,120})"
     r"|\bwith ([^.\n:;]{3,120}?) as (?:the )?columns",
@@ -198,14 +175,14 @@ def layout_for(split: Split) -> Layout:
     if _JSON.search(text):
         keyed = short and (bool(_OBJECT.search(text)) or not _ARRAY.search(text))
         return Layout("json_object" if keyed else "json_array", titles, items)
-    asked = next((name for name, cue in _CUES if re.search(cue, text, _FLAGS)), None)
+    asked = next((name for name, words in _ASKED.items() if words.search(text)), None)
     if asked == "table":
         return Layout("table", titles, items, _columns(text))
     if asked is not None:
         return Layout(asked, titles if split.marks != "numbered" else (), items)
     if not items or split.marks == "numbered" or not titles:
         return Layout("numbered", (), items)
-    if _LONG.search(text) and not split.labels:
+    if _SECTIONS.search(text) and not split.labels:
         return Layout("sections", titles, items)
     return Layout("lines", titles, items)
 

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stretto.language.listing import Listing, Marks, listings, marked
+from stretto.language.lists import listed, spaced, unspaced
 from stretto.strategies.items.counting import Count, Size, counted
-from stretto.strategies.items.listing import Listing, Marks, listings, marked
 from stretto.strategies.items.together import EACH, needs_all, refer_to_each_other
 
 FEWEST = 3  # items or samples; fewer gain nothing
@@ -24,69 +25,23 @@ MOST_LINES = 10_000  # of a list; looking through more would hold up everything 
 READ = 2000  # characters of a request without a list that are searched for reasons against splitting
 LONG_INTRODUCTION = 500  # characters; of a longer one only the sentence before the list counts
 
-_THESE = re.compile(
-    r"\b(?:these|those|the following|following|all of (?:the|these|them)|below|listed"
-    r"|folgende[nrs]?|diese[nrs]?|ces|suivant(?:e?s)|ci-dessous|estas|estos|siguientes|queste|questi|seguenti|estes"
-    r"|seguintes|deze|volgende|эти\w*|следующи\w*)\b"
-    r"|这些|這些|以下|下列|次の",
-    re.IGNORECASE,
-)
+_THESE = listed("these")
 _OPERATION = re.compile(
-    r"(?:^|[.!?:;,\n]\s*|\b(?:please|pls|kindly|and|then|you|to|bitte)\s+)(?:translate|define|classify|label|convert"
-    r"|correct|proofread|conjugate|spell(?: out)?|pluralize|pluralise|capitali[sz]e"
-    r"|transliterate|romani[sz]e|transcribe|paraphrase|rephrase|reword|tag|categori[sz]e|rate|score|annotate|answer"
-    r"|expand|abbreviate|negate|decline|hyphenate|punctuate|simplify"
-    r"|explain|describe|profile|sentiment|übersetz\w*|definier\w*|klassifizier\w*|konjugier\w*|korrigier\w*|erklär\w*"
-    r"|beschreib\w*|tradui\w*|définis\w*|conjugue\w*|corrige\w*|explique\w*|décri\w*"
-    r"|traduce|traduzca|defin[ea]|clasifica|conjuga|explica|traduci|definisci|classifica|coniuga|correggi|spiega"
-    r"|traduza|classifique|corrija|descreva|vertaal|definieer|vervoeg"
-    r"|перевед\w+|определи\w*|объясни\w*|исправь\w*|przetłumacz|översätt)\b|翻译|翻譯|解释|定义|翻訳|訳して|定義",
+    rf"(?:^|[.!?:;,\n]\s*|\b{spaced('operation-lead')}\s+){spaced('operation')}(?!\w)|{unspaced('operation')}",
     re.IGNORECASE,
 )
-_PROPERTY_OF = re.compile(
-    r"\b(?:give|name|state|provide|tell me|what(?:'s| is| are)|find|look up|list|write)\s+(?:me )?(?:the"
-    r"|an?) (?:\w+ ){1,4}(?:of|for)\W*$"
-    r"|\b(?:quels? sont les|donne\w* les?|cuáles son los|da los) (?:\w+ ){1,3}(?:de|des)\W*$",
-    re.IGNORECASE,
-)
-_TEXTS = re.compile(
-    r"\b(?:each|every|these|following)\b[^.:\n]{0,40}\b(?:reviews?|comments?|messages?|e-?mails?|tweets?|posts?"
-    r"|abstracts?|articles|paragraphs?|passages|texts|sentences?|quotes?|descriptions?|tickets?"
-    r"|questions?|statements?|claims?|headlines|titles|notes|letters|stories|complaints?|responses?|snippets?|poems)\b"
-    r"|\b(?:chaque|cada|ogni|jede[nrs]?|elke?) \w+",
-    re.IGNORECASE,
-)
-_AFTER = re.compile(
-    r"\W*(?:please )?(?:(?:for|to|of|in|give|write|label|do this for|answer for|one|two|three|\w+ \w+ (?:for|per"
-    r"|of)) )?(?:each|every|all of (?:these|them)|pour chaque|für jede\w*|para cada|per ogni|voor elke?)\b"
-    r"(?! (?:section|point|part|aspect|paragraph|answer|box|heading))"
-    r"|\W*\w+(?: \w+){0,5} (?:each|every|these|apiece)\b(?! (?:section|point|part|aspect|paragraph|answer|box"
-    r"|heading))",
-    re.IGNORECASE,
-)
-_ASPECT = re.compile(
-    r"(?:what|how|why|when|where|who|the|its|their|your|was|wie|warum|comment|pourquoi|cómo|qué|por qué|come|perché"
-    r"|hoe|waarom)\b",
-    re.IGNORECASE,
-)
+_PROPERTY_OF = re.compile(rf"\b{spaced('property')}\W*$", re.IGNORECASE)
+_TEXTS = listed("texts")
+_EACH_BEHIND = re.compile(rf"\W*{spaced('each-behind')}(?!\w)", re.IGNORECASE)
+_ASPECT = listed("aspect")
 _QUOTED = re.compile(r"\"[^\"\n]*\"|“[^“”\n]*”|\{\{(?:(?!\{\{|\}\}).)*\}\}|«[^«»\n]*»", re.DOTALL)
 _SENTENCES = re.compile(
-    r"\b(?:each|every|these|those|following|jede\w*|diese|folgende\w*|chaque|ces|cada|estas|ogni|queste|elke?|deze)"
-    r" (?:(?!in\b|as\b|with\b|of\b|an?\b|one\b|on\b|from\b)\w+ ){0,2}"
-    r"(?:sentences?|lines?|paragraphs?|reviews?|comments?|texts?|messages?|quotes?|statements?|headlines?|proverbs?"
-    r"|tweets?"
-    r"|sätze?|phrases?|frases?|frasi|zinn?en|oraciones)\b(?!-)",
+    rf"\b{spaced('pointing')} (?:(?!{spaced('not-between-pointing')}\b)\w+ ){{0,2}}{spaced('sentences')}(?![\w-])",
     re.IGNORECASE,
 )
-_REWRITES = re.compile(
-    r"\b(?:translat|correct|proofread|paraphras|rephras|reword|rewrit|simplif|punctuat|transcrib|transliterat|romani"
-    r"|spell|capitali"
-    r"|convert to (?:upper|lower)|übersetz|korrigier|tradu|corrig|corrij|corregg|vertaal|verbeter|перевед|исправ"
-    r"|przetłumacz|översätt)\w*"
-    r"|翻译|翻譯|翻訳|訳して",
-    re.IGNORECASE,
-)
-_EITHER = re.compile(r"\b(?:between|whether|or|if)\b[^.]*$", re.IGNORECASE)
+_REWRITES = listed("rewrites")
+_EITHER = re.compile(rf"\b{spaced('either')}\b[^.]*$", re.IGNORECASE)
+_HERE = re.compile(rf"\W*{spaced('here')}(?!\w)", re.IGNORECASE)
 _CODE = re.compile(
     r"```|^[ \t]*(?:def |class |import |SELECT |#include|function )|[{}][ \t]*$|\);[ \t]*$", re.MULTILINE
 )
@@ -199,7 +154,7 @@ def _tells(listing: Listing) -> bool:
     if len(listing.before) > LONG_INTRODUCTION and listing.after:
         return False
     return bool(
-        _AFTER.match(listing.after)
+        _EACH_BEHIND.match(listing.after)
         or _OPERATION.match(listing.after)
         or (not listing.before and EACH.search(listing.after))
     )
@@ -271,8 +226,7 @@ def _instruction(listing: Listing) -> tuple[str, str]:
 
 
 def _does(part: str) -> bool:
-    here = re.match(r"\W*(?:these|here|those|below|following) (?:are|is)\b", part, re.IGNORECASE)
-    return bool(_distributes(part) or _PROPERTY_OF.search(part)) and not here
+    return bool(_distributes(part) or _PROPERTY_OF.search(part)) and not _HERE.match(part)
 
 
 def _parts(text: str) -> list[str]:

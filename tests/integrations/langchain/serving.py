@@ -1,4 +1,4 @@
-"""A scripted server in a thread of its own, for tests that are synchronous."""
+"""A scripted server in a separate thread, for tests that are synchronous."""
 
 from contextlib import contextmanager
 

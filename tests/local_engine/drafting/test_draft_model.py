@@ -8,8 +8,9 @@ from stretto.local_engine.draft_tree import ROOT
 from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
 from stretto.local_engine.drafting.draft_model import DraftModel
 from stretto.local_engine.drafting.protocol import Context
-from stretto.local_engine.model.cache import KeyValueCache, Rows
+from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.rows import Rows
 
 PROMPT = [(7 * place + 3) % 390 + 5 for place in range(20)]
 

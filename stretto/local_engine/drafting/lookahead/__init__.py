@@ -1,1 +1,1 @@
-"""Jacobi decoding and lookahead decoding: the model corrects a window of its own guesses, step by step."""
+"""Jacobi decoding and lookahead decoding: the model corrects a window of guesses, step by step."""

@@ -1,4 +1,4 @@
-"""Keeps how documents were cut, so that the next question about them starts at once. Bounded; safe between threads."""
+"""Caches how documents were cut, so that the next question about them starts at once. Bounded; safe between threads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TypeVar, cast
 
 from stretto.document import Document
 
-__all__ = ["Shelf"]
+__all__ = ["DocumentCache"]
 
 T = TypeVar("T")
 
 
-class Shelf:
+class DocumentCache:
     """Values by document and purpose, the least recently used out first.
 
     Args:

@@ -1,6 +1,6 @@
 """Finds the list in a request: marked lines, marks inside a line, quotes, JSON, separators, lines, paragraphs.
 
-This module looks at the form only; `splitting` decides whether the request may be split.
+This module looks at the form only. Whether the request may be split is decided by the strategy `items`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Literal
 
-from stretto.strategies.items.together import EACH
+from stretto.language.lists import listed, spaced
 
 Marks = Literal["numbered", "lettered", "bulleted", "labelled", "json", "quoted", "separated", "lines", "paragraphs"]
 
@@ -30,7 +30,8 @@ _STYLES: tuple[Marks, ...] = ("bulleted", "numbered", "lettered", "labelled")
 _INSIDE = re.compile(
     r"(?:(?<=\s)|(?<=[;,:(])|^)\(?(?P<mark>\d{1,2}|[A-Za-z])(?:\)(?!\w*\()\s*|\.\s+)(?=[^\s\d]|\d)", re.MULTILINE
 )
-_AND = r"(?:and|or|und|oder|et|ou|y|e|o|en|of|и|i|och|&)"
+_EACH = listed("each")
+_AND = rf"(?:{spaced('and')}|{spaced('and-short')}|&)"
 _FIELD = re.compile(r"\s*[^\W\d_]\w{2,20}:\s")  # "Context: ...": a section of the request, not an item
 _QUOTES = tuple(
     re.compile(pattern)
@@ -45,8 +46,8 @@ _BETWEEN_QUOTES = re.compile(rf"[\s,;/|、，]*(?:{_AND}\s+)?(?:[-*•]\s*|\d{{1
 _HEAD_END = re.compile(r"[:：](?:[ \t]*\n)?[ \t]*|(?<![ \t])[ \t]+[-–—][ \t]+|[.?!][ \t]+|\n+")
 _SENTENCE_END = re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[)\"'%\d]))[.!?][ \t]+(?=\S)|\n")
 _LAST_AND = re.compile(rf"^{_AND}\s+(?=\S)")
-_INNER_AND = re.compile(r"\s(?:and|or|und|oder|et|ou|и|&)\s")
-_SHORT_AND = re.compile(r"(\S+) (?:y|e|en|i|och|o) (\S+)")  # in longer pieces these words have other meanings
+_INNER_AND = re.compile(rf"\s(?:{spaced('and')}|&)\s")
+_SHORT_AND = re.compile(rf"(\S+) {spaced('and-short')} (\S+)")  # in longer pieces these words have other meanings
 
 
 @dataclass(frozen=True)
@@ -262,9 +263,9 @@ def _pieces(body: str, split: str) -> tuple[list[str], str]:
             start = cuts[at]
     pieces.append(body[start:])
     last = pieces[-1].strip()
-    told = re.fullmatch(r"(.+?)\s*\(([^()]*)\)", last, re.DOTALL)
-    if told and EACH.search(told[2]) and "(" not in "".join(pieces[:-1]):
-        last, note = told[1], told[2]
+    remark = re.fullmatch(r"(.+?)\s*\(([^()]*)\)", last, re.DOTALL)
+    if remark and _EACH.search(remark[2]) and "(" not in "".join(pieces[:-1]):
+        last, note = remark[1], remark[2]
     ends = r"[.。]+$" if not any(piece.strip().endswith((".", "?", "!", "。")) for piece in pieces[:-1]) else r"(?!)"
     last = re.sub(ends, "", last)
     if "," in split and not any(piece.strip().endswith("?") for piece in pieces[:-1]):

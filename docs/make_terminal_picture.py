@@ -1,0 +1,75 @@
+"""Take the pictures of the chat in a terminal in `docs/img`: ``python docs/make_terminal_picture.py``.
+
+The program and its answer are real: the embedded model, on a screen that nobody sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from stretto import AsyncStretto
+from stretto.cli.chat_state import ChatState
+from stretto.cli.compare import loaded
+from stretto.cli.terminal.app import ChatApp
+
+__all__ = ["main"]
+
+IMAGES = Path(__file__).parent / "img"
+QUESTION = "How do I look after a bicycle?"
+MOST_BYTES = 60_000
+FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # which a viewer would load from elsewhere
+WRITING = 4  # parts that are being written when the first picture is taken
+
+
+async def main() -> None:
+    """One picture while the points are written, one of what they settle into, one on a narrow terminal."""
+    await picture("terminal-writing.svg", (112, 30), running=True)
+    await picture("terminal-settled.svg", (112, 30), running=False)
+    await picture("terminal-narrow.svg", (40, 30), running=True)
+
+
+async def picture(name: str, size: tuple[int, int], *, running: bool) -> None:
+    """Ask, and take the picture."""
+    state = ChatState(AsyncStretto, model="local:pocket", strategy="skeleton")
+    state.notices.clear()
+    await loaded(state.client, QUESTION, lambda work, _: work)  # the picture is of the writing, not of the loading
+    state.fresh = False
+    app = ChatApp(state)
+    async with app.run_test(size=size) as pilot:
+        app.asking.put(QUESTION)
+        await pilot.press("enter")
+        if running:
+            await until(pilot, lambda: writing(app) >= WRITING)
+        else:
+            await until(pilot, lambda: app.busy)
+            await until(pilot, lambda: not app.busy)
+        app.tick()
+        await pilot.pause()
+        drawn = FONTS.sub("", app.export_screenshot(title="stretto chat"))
+    await state.client.aclose()
+    if len(drawn) > MOST_BYTES:
+        raise SystemExit(f"{name} would have {len(drawn):,} bytes, and {MOST_BYTES:,} are the most.")
+    (IMAGES / name).write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n", encoding="utf-8")
+    print(f"{name}: {len(drawn):,} bytes")
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    """Let the program run until the condition holds."""
+    async with asyncio.timeout(120):
+        while not condition():
+            await pilot.pause()
+
+
+def writing(app: ChatApp) -> int:
+    """How many parts are being written, and have something to show."""
+    parts = [card for view in app.query("AnswerView") for card in view.cards.values()]  # type: ignore[attr-defined]
+    return sum(card.state in ("writing", "finished") and len(card.text) > 60 for card in parts)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

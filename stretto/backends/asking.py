@@ -1,0 +1,31 @@
+"""Lets backends ask their servers what they can do, before the router reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import anyio
+
+from stretto.backends.base import AsksItsServer, Backend
+
+__all__ = ["ask_servers"]
+
+LONGEST_S = 1.0
+SHARE = 0.1  # of the time that an answer may take
+
+
+async def ask_servers(backends: Iterable[Backend], deadline_s: float | None = None) -> None:
+    """Ask the servers that were not asked yet, all at the same time, for a second or a tenth of the deadline.
+
+    What a server can do that does not answer in that time stays unknown; it is asked again with a later request.
+    """
+    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+    asking: list[Callable[[float], Coroutine[Any, Any, None]]]
+    asking = [ask for each in backends if (ask := getattr(each, AsksItsServer.ask_server.__name__, None)) is not None]
+    if not asking:
+        return
+    within_s = LONGEST_S if deadline_s is None else min(LONGEST_S, deadline_s * SHARE)
+    async with anyio.create_task_group() as tasks:
+        for ask in asking:
+            tasks.start_soon(ask, within_s)

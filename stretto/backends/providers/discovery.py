@@ -1,0 +1,113 @@
+"""Asks a server of OpenAI's API which program it is and what it can do: a few short requests, once.
+
+Recognised by what it answers to ``GET /v1/models``, or by its headers; the rest is asked at the paths of its own that
+each program has. Some answer any path with status 200, so what counts is the form of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stretto.backends.providers.failures import read_json
+from stretto.backends.providers.server_facts import (
+    Engine,
+    ServerFacts,
+    engine_of,
+    listed,
+    of_llamacpp,
+    of_lmstudio,
+    of_ollama,
+    of_sglang,
+    of_vllm,
+)
+
+__all__ = ["Fetch", "Page", "discover", "root_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer: its status, its headers in lower case, the beginning of its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON; ``None`` where it is none, or the status is no success."""
+        return read_json(self.body) if self.status < 300 else None
+
+    @property
+    def text(self) -> str:
+        """The body as text; empty where the status is no success."""
+        return self.body.decode(errors="replace") if self.status < 300 else ""
+
+
+Fetch = Callable[[str, Mapping[str, Any] | None], Awaitable[Page | None]]
+"""Asks for a URL, with a body by POST; ``None``: the server cannot be reached."""
+
+
+async def discover(fetch: Fetch, base_url: str, model: str) -> ServerFacts | None:
+    """What the server at this address tells of itself and the model; ``None``: it cannot be reached."""
+    page = await fetch(f"{base_url.rstrip('/')}/models", None)
+    if page is None:
+        return None
+    facts = listed(page.json, model)
+    asking = _Asking(fetch, root_of(base_url), model or facts.model)
+    engine = engine_of(page.json, page.headers)
+    if engine is None and base_url.startswith("http:"):  # on this machine or in its network; not a provider
+        engine = await asking.who()
+    return await asking.about(engine, facts)
+
+
+def root_of(base_url: str) -> str:
+    """The address that a server's own paths are below."""
+    return base_url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+class _Asking:
+    """The questions to one server, by path."""
+
+    def __init__(self, fetch: Fetch, root: str, model: str) -> None:
+        self._fetch = fetch
+        self._root = root
+        self._model = model
+
+    async def who(self) -> Engine | None:
+        """Recognise a server whose list of models does not say."""
+        version = await self._json("/api/version")
+        if isinstance(version, Mapping) and isinstance(version.get("version"), str):
+            return "ollama"
+        models = await self._json("/api/v0/models")
+        data = models.get("data") if isinstance(models, Mapping) else None
+        first = data[0] if isinstance(data, list) and data else None
+        return "lmstudio" if isinstance(first, Mapping) and "compatibility_type" in first else None
+
+    async def about(self, engine: Engine | None, facts: ServerFacts) -> ServerFacts:
+        """Add what this program tells at paths of its own."""
+        match engine:
+            case "vllm":
+                metrics = await self._page("/metrics")
+                info = await self._json("/server_info?config_format=json")
+                return of_vllm(facts, metrics.text if metrics else "", info)
+            case "sglang":
+                info = await self._json("/get_server_info") or await self._json("/server_info")
+                return of_sglang(facts, info)
+            case "llamacpp":
+                return of_llamacpp(facts, await self._json("/props"))
+            case "ollama":
+                running = await self._json("/api/ps")
+                shown = await self._json("/api/show", {"model": self._model}) if self._model else None
+                return of_ollama(facts, running, shown, self._model)
+            case "lmstudio":
+                return of_lmstudio(facts, await self._json("/api/v0/models"), self._model)
+        return facts
+
+    async def _page(self, path: str, body: Mapping[str, Any] | None = None) -> Page | None:
+        return await self._fetch(self._root + path, body)
+
+    async def _json(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        page = await self._page(path, body)
+        return page.json if page is not None else None

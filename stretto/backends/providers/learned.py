@@ -1,0 +1,71 @@
+"""What is known of servers beyond what their models' names say, kept for the length of the process.
+
+Refusals cost a call each, and questions to a server a moment: neither is paid a second time, by whichever client.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from stretto.backends.providers.server_facts import Engine, ServerFacts
+
+__all__ = ["Learned", "forget", "learned"]
+
+_LOADING = ("ollama", "lmstudio")  # they load a model when it is asked for, and tell its window from then on
+
+MOST_KEPT = 256
+"""Models at servers; the one that was opened longest ago is forgotten first."""
+
+
+@dataclass(slots=True)
+class Learned:
+    """What is known of one model at one server.
+
+    Attributes:
+        refused: parameters that it was asked without after a refusal.
+        renamed: parameters that it takes under another name.
+        facts: what the server told of itself; ``None`` while it was not asked, or did not answer.
+        assumed: the program that the user named, as ``vllm:`` does.
+        ask_again: when a server that did not tell everything may be asked again, by the clock of `time.monotonic`.
+    """
+
+    refused: set[str] = field(default_factory=set)
+    renamed: dict[str, str] = field(default_factory=dict)
+    facts: ServerFacts | None = None
+    assumed: Engine | None = None
+    ask_again: float = -math.inf
+
+    @property
+    def engine(self) -> Engine | None:
+        """The program: as it answered, else as it was named."""
+        told = self.facts.engine if self.facts is not None else None
+        return told or self.assumed
+
+    @property
+    def settled(self) -> bool:
+        """Whether asking the server again would bring nothing new: its window is known, or it never tells one."""
+        facts = self.facts
+        return facts is not None and (facts.context_window is not None or facts.engine not in _LOADING)
+
+
+_kept: OrderedDict[tuple[str, str, str], Learned] = OrderedDict()
+_turn = threading.Lock()  # clients in several threads
+
+
+def learned(provider: str, url: str, model: str) -> Learned:
+    """What is known of a model at an address: one value for all who ask for it."""
+    with _turn:
+        found = _kept.setdefault((provider, url, model), Learned())
+        _kept.move_to_end((provider, url, model))
+        if len(_kept) > MOST_KEPT:
+            _kept.popitem(last=False)
+        return found
+
+
+def forget() -> None:
+    """Forget all of it: for tests, whose servers take the ports of earlier ones."""
+    with _turn:
+        _kept.clear()

@@ -1,0 +1,191 @@
+"""What servers of OpenAI's API tell of themselves, each in its own words, as one value.
+
+The forms are those in the sources of vLLM, SGLang, llama.cpp's server and Ollama, and in LM Studio's documentation. A
+server may send anything, so whatever has no such form counts as not told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from stretto.backends.base import Capabilities
+
+__all__ = [
+    "Engine",
+    "ServerFacts",
+    "able",
+    "engine_of",
+    "listed",
+    "of_llamacpp",
+    "of_lmstudio",
+    "of_ollama",
+    "of_sglang",
+    "of_vllm",
+]
+
+Engine = Literal["vllm", "sglang", "llamacpp", "ollama", "lmstudio"]
+
+_OWNERS: Mapping[str, Engine] = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "llamacpp": "llamacpp",
+    "library": "ollama",  # of the models that Ollama itself publishes
+    "organization_owner": "lmstudio",
+}
+_WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
+_CACHE = re.compile(r"^vllm:cache_config_info\{([^\n]*)\}", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"\\\n]*)"')
+_DRAFTS = re.compile(r"^vllm:spec_decode_\w", re.MULTILINE)
+_MOST = 10**9
+_MOST_MODELS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server told of itself and of one of its models; ``None`` where it did not.
+
+    Attributes:
+        engine: the program; ``None`` where it was not recognised.
+        models: the names of its models.
+        model: the one to ask where none is named; empty if there are several to choose from.
+        context_window: tokens that prompt and answer may fill together.
+        slots: calls that run side by side.
+        speculation: it drafts tokens and verifies them.
+        prefix_caching: it keeps what it has read, and reads a prompt that begins alike from there on.
+    """
+
+    engine: Engine | None = None
+    models: tuple[str, ...] = ()
+    model: str = ""
+    context_window: int | None = None
+    slots: int | None = None
+    speculation: bool | None = None
+    prefix_caching: bool | None = None
+
+
+def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
+    """What a model can do, by what is known of its name and by what its server told."""
+    told = replace(
+        known,
+        context_window=facts.context_window or known.context_window,
+        parallel_slots=facts.slots or known.parallel_slots,
+        speculation=facts.speculation,
+        prefix_caching=facts.prefix_caching,
+    )
+    if facts.engine is None:
+        return told
+    continuous = facts.engine in ("vllm", "sglang")
+    return replace(
+        told,
+        json_schema=True,  # each of the five draws only tokens that fit
+        schema_in_words=True,  # and none of them shows the schema to the model
+        choices=continuous,
+        logprobs=known.logprobs or continuous or facts.engine == "llamacpp",
+    )
+
+
+def engine_of(models: Any, headers: Mapping[str, str]) -> Engine | None:
+    """Recognise a server by its list of models, or by the headers of its response."""
+    for each in _entries(models):
+        engine = _OWNERS.get(str(each.get("owned_by")))
+        if engine is not None:
+            return engine
+    return "llamacpp" if headers.get("server") == "llama.cpp" else None
+
+
+def listed(models: Any, model: str) -> ServerFacts:
+    """Read a list of models: OpenAI's form, with the context window under any of its usual names."""
+    entries = list(_entries(models))
+    names = tuple(name for each in entries if (name := each.get("id")) and isinstance(name, str))
+    own = [str(each["id"]) for each in entries if isinstance(each.get("id"), str) and not each.get("parent")]
+    only = own[0] if len(own) == 1 else ""  # adapters have a parent: the model beneath them
+    entry = next((each for each in entries if each.get("id") == (model or only)), {})
+    meta = entry.get("meta")
+    windows = [_count(entry.get(name)) for name in _WINDOWS]
+    windows.append(_count(meta.get("n_ctx")) if isinstance(meta, Mapping) else None)  # n_ctx_train may not fit here
+    return ServerFacts(models=names, model=only, context_window=next(filter(None, windows), None))
+
+
+def of_vllm(facts: ServerFacts, metrics: str, info: Any) -> ServerFacts:
+    """Add vLLM's ``/metrics``, and ``/server_info``, which only a server in development mode has."""
+    cache = dict(_LABEL.findall(found[1])) if (found := _CACHE.search(metrics)) else {}
+    config = _at(info, "vllm_config")
+    return replace(
+        facts,
+        engine="vllm",
+        slots=_count(_at(config, "scheduler_config", "max_num_seqs")),
+        speculation=bool(_DRAFTS.search(metrics)) if found else None,
+        prefix_caching={"true": True, "false": False}.get(cache.get("enable_prefix_caching", "").lower()),
+    )
+
+
+def of_sglang(facts: ServerFacts, info: Any) -> ServerFacts:
+    """Add SGLang's ``/get_server_info``: its arguments, and what its schedulers made of them."""
+    states = _at(info, "internal_states")
+    state = states[0] if isinstance(states, list) and states else {}
+    each = _count(_at(state, "effective_max_running_requests_per_dp"))
+    replicas = _count(_at(info, "dp_size")) or 1
+    off = _at(info, "disable_radix_cache")
+    told = isinstance(info, Mapping) and "speculative_algorithm" in info
+    return replace(
+        facts,
+        engine="sglang",
+        slots=each * replicas if each else _count(_at(info, "max_running_requests")),
+        speculation=bool(_at(info, "speculative_algorithm")) if told else None,
+        prefix_caching=not off if isinstance(off, bool) else None,
+    )
+
+
+def of_llamacpp(facts: ServerFacts, props: Any) -> ServerFacts:
+    """Add llama.cpp's ``/props``: the window is that of one slot, not the one that the model was trained with."""
+    usual = _at(props, "default_generation_settings")
+    drafts = _at(usual, "speculative")
+    return replace(
+        facts,
+        engine="llamacpp",
+        context_window=_count(_at(usual, "n_ctx")) or facts.context_window,
+        slots=_count(_at(props, "total_slots")),
+        speculation=drafts if isinstance(drafts, bool) else None,
+    )
+
+
+def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> ServerFacts:
+    """Add Ollama's ``/api/ps`` and ``/api/show``: the window that the model is loaded with, or will be.
+
+    How many calls it runs at once (``OLLAMA_NUM_PARALLEL``) it does not tell, nor its usual window.
+    """
+    names = {model, f"{model}:latest"}
+    loaded = next((each for each in _entries(running, "models") if each.get("model", each.get("name")) in names), {})
+    set_to = re.search(r"^num_ctx\s+(\d{1,9})\s*$", str(_at(shown, "parameters") or ""), re.MULTILINE)
+    window = _count(loaded.get("context_length")) or (_count(int(set_to[1])) if set_to else None)
+    return replace(facts, engine="ollama", context_window=window)
+
+
+def of_lmstudio(facts: ServerFacts, models: Any, model: str) -> ServerFacts:
+    """Add LM Studio's ``/api/v0/models``: the window of a model that is loaded; the others are loaded when asked."""
+    entries = [each for each in _entries(models) if each.get("type") in ("llm", "vlm")]
+    writing = [each for each in entries if isinstance(each.get("id"), str)]  # the others are for embeddings
+    choice = [each for each in writing if each.get("state") == "loaded"] or writing
+    only = str(choice[0]["id"]) if len(choice) == 1 else ""
+    entry = next((each for each in entries if each.get("id") == (model or only)), {})
+    return replace(facts, engine="lmstudio", model=only, context_window=_count(entry.get("loaded_context_length")))
+
+
+def _entries(body: Any, name: str = "data") -> Iterator[Mapping[str, Any]]:
+    found = _at(body, name)
+    for each in found[:_MOST_MODELS] if isinstance(found, list) else ():
+        if isinstance(each, Mapping):
+            yield each
+
+
+def _at(thing: Any, *names: str) -> Any:
+    for name in names:
+        thing = thing.get(name) if isinstance(thing, Mapping) else None
+    return thing
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST else None

@@ -1,0 +1,237 @@
+"""Keeps in Redis what replicas share of rate limits and breakers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from stretto.backends.resilience.rate_limits import BELIEVED_S
+from stretto.backends.resilience.shared import News, Room, SharedHealth, SharedLimits, Standing
+from stretto.errors import MissingDependencyError, SettingsError
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+__all__ = ["RedisStore"]
+
+_log = logging.getLogger(__name__)
+_SCRIPTS = Path(__file__).parent / "scripts"
+_FORGOTTEN_S = 3600  # what nobody has used for so long
+_CONNECTIONS = 16  # a script takes a fraction of a millisecond
+
+
+class RedisStore:
+    """Rate limits and breakers for all replicas that use the same Redis server, database and prefix.
+
+    Every change is one Lua script, so it is atomic, and times are those of the server's clock. While Redis cannot be
+    reached, each replica goes on by what it knows itself: one warning is logged, every ``again_s`` seconds one call
+    looks whether it is back, and what replicas learn from then on is shared again. Rate limits belong to an account, so
+    programs with different keys of a provider need different prefixes or databases.
+
+    Args:
+        url: ``redis://HOST:PORT/DATABASE``, ``rediss://`` with TLS or ``unix://PATH``; it may hold a name and password.
+        prefix: what all keys begin with. They expire an hour after their last use.
+        timeout_s: how long an answer of Redis may take.
+        again_s: how long Redis is left alone after it did not answer.
+        clock: seconds, instead of the server's clock; the same for all replicas.
+
+    Raises `SettingsError` for an address that is none, `MissingDependencyError` without the package redis.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "stretto",
+        timeout_s: float = 1.0,
+        again_s: float = 5.0,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        try:
+            from redis.asyncio.connection import parse_url  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"Sharing limits through Redis needs {error.name}, which is not installed. "
+                "Run: pip install 'stretto[redis]'"
+            ) from None
+        try:
+            found = parse_url(url)
+        except ValueError:  # its message and the value may hold a password
+            raise SettingsError(
+                "shared= takes the address of a Redis server: redis://HOST:PORT/DATABASE, rediss://... or unix://PATH."
+            ) from None
+        place = found.get("path") or f"{found.get('host', 'localhost')}:{found.get('port', 6379)}"
+        self._where = f"redis at {place}, database {found.get('db', 0)}"
+        self._url = url
+        self._prefix = prefix
+        self._timeout_s = timeout_s
+        self._again_s = again_s
+        self._clock = clock
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Redis] = WeakKeyDictionary()
+        self._away_until_s = -math.inf
+        self._is_away = False
+        self.replica = secrets.token_hex(8)
+
+    def __repr__(self) -> str:
+        return f"<RedisStore {self._where}>"
+
+    @property
+    def where(self) -> str:
+        """Its address, without a password."""
+        return self._where
+
+    async def reach(self) -> bool:
+        """Whether Redis answers now."""
+        return await self._asked(lambda client: client.ping()) is not None
+
+    def limits(self, model: tuple[str, ...]) -> SharedLimits:
+        """The rate limits of the model with this provider, address and name."""
+        return _Limits(self, self._key("limits", model))
+
+    def health(self, endpoint: tuple[str, ...], *, faults: int, over_s: float, rest_s: float) -> SharedHealth:
+        """The health of the endpoint with this provider and address."""
+        return _Health(self, self._key("health", endpoint), faults=faults, over_s=over_s, rest_s=rest_s)
+
+    async def spend(self, name: str, a_minute: float, *, needed: float, taken: float) -> float | None:
+        """Take from an allowance of so much a minute, if enough is there."""
+        told = await self.run("allowance_spend", self._key("allowance", (name,)), a_minute, needed, taken)
+        return None if told is None else float(told)
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop. Idempotent."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    async def run(self, script: str, key: str, *arguments: str | float) -> Any:
+        """What a script gives; ``None`` while Redis cannot be reached."""
+        now = "" if self._clock is None else repr(self._clock())
+        told = [now, *map(str, arguments)]
+        return await self._asked(lambda client: client.register_script(_script(script))(keys=[key], args=told))
+
+    async def _asked(self, ask: Callable[[Redis], Any]) -> Any:
+        from redis.exceptions import RedisError  # noqa: PLC0415 - of an extra
+
+        now_s = time.monotonic()
+        if now_s < self._away_until_s:
+            return None
+        if self._is_away:
+            self._away_until_s = now_s + self._timeout_s  # this call looks whether it is back; the others go on
+        try:
+            with anyio.fail_after(self._timeout_s):
+                told = await ask(self._client())
+        except (RedisError, OSError, TimeoutError) as error:
+            self._away_until_s = time.monotonic() + self._again_s
+            if not self._is_away:
+                self._is_away = True
+                _log.warning(
+                    "%s cannot be used (%s). Until it is back, this replica goes on by its own limits and breakers.",
+                    self._where,
+                    str(error).rstrip(".") or f"no answer in {self._timeout_s:g} s",
+                )
+            return None
+        if self._is_away:
+            self._is_away = False
+            self._away_until_s = -math.inf
+            _log.info("%s is back: limits and breakers are shared again.", self._where)
+        return told
+
+    def _client(self) -> Redis:
+        from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415 - of an extra
+        from redis.asyncio.retry import Retry  # noqa: PLC0415
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            pool = BlockingConnectionPool.from_url(
+                self._url,
+                decode_responses=True,
+                max_connections=_CONNECTIONS,
+                timeout=self._timeout_s,
+                retry=Retry(NoBackoff(), 1),  # a kept connection may have been closed by the server
+            )
+            client = self._clients[loop] = Redis.from_pool(pool)
+        return client
+
+    def _key(self, kind: str, parts: tuple[str, ...]) -> str:
+        # An address may hold a password, so it is not shown to whoever lists the keys.
+        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+        return f"{self._prefix}:{kind}:{digest}"
+
+
+class _Limits:
+    def __init__(self, store: RedisStore, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    async def take(self, cost: Mapping[str, int], flying: Mapping[str, int]) -> Room:
+        """Count a call, if there is room for it."""
+        told = await self._run("limits_take", json.dumps(cost), json.dumps(flying))
+        return Room() if told is None else Room(float(told[0]), float(told[1]))
+
+    async def tell(self, news: News) -> None:
+        """Take in what a call has shown."""
+        reported = {
+            kind: {"remaining": report.remaining, "size": report.size or 0, "window": report.window_s}
+            for kind, report in news.reported.items()
+        }
+        told = {
+            "flying": news.flying,
+            "returned": news.returned,
+            "reported": reported,
+            "hold": min(news.hold_s, BELIEVED_S),
+        }
+        await self._run("limits_tell", json.dumps(told))
+
+    async def _run(self, script: str, *arguments: str) -> Any:
+        return await self._store.run(script, self._key, self._store.replica, _FORGOTTEN_S, BELIEVED_S, *arguments)
+
+
+class _Health:
+    def __init__(self, store: RedisStore, key: str, *, faults: int, over_s: float, rest_s: float) -> None:
+        self._store = store
+        self._key = key
+        self._faults = faults
+        self._over_s = over_s
+        self._rest_s = rest_s
+
+    async def admit(self, token: str, answer: int | None) -> Standing:
+        """Ask for a call."""
+        told = await self._store.run("health_admit", self._key, self._rest_s, token, self._named(answer))
+        if told is None:
+            return Standing()
+        verdict, left_s, faults, last = told
+        return Standing(verdict, float(left_s), int(faults), last)
+
+    async def tell(
+        self,
+        what: Literal["fault", "answers", "whole", "end"],
+        *,
+        token: str = "",
+        answer: int | None = None,
+        failure: str = "",
+    ) -> None:
+        """Take in how a call went."""
+        told = (what, token, self._named(answer), failure, self._faults, self._over_s, _FORGOTTEN_S)
+        await self._store.run("health_tell", self._key, *told)
+
+    def _named(self, answer: int | None) -> str:
+        return "" if answer is None else f"{self._store.replica}:{answer}"
+
+
+@cache
+def _script(name: str) -> str:
+    return (_SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")

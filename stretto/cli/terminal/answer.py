@@ -1,0 +1,179 @@
+"""One answer: why it is written in this way, its parts side by side, and the one text they settle into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widget import Widget
+
+from stretto.answer import Answer
+from stretto.cli.footnotes import footnotes_of
+from stretto.cli.plain import one_line
+from stretto.cli.progress import status_of
+from stretto.cli.terminal.cards import Card, Cards
+from stretto.cli.terminal.lines import Words, words
+from stretto.cli.terminal.passages import Passages
+from stretto.cli.terminal.written import Written
+from stretto.cli.timeline import render_timeline
+from stretto.events import (
+    BranchDelta,
+    BranchFailed,
+    BranchFinished,
+    BranchStarted,
+    Event,
+    OutlinePointReady,
+    PassageRead,
+    RouteChosen,
+    TextDelta,
+)
+
+if TYPE_CHECKING:
+    from stretto.route import Route
+
+PARTS = ("point", "item", "piece")
+WORTH_SAYING = 1.05  # times as fast
+
+
+class AnswerView(Widget):
+    """Feed it the events of an answer, and `redraw` now and then; `finish`, `stop` or `fail` ends it.
+
+    Attributes:
+        text: of the answer, as far as it came.
+        running: nothing has ended it yet.
+    """
+
+    DEFAULT_CSS = """
+    AnswerView { layout: vertical; height: auto; width: 1fr; margin: 0 0 1 0; }
+    AnswerView Words.route { margin: 0 0 1 0; }
+    AnswerView Written { margin: 0 0 1 0; }
+    """
+
+    def __init__(self, heading: str = "") -> None:
+        super().__init__()
+        self.text = ""
+        self.running = True
+        self._route = Words(*([words(heading, "bold")] if heading else []), classes="route")
+        self._passages: Passages | None = None
+        self._cards: Cards | None = None
+        self._written = Written()
+        self._notes = Words()
+        self._changed: set[Card | Written | Passages] = set()
+
+    def compose(self) -> ComposeResult:
+        """The route, the text, and what there is to say at its end."""
+        yield self._route
+        yield self._written
+        yield self._notes
+
+    @property
+    def cards(self) -> dict[str, Card]:
+        """The parts that are being written, by their branches; none once they have settled."""
+        return self._cards.by_branch if self._cards is not None else {}
+
+    @property
+    def columns(self) -> int:
+        """How many parts stand beside each other."""
+        return self._cards.columns if self._cards is not None else 0
+
+    @property
+    def said(self) -> str:
+        """The route, and what stands below the text."""
+        return f"{self._route.said}\n{self._notes.said}"
+
+    def see(self, event: Event) -> None:
+        """Take one event into account."""
+        match event:
+            case RouteChosen():
+                self.show_route(event.route)
+            case OutlinePointReady():
+                self._card(event.branch_id, event.title)
+            case BranchStarted() if event.kind in PARTS:
+                self._card(event.branch_id, event.title).state = "silent"
+            case BranchDelta() if event.branch_id in self.cards:
+                card = self.cards[event.branch_id]
+                card.text += event.text
+                card.state = "writing"
+                self._changed.add(card)
+            case BranchFinished() | BranchFailed() if event.branch.id in self.cards:
+                card = self.cards[event.branch.id]
+                card.text, card.error, card.state = event.branch.text, event.branch.error or "", event.branch.status
+                self._changed.add(card)
+            case PassageRead():
+                if self._passages is None:
+                    self._passages = Passages()
+                    self.mount(self._passages, after=self._route)
+                self._passages.read(event.record, event.total)
+                self._changed.add(self._passages)
+            case TextDelta():
+                self.text += event.text
+                self._written.feed(event.text)
+                self._changed.add(self._written)
+
+    def _card(self, branch: str, title: str) -> Card:
+        if self._cards is None:
+            self._cards = Cards()
+            self.mount(self._cards, after=self._route)
+            self._written.display = False  # the points show it, until they settle
+        card = self._cards.card(branch, title)
+        self._changed.add(card)
+        return card
+
+    def redraw(self) -> None:
+        """Show what came since the last time."""
+        for part in self._changed:
+            part.changed()
+        self._changed.clear()
+
+    def show_route(self, route: Route) -> None:
+        """Say which strategy was chosen, and why."""
+        said = Text.assemble((one_line(route.strategy), "bold"), end="").append(f": {one_line(route.cause)}", "dim")
+        self._route.say(*self._route.texts, said)
+
+    def finish(self, answer: Answer, *, trace: bool = False) -> None:
+        """Settle into one text, and say what it took."""
+        self._settle(answer.text)
+        notes = [*(footnotes_of(answer) if answer.citations else [])]
+        notes += [words(f"warning: {one_line(warning)}", "yellow") for warning in answer.warnings]
+        notes.append(words(status_of(answer) + estimate_of(answer), "dim"))
+        if trace:
+            notes += timeline_of(answer, self.size.width or self.app.size.width - 4)
+        self._notes.say(*notes)
+
+    def stop(self, said: str) -> None:
+        """It ended before it was complete. What is there stays."""
+        self._settle(self.text)
+        self._notes.say(words(said, "dim"))
+
+    def fail(self, problem: str) -> None:
+        """Likewise, because something failed."""
+        self._settle(self.text)
+        self._notes.say(words(f"error: {one_line(problem)}", "red"))
+
+    def _settle(self, text: str) -> None:
+        self.running = False
+        self._changed.clear()
+        if self._cards is not None:
+            self._cards.remove()
+            self._cards = None
+        self.text = text
+        self._written.display = bool(text)
+        self._written.settle(text)
+
+
+def timeline_of(answer: Answer, width: int) -> list[Text]:
+    """What ran when, as lines that are not wrapped."""
+    lines = render_timeline(answer, max(20, width))
+    return [words(""), *(Text(line.plain, line.style, spans=line.spans, no_wrap=True, end="") for line in lines)]
+
+
+def estimate_of(answer: Answer) -> str:
+    """How much faster it was than its parts one after another; parts that run together slow each other."""
+    parts = [branch for branch in answer.branches if branch.kind in PARTS and branch.status == "finished"]
+    took = [part.span.ended_s - part.span.first_s for part in parts if part.span.first_s and part.span.ended_s]
+    if len(took) < 2 or answer.timeline.total_s <= 0:
+        return ""
+    times = (sum(took) + (answer.timeline.first_text_s or 0.0)) / answer.timeline.total_s
+    said = f" · estimated {times:.1f} times as fast as its parts one after another; /compare measures it"
+    return said if times > WORTH_SAYING else ""

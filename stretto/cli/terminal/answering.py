@@ -1,0 +1,140 @@
+"""Asks, shows the answer while it is written, and keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from stretto.answer import Answer
+from stretto.cli.live import log
+from stretto.cli.plain import one_line
+from stretto.cli.progress import Progress
+from stretto.cli.screen import FRAMES
+from stretto.cli.terminal.answer import AnswerView
+from stretto.cli.terminal.comparing import Beside
+from stretto.cli.terminal.talk import Talk
+from stretto.cli.terms import in_options
+from stretto.errors import InvalidRequestError, StrettoError
+
+if TYPE_CHECKING:
+    from stretto.cli.chat_state import ChatState
+
+
+class Answering:
+    """Writes one answer at a time into the conversation.
+
+    Attributes:
+        trace: draw what ran when, below each answer.
+        last: the last whole answer.
+    """
+
+    def __init__(self, state: ChatState, talk: Talk, *, trace: bool) -> None:
+        self.trace = trace
+        self.last: Answer | None = None
+        self._state = state
+        self._talk = talk
+        self._view: AnswerView | None = None
+        self._keeps = True
+        self._progress: Progress | None = None
+        self._doing = ""
+        self._began_s = 0.0
+        self._frame = 0
+
+    def redraw(self) -> None:
+        """Show what came of the answer since the last time."""
+        if self._view is not None:
+            self._view.redraw()
+
+    def phrase(self) -> str:
+        """Where things stand, in a few words."""
+        self._frame += 1
+        doing = self._doing or (self._progress.phrase() if self._progress else "a moment")
+        return f"{FRAMES[self._frame % len(FRAMES)]} {doing}"
+
+    async def ask(self, question: str, *, instead: bool = False) -> None:
+        """Answer a question, as the next or ``instead`` of the last one."""
+        self._state.ask(question, instead=instead)
+        view = AnswerView()
+        await self._talk.begin(question, view, instead=instead)
+        await self._kept(view)
+
+    async def compare(self, rest: str) -> None:
+        """Answer in the chosen way and once more straight on, side by side, and say which was faster."""
+        from stretto.cli.compare import loaded, table  # noqa: PLC0415 - only here
+
+        question = rest or self._state.last().question
+        self._state.ask(question, instead=not rest)
+        beside = Beside()
+        await self._talk.begin(question, beside, instead=not rest)
+        self._view, self._keeps, self._began_s = beside.chosen, True, time.monotonic()
+        try:
+            await loaded(self._state.client, question, self._wait)
+        finally:
+            self._doing = ""
+        self._state.fresh = False
+        answer = await self._kept(beside.chosen)
+        if answer is None:
+            return
+        if (answer.strategy or answer.route.strategy) == "direct":
+            beside.straight.remove()
+            raise InvalidRequestError(
+                "There is nothing to compare: the answer was written straight on. "
+                "Choose another way: /strategy skeleton"
+            )
+        straight = await self._write(beside.straight, self._state.request | {"strategy": "direct"}, keeps=False)
+        if straight is not None:
+            self._talk.note(table(answer, straight))
+
+    async def _wait(self, work: Coroutine[Any, Any, Any], doing: str) -> None:
+        self._doing = doing
+        await work
+
+    def stop(self) -> None:
+        """End the answer that is being written, as far as a reader is concerned; what there is of it is kept."""
+        if self._view is not None and self._view.running:
+            said = f"Stopped after {time.monotonic() - self._began_s:.1f} s."
+            self._view.stop(said)
+            if self._keeps:
+                self._state.stopped(self._view.text, said)
+                self._warn(self._state.unkept)
+
+    async def _kept(self, view: AnswerView) -> Answer | None:
+        """Write an answer that belongs to the conversation."""
+        self._warn(self._state.unkept)
+        answer = await self._write(view, self._state.request, keeps=True)
+        if answer is not None:
+            self.last = answer
+            self._state.answered(answer)
+            self._warn(self._state.unkept)
+            self._warn(log(self._state.prompt(), answer))
+        return answer
+
+    async def _write(self, view: AnswerView, request: Mapping[str, Any], *, keeps: bool) -> Answer | None:
+        """Write one answer into its view; ``None`` where it failed, which is said there."""
+        state = self._state
+        loads = state.fresh and state.name.startswith("local:")
+        self._progress = Progress(state.name, time.monotonic, loads=loads)
+        self._view, self._keeps, self._began_s = view, keeps, time.monotonic()
+        try:
+            async with state.client.stream(state.prompt(), **request) as events:
+                async for event in events:
+                    if view.running:
+                        self._progress.see(event)
+                        view.see(event)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+        except StrettoError as error:
+            said = in_options(str(error))
+            view.fail(said)
+            if keeps:
+                state.stopped(view.text, one_line(f"It failed: {said}"))
+            return None
+        view.finish(events.answer, trace=self.trace)
+        return events.answer
+
+    def _warn(self, problem: str) -> None:
+        if problem:
+            self._talk.note(f"warning: {one_line(problem)}", "yellow")

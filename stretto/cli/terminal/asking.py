@@ -1,0 +1,72 @@
+"""Where a question is typed: Enter sends it, Ctrl-J begins another line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from stretto.cli.plain import plain
+
+NEWLINES = ("ctrl+j", "shift+enter", "alt+enter")
+
+
+class Asking(TextArea):
+    """As high as its text, up to eight rows."""
+
+    DEFAULT_CSS = """
+    Asking { height: auto; max-height: 10; width: 1fr; border: round $primary; padding: 0 1; background: ansi_default; }
+    Asking:focus { border: round $primary; }
+    Asking.-editing, Asking.-editing:focus { border: round $warning; }
+    """
+
+    @dataclass
+    class Sent(Message):
+        """Enter was pressed."""
+
+        text: str
+
+    class EditLast(Message):
+        """Up was pressed where nothing is typed."""
+
+    class Leave(Message):
+        """Ctrl-D was pressed where nothing is typed."""
+
+    def __init__(self) -> None:
+        super().__init__(soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False)
+
+    async def _on_key(self, event: events.Key) -> None:
+        key = event.key
+        if key == "enter":
+            event.stop()
+            event.prevent_default()
+            if self.text.endswith("\\") and self.cursor_at_end_of_text:
+                self.action_delete_left()
+                self.insert("\n")
+            else:
+                self.post_message(self.Sent(self.text))
+        elif key in NEWLINES:
+            event.stop()
+            event.prevent_default()
+            self.insert("\n")
+        elif not self.text and key in ("up", "ctrl+d"):
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.EditLast() if key == "up" else self.Leave())
+        # All other keys go on to Textual's own handler.
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Take the characters of what is pasted; Textual's own handler inserts them."""
+        event.text = _typed(event.text)
+
+    def put(self, text: str) -> None:
+        """Show a text, with the cursor behind it."""
+        self.load_text(_typed(text))
+        self.move_cursor(self.document.end)
+
+
+def _typed(text: str) -> str:
+    """What a person could have typed: terminals paste carriage returns, and others may have hidden more."""
+    return plain(text.replace("\r\n", "\n").replace("\r", "\n")).replace("\t", "    ")

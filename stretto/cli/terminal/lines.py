@@ -1,0 +1,126 @@
+"""Widgets that draw rows: of words with a style, and the base of all that shows the text of others.
+
+What a model, a file or a server wrote reaches the screen only through these rows, as characters with a style. It is
+never read as markup of Rich or Textual, and no cell of it can be clicked.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.geometry import Size
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from stretto.cli.markdown import Part
+from stretto.cli.plain import plain
+
+CONSOLE = Console(
+    file=io.StringIO(), width=80, force_terminal=True, legacy_windows=False, markup=False, emoji=False, highlight=False
+)
+_BREAKS = str.maketrans({"\u2028": "\n", "\u2029": "\n"})  # which others would take for the end of a line
+
+
+def words(text: str, style: str = "") -> Text:
+    """Text of others, as characters."""
+    return Text(plain(text).translate(_BREAKS), style, end="")
+
+
+def strips_of(rows: Iterable[Sequence[Part]]) -> list[Strip]:
+    """Rows as Textual draws them."""
+    return [
+        Strip([Segment(text.translate(_BREAKS).replace("\n", " "), style) for text, style in row if text])
+        for row in rows
+    ]
+
+
+def _parts(line: Text) -> list[Part]:
+    """The pieces of a line; a text's own style lies below those of its parts."""
+    below = CONSOLE.get_style(line.style)
+    return [(segment.text, below + (segment.style or Style.null())) for segment in line.render(CONSOLE)]
+
+
+class Lines(Widget):
+    """Rows that depend on the width only. They can be selected with the mouse."""
+
+    DEFAULT_CSS = "Lines { width: 1fr; height: auto; }"
+    ALLOW_SELECT = True
+
+    def __init__(self, *, classes: str | None = None, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(classes=classes, id=id, markup=False)
+        self._kept: tuple[int, list[Strip]] = (-1, [])
+
+    def draw_rows(self, width: int) -> list[Strip]:
+        """All rows, for this many cells."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """The rows are to be drawn again."""
+        self._kept = (-1, [])
+        self.refresh(layout=True)
+
+    def _strips(self, width: int) -> list[Strip]:
+        if self._kept[0] != width:
+            self._kept = (width, self.draw_rows(width))
+        return self._kept[1]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
+        """How many rows there are."""
+        return len(self._strips(width)) if width > 0 else 0
+
+    def render_line(self, y: int) -> Strip:
+        """One row, with what of it is selected."""
+        strips = self._strips(self.size.width)
+        if y >= len(strips):
+            return Strip.blank(self.size.width, self.rich_style)
+        strip = strips[y]
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(y)) is not None:
+            text = Text.assemble(*((segment.text, segment.style or "") for segment in strip), end="")
+            end = len(text) if span[1] == -1 else span[1]
+            text.stylize(self.screen.get_component_rich_style("screen--selection"), span[0], end)
+            strip = Strip(text.render(CONSOLE))
+        return strip.apply_style(self.rich_style).apply_offsets(0, y)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The text that is selected."""
+        return selection.extract("\n".join(strip.text for strip in self._strips(self.size.width))), "\n"
+
+
+class Words(Lines):
+    """Texts one below the other, wrapped."""
+
+    def __init__(self, *texts: Text, classes: str | None = None, id: str | None = None) -> None:  # noqa: A002 - as above
+        super().__init__(classes=classes, id=id)
+        self.texts: Sequence[Text] = texts
+
+    def say(self, *texts: Text) -> None:
+        """Show these instead."""
+        self.texts = texts
+        self.changed()
+
+    def draw_rows(self, width: int) -> list[Strip]:
+        """Each text on as many rows as it takes."""
+        return strips_of(_parts(line) for text in self.texts for line in text.wrap(CONSOLE, width))
+
+    @property
+    def said(self) -> str:
+        """What it shows, without styles."""
+        return "\n".join(text.plain for text in self.texts)
+
+
+class Foot(Words):
+    """One row, which changes all the time without moving anything else."""
+
+    DEFAULT_CSS = "Foot { height: 1; padding: 0 1; }"
+
+    def changed(self) -> None:
+        """Draw it again where it is."""
+        self._kept = (-1, [])
+        self.refresh()

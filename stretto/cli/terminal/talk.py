@@ -1,0 +1,86 @@
+"""The conversation on the screen: questions, answers, and what else is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from pydantic import ValidationError
+from rich.text import Text
+from textual.containers import VerticalScroll
+from textual.widget import Widget
+
+from stretto.answer import Answer
+from stretto.cli.chat_file import Turn
+from stretto.cli.plain import one_line
+from stretto.cli.terminal.answer import AnswerView
+from stretto.cli.terminal.lines import Words, words
+
+MOST_SHOWN = 50  # turns of a chat that is gone on with
+
+
+class Talk(VerticalScroll):
+    """Follows what is new, unless the reader has scrolled away from it."""
+
+    DEFAULT_CSS = """
+    Talk { height: 1fr; width: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
+    Talk > Words { margin: 0 0 1 0; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(can_focus=False)
+        self._turns: list[str] = []
+        self._numbers = count()
+
+    def note(self, text: str | Sequence[Text], style: str = "") -> None:
+        """Say something beside the conversation."""
+        said = [words(text, style)] if isinstance(text, str) else text
+        self.mount(Words(*said, classes="note"))
+
+    def problem(self, error: object) -> None:
+        """Say what went wrong."""
+        self.note(f"error: {one_line(str(error))}", "red")
+
+    async def begin(self, question: str, answer: Widget, *, instead: bool = False) -> None:
+        """Show a question with the place of its answer, or both ``instead`` of the last ones."""
+        if instead and self._turns:
+            self.query(f".{self._turns.pop()}").remove()
+        await self.mount(*self._turn(question, answer))
+
+    def _turn(self, question: str, answer: Widget) -> tuple[Widget, Widget]:
+        name = f"turn-{next(self._numbers)}"
+        self._turns.append(name)
+        answer.add_class(name)
+        return Words(words(f"> {question}", "bold cyan"), classes=f"question {name}"), answer
+
+    async def show(self, turns: Sequence[Turn], chat: str, *, trace: bool) -> Answer | None:
+        """The turns of a chat that is gone on with. Returns the last whole answer of them."""
+        last, shown = None, list[Widget]()
+        if hidden := len(turns[:-MOST_SHOWN]):
+            self.note(f"{hidden:,} earlier turns: stretto chats show {chat}", "dim")
+        for turn in turns[-MOST_SHOWN:]:
+            view = AnswerView()
+            shown += self._turn(turn.question, view)
+            answer = _answer_of(turn)
+            if answer is None:
+                view.text = turn.text
+                view.stop(turn.stopped or ("" if turn.text else "There is no answer."))
+            else:
+                view.show_route(answer.route)
+                view.finish(answer, trace=trace)
+                last = answer
+        await self.mount(*shown)
+        return last
+
+    def empty(self) -> None:
+        """Show nothing of the conversation any more."""
+        self._turns.clear()
+        self.remove_children()
+
+
+def _answer_of(turn: Turn) -> Answer | None:
+    """The whole answer; ``None`` where there is none, or another version of the program wrote it."""
+    try:
+        return Answer.model_validate(turn.answer) if turn.answer is not None else None
+    except ValidationError:
+        return None

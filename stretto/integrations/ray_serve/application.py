@@ -1,0 +1,105 @@
+"""The application: the server of `stretto serve` as the ingress, and replicas of a local model behind it."""
+
+# No `from __future__ import annotations`: `serve run` looks at the annotation of `build` to read its arguments.
+
+import logging
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+from starlette.applications import Starlette
+
+from stretto.backends.resilience.resilient import Resilience, resilient
+from stretto.client import AsyncStretto
+from stretto.integrations.ray_serve.backend import RayBackend
+from stretto.integrations.ray_serve.engine import Engine
+from stretto.integrations.ray_serve.options import RayOptions
+from stretto.integrations.ray_serve.router import PrefixRouter
+from stretto.server.app import create_app
+from stretto.server.options import ServerOptions
+from stretto.server.running import risk
+from stretto.settings import Settings
+
+log = logging.getLogger("stretto.server")
+
+
+@serve.ingress()  # without an application: it is made in the replica, where its keys and its client are
+class Server:
+    """A replica of the server, with the routes of `stretto serve`.
+
+    Args:
+        options: how it serves.
+        engines: the deployment of the local model; ``None`` where the model is called by its name.
+    """
+
+    def __init__(self, options: RayOptions, engines: DeploymentHandle[Any] | None = None) -> None:
+        self._options = options
+        self._engines = engines
+        self._client: AsyncStretto | None = None
+
+    async def __serve_build_asgi_app__(self) -> Starlette:
+        """Make the application; Ray sends requests to this replica afterwards."""
+        options = self._options
+        settings = Settings.load(**options.settings)
+        if self._engines is None:
+            self._client = AsyncStretto(options.model, settings=settings)
+        else:
+            backend = await RayBackend.of(self._engines, options.model, options.slots)
+            policy = Resilience(
+                attempts=settings.retries + 1,
+                max_in_flight=settings.concurrency,
+                stall_s=settings.stall_s,
+                first_text_s=settings.first_text_s,
+            )
+            self._client = AsyncStretto(resilient(backend, policy), settings=settings)
+        served = ServerOptions(
+            host=options.host,
+            keys=options.keys,
+            concurrency=options.concurrency,
+            queue=options.queue,
+            drain_s=options.drain_s,
+        )
+        app = create_app(self._client, served)
+        if warning := risk(served, app.state.service):
+            log.warning("%s", warning)
+        await app.state.service.prepare()
+        return app
+
+    async def __del__(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def build(options: RayOptions) -> serve.Application:
+    """The application, for ``serve.run(build(RayOptions(...)))`` or ``serve run stretto.integrations.ray_serve:build``.
+
+    The servers and the replicas of a local model are scaled by their load. What begins alike, such as the turns of a
+    conversation, goes to the replica that has read its beginning, as long as that has a free slot.
+    """
+    settings = {"concurrency": min(500, 4 * options.concurrency)} | options.settings
+    options = options.model_copy(update={"settings": settings})
+    scaling = options.scaling(options.servers, options.most_servers, options.concurrency / 2)
+    server = serve.deployment(
+        name="server",
+        max_ongoing_requests=options.concurrency + options.queue,
+        autoscaling_config=scaling,
+        graceful_shutdown_timeout_s=options.drain_s,
+        ray_actor_options={"num_cpus": options.server_cpus},
+    )(Server)
+    return server.bind(options, _engines(options) if options.is_local else None)
+
+
+def _engines(options: RayOptions) -> serve.Application:
+    gpus = options.gpus
+    if gpus is None:
+        gpus = 1 if ray.is_initialized() and ray.cluster_resources().get("GPU", 0) >= 1 else 0
+    engine = serve.deployment(
+        name="engine",
+        max_ongoing_requests=options.slots,
+        autoscaling_config=options.scaling(options.engines, options.most_engines, options.slots / 2),
+        graceful_shutdown_timeout_s=options.drain_s,
+        ray_actor_options={"num_cpus": options.cpus, "num_gpus": gpus},
+        request_router_config={"request_router_class": PrefixRouter},
+    )(Engine)
+    return engine.bind(options.model, options.engine)

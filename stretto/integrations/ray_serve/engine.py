@@ -1,0 +1,69 @@
+"""A replica: one local model on one machine of the cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import ray
+from ray import serve
+
+from stretto.backends.base import Prompt
+from stretto.backends.local.backend import LocalBackend
+from stretto.errors import StrettoError
+from stretto.integrations.ray_serve import wire
+from stretto.request import Message
+
+
+class Engine:
+    """Loads the model when it is made, so that Ray sends nothing to a replica that is not ready.
+
+    Args:
+        model: as for `LocalBackend`.
+        options: its further arguments.
+    """
+
+    async def __init__(self, model: str, options: dict[str, Any]) -> None:  # type: ignore[misc]  # Ray awaits it
+        self._backend = LocalBackend(model, **options)
+        self._running = self._begun = 0
+        await self._backend.count_tokens(Prompt((Message(role="user", content="Hello."),)))
+
+    async def describe(self) -> dict[str, Any]:
+        """What the model can do, which replica this is, and how many generations it runs and has begun."""
+        return {
+            "capabilities": wire.capabilities_text(self._backend.capabilities),
+            "replica": serve.get_replica_context().replica_id.unique_id,
+            "process": os.getpid(),
+            "running": self._running,
+            "begun": self._begun,
+        }
+
+    async def generate(self, call: str) -> AsyncGenerator[str]:
+        """One generation: this replica, then chunks as texts, with an error in the place of a chunk."""
+        self._running += 1
+        self._begun += 1
+        here = ray.get_runtime_context()
+        try:
+            yield wire.replica_text(here.get_actor_name() or "", here.namespace)
+            async with aclosing(self._chunks(call)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except StrettoError as error:
+            yield wire.error_text(error)
+        finally:
+            self._running -= 1
+
+    async def _chunks(self, call: str) -> AsyncGenerator[str]:
+        prompt, options = wire.read_call(call)
+        async with self._backend.stream(prompt, options) as chunks:
+            async for chunk in chunks:
+                yield wire.chunk_text(chunk)
+
+    async def count_tokens(self, prompt: str) -> int:
+        """Tokens of a prompt."""
+        return await self._backend.count_tokens(wire.read_prompt(prompt))
+
+    async def __del__(self) -> None:
+        await self._backend.aclose()

@@ -1,0 +1,141 @@
+"""What goes between the server and the replicas of a model: calls, chunks and errors, all as JSON.
+
+Ray moves these texts in its own way. Nothing of ours is pickled, and what comes is checked like any other input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from stretto import errors
+from stretto.backends.base import Capabilities, Chunk, Prompt, Stages
+from stretto.errors import BackendError, InvalidRequestError, StrettoError
+from stretto.request import GenerationOptions
+
+_PROMPT = TypeAdapter(Prompt)
+_CHUNK = TypeAdapter(Chunk)
+_CAPABILITIES = TypeAdapter(Capabilities)
+_KINDS: dict[str, type[StrettoError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, BackendError | InvalidRequestError)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """The actor that a replica is, told before the first chunk."""
+
+    actor: str
+    namespace: str
+
+
+_REPLICA = TypeAdapter(Replica)
+
+
+def replica_text(actor: str, namespace: str) -> str:
+    """Which replica answers."""
+    return _REPLICA.dump_json(Replica(actor, namespace)).decode()
+
+
+def read_replica(text: str) -> Replica:
+    """Which replica answers."""
+    return _REPLICA.validate_json(text)
+
+
+def call_text(prompt: Prompt, options: GenerationOptions) -> str:
+    """A call. Raises `InvalidRequestError` for a field that JSON has no word for."""
+    try:
+        return json.dumps([_PROMPT.dump_python(prompt, mode="json"), options.model_dump(mode="json")])
+    except (TypeError, ValueError) as error:  # pydantic's errors of serialising are ValueErrors
+        raise InvalidRequestError(f"The request cannot be sent to another machine: {error}.") from None
+
+
+def read_call(text: str) -> tuple[Prompt, GenerationOptions]:
+    """The prompt and the options of a call."""
+    prompt, options = json.loads(text)
+    return _PROMPT.validate_python(prompt), GenerationOptions.model_validate(options)
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """A prompt alone."""
+    return _PROMPT.dump_json(prompt).decode()
+
+
+def read_prompt(text: str) -> Prompt:
+    """A prompt alone."""
+    return _PROMPT.validate_json(text)
+
+
+def chunk_text(chunk: Chunk) -> str:
+    """A chunk. The times of its stages are sent as seconds that have passed since: clocks of machines differ."""
+    if chunk.stages is not None:
+        chunk = replace(chunk, stages=_turned(chunk.stages))
+    return _CHUNK.dump_json(chunk, exclude_defaults=True).decode()
+
+
+def read_chunk(text: str) -> Chunk:
+    """A chunk. Raises the `StrettoError` that came in its place."""
+    if text.startswith('{"failed"'):
+        raise _read_error(json.loads(text)["failed"])
+    chunk = _CHUNK.validate_json(text)
+    return chunk if chunk.stages is None else replace(chunk, stages=_turned(chunk.stages))
+
+
+def error_text(error: StrettoError) -> str:
+    """An error, in the place of a chunk."""
+    told: dict[str, Any] = {"kind": _name(error), "message": str(error)}
+    if isinstance(error, BackendError):
+        told |= {"status": error.status, "transient": error.transient, "wait": error.retry_after_s, "said": error.said}
+    return json.dumps({"failed": told})
+
+
+def _read_error(told: dict[str, Any]) -> StrettoError:
+    kind = _KINDS.get(told.get("kind", ""), BackendError)
+    if not issubclass(kind, BackendError):
+        return kind(told.get("message", ""))
+    error = kind(
+        told.get("message", ""),
+        status=told.get("status"),
+        transient=told.get("transient"),
+        retry_after_s=told.get("wait"),
+    )
+    error.said = told.get("said", "")
+    return error
+
+
+def _name(error: StrettoError) -> str:
+    return next((each.__name__ for each in type(error).__mro__ if each.__name__ in _KINDS), BackendError.__name__)
+
+
+def _turned(stages: Stages) -> Stages:
+    """Times as seconds that have passed since, and the other way round."""
+    now = time.perf_counter()
+    return Stages(**{name: None if at is None else now - at for name, at in asdict(stages).items()})
+
+
+def capabilities_text(capabilities: Capabilities) -> str:
+    """What a model can do."""
+    return _CAPABILITIES.dump_json(capabilities).decode()
+
+
+def read_capabilities(text: str) -> Capabilities:
+    """What a model can do."""
+    return _CAPABILITIES.validate_json(text)
+
+
+def session_of(prompt: Prompt) -> str:
+    """The same for calls that begin alike: turns of a conversation, points of an answer, questions on a document.
+
+    Ray sends those to one replica, which then has the keys and values of what they begin with.
+    """
+    spoken = [message for message in prompt.messages if message.role != "system"]
+    points = prompt.shared and len(spoken) == 1
+    begins = prompt.prefix if points else (spoken or prompt.messages)[0].model_dump_json()
+    return hashlib.sha256(begins.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,117 @@
+"""A layer of the Llama family: its weights, with those that are multiplied at once joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import layer_norm, rms_norm
+
+from stretto.local_engine.model.products import Layout, Weight, packed
+
+__all__ = ["Layer", "Norm", "take"]
+
+
+class Norm:
+    """The root-mean-square norm over the last axis, in as few operations as torch has for it.
+
+    On a CPU, rms_norm is a dozen operations and layer_norm one. The layer norm of ``(x, -x)``, whose mean is 0, equals
+    the root-mean-square norm.
+    """
+
+    def __init__(self, weight: Tensor, epsilon: float) -> None:
+        self.weight, self._epsilon = weight, epsilon  # [hidden]
+        self._twice = torch.cat((weight, weight)) if weight.device.type == "cpu" else None
+
+    def widened(self) -> Norm:
+        """Return a copy in float32."""
+        return Norm(self.weight.float(), self._epsilon)
+
+    def __call__(self, state: Tensor) -> Tensor:
+        """Normalise states # [..., hidden]."""
+        if self._twice is None:
+            return rms_norm(state, self.weight.shape, self.weight, self._epsilon)
+        both = layer_norm(torch.cat((state, -state), -1), self._twice.shape, self._twice, None, self._epsilon)
+        return both[..., : len(self.weight)].contiguous()  # a product of strided rows would round twice
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The weights of one layer."""
+
+    norm: Norm
+    query_key_value: Weight  # [(heads + 2 * num_kv_heads) * head_dim, hidden]
+    query_key_value_bias: Tensor | None
+    query_key_norm: Tensor | None  # [heads + num_kv_heads, head_dim]
+    output: Weight  # [hidden, heads * head_dim]
+    output_bias: Tensor | None
+    feed_forward_norm: Norm
+    gate_up: Weight  # [2 * intermediate, hidden]
+    down: Weight  # [hidden, intermediate]
+    window: int | None
+
+    def widened(self) -> Layer:
+        """Return a copy with everything but the products in float32."""
+        return replace(
+            self,
+            norm=self.norm.widened(),
+            query_key_value_bias=_widened(self.query_key_value_bias),
+            query_key_norm=_widened(self.query_key_norm),
+            output_bias=_widened(self.output_bias),
+            feed_forward_norm=self.feed_forward_norm.widened(),
+        )
+
+    @property
+    def products(self) -> dict[str, Weight]:
+        """The weights of the matrix products."""
+        names = ("query_key_value", "output", "gate_up", "down")
+        return {name: getattr(self, name) for name in names}
+
+    def packed(self, layout: Layout | None) -> Layer:
+        """The same, laid out for the processor; see `stretto.local_engine.model.products`."""
+        return replace(self, **{name: packed(weight, layout) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
+
+
+def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float) -> Layer:
+    """Take a layer of a transformers model, whose weights become views of these.
+
+    Args:
+        layer: of the model.
+        window: of its attention, in tokens.
+        heads: query heads and key-value heads.
+        epsilon: of the norms.
+    """
+    attention, feed_forward = layer.self_attn, layer.mlp
+    norm = None
+    if hasattr(attention, "q_norm"):
+        norms = (attention.q_norm, attention.k_norm)
+        norm = torch.cat([each.weight.expand(count, -1) for each, count in zip(norms, heads, strict=True)])
+    return Layer(
+        norm=Norm(layer.input_layernorm.weight.data, epsilon),
+        query_key_value=_join("weight", attention.q_proj, attention.k_proj, attention.v_proj),
+        query_key_value_bias=_join("bias", attention.q_proj, attention.k_proj, attention.v_proj),
+        query_key_norm=norm,
+        output=attention.o_proj.weight.data,
+        output_bias=None if attention.o_proj.bias is None else attention.o_proj.bias.data,
+        feed_forward_norm=Norm(layer.post_attention_layernorm.weight.data, epsilon),
+        gate_up=_join("weight", feed_forward.gate_proj, feed_forward.up_proj),
+        down=feed_forward.down_proj.weight.data,
+        window=window,
+    )
+
+
+def _widened(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.float()
+
+
+def _join(name: str, *modules: Any) -> Any:
+    """Concatenate parameters; those of the modules become views of the result, so nothing is stored twice."""
+    if getattr(modules[0], name) is None:
+        return None
+    joined = torch.cat([getattr(module, name).data for module in modules])
+    parts = torch.split(joined, [len(getattr(module, name)) for module in modules])
+    for module, part in zip(modules, parts, strict=True):
+        getattr(module, name).data = part
+    return joined

@@ -1,0 +1,195 @@
+"""The calls of one answer's branches: a part of the budget for each, its stream, and what it came to."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from anyio.lowlevel import checkpoint
+
+from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.backends.allowance import Caller, allowed
+from stretto.backends.base import Backend, Chunk, Prompt, Stages
+from stretto.backends.chunk_check import what_is_wrong
+from stretto.errors import BackendError, StreamBrokenError
+from stretto.events import BranchDelta, ChoiceDelta, Event, ToolCallPiece
+from stretto.strategies.branch import NOT_TEXT, FurtherChoice, Running, all_discarded
+from stretto.strategies.call_record import CallRecord, recorded
+from stretto.strategies.ledger import Ledger, Reservation
+from stretto.surrogates import Mending, mend
+from stretto.tool_calls import ToolCallDelta, ToolCallsSoFar
+
+Emit = Callable[[Event], Awaitable[None]]
+
+_numbers = itertools.count(1)  # of answers
+
+
+class BranchCalls:
+    """Sends the calls of one answer, and reads each stream into its branch.
+
+    Args:
+        backend: that answers them.
+        ledger: of the answer.
+        announce: hands an event to the reader.
+        warn_once: says something in the warnings of the answer.
+        began: `time.perf_counter` at the arrival of the request.
+
+    Attributes:
+        accompanying: fields of the request's body that go with every call.
+    """
+
+    def __init__(
+        self, backend: Backend, ledger: Ledger, announce: Emit, warn_once: Callable[[str], None], began: float
+    ) -> None:
+        self.accompanying: Mapping[str, Any] = {}
+        self._backend, self._ledger = backend, ledger
+        self._announce, self._warn_once = announce, warn_once
+        self._began = began
+        self._number = next(_numbers)
+
+    async def send(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
+        """Send one call, and write what it streams into its branch.
+
+        Returns:
+            why the stream ended.
+
+        Raises `StrettoError`, and what a backend of the caller's own raises.
+        """
+        options = running.spec.options
+        if self.accompanying:
+            prompt = replace(prompt, extra={**self.accompanying, **prompt.extra})
+        tokens = await self._backend.count_tokens(prompt) if self._ledger.budget.max_tokens_total else 0
+        most, reservation = self._ledger.reserve(tokens, options.max_tokens)
+        options = options.model_copy(update={"max_tokens": most})
+        if running.spec.kind in NOT_TEXT:  # what they write is not the answer
+            options = options.model_copy(update={"logprobs": None})
+        running.unreported = tokens or estimate(prompt)
+        failure: Exception | None = None
+        caller = Caller(self._number, running.spec.id, running.spec.kind, running.spec.title)
+        try:
+            with (
+                allowed(reservation, caller),
+                recorded(self._backend.name, running.spec, attempt, prompt) as record,
+            ):
+                async with self._backend.stream(prompt, options) as chunks:
+                    try:
+                        record.finish_reason = await self._read(running, chunks, reservation, record)
+                    except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
+                        failure = error
+                if failure is not None:
+                    raise failure
+                if record.finish_reason is None:
+                    raise StreamBrokenError(
+                        f"{self._backend.name} ended its answer without a finish reason: it was cut off on the way. "
+                        "Ask again; a complete stream ends with a Chunk that carries finish_reason.",
+                        backend=self._backend.name,
+                    )
+        finally:
+            self._ledger.settle(reservation)
+        if record.finish_reason == "length" and most is not None and most != running.spec.options.max_tokens:
+            return "budget"  # the budget left less room than the call would have had
+        return record.finish_reason
+
+    async def _read(
+        self, running: Running, chunks: AsyncIterator[Chunk], reservation: Reservation, record: CallRecord
+    ) -> FinishReason | None:
+        """Read a stream into its branch; the reason for its end, ``None`` where it broke off."""
+        reason: FinishReason | None = None
+        mending = Mending()
+        async for chunk in chunks:
+            if wrong := what_is_wrong(chunk):
+                raise BackendError(f"{self._backend.name} yielded a chunk whose {wrong}.", backend=self._backend.name)
+            record.heard(chunk)
+            if chunk.usage:
+                self.count(running, chunk.usage, reservation)
+            if chunk.decoding:
+                running.decoding = (running.decoding or Decoding()) + chunk.decoding
+            if chunk.stages:
+                running.stages = _since(chunk.stages, self._began)
+            for warning in chunk.warnings:
+                self._warn_once(warning)
+            if chunk.choice:
+                await self._take_further(running.further(chunk.choice), chunk)
+                continue
+            running.logprobs += map(_mended, chunk.logprobs)
+            if text := mending.feed(chunk.text):
+                if not await self._take(running, text):
+                    return "length"
+                await checkpoint()  # who reads this branch goes before the next chunk, if there is one
+            for delta in chunk.tool_calls:
+                await running.caught_up()
+                await self._tell_call(running.calls, delta, running.spec.choice)
+            running.thoughts += chunk.thoughts
+            reason = chunk.finish_reason or reason
+        if text := mending.finish():
+            await self._take(running, text)
+        return reason
+
+    async def _take(self, running: Running, text: str) -> bool:
+        """Take new text of a branch; False once its buffer is full."""
+        fits = running.write(text, time.perf_counter() - self._began)
+        await self._announce(BranchDelta(branch_id=running.spec.id, text=text))
+        if running.spec.choice:
+            await self._announce(ChoiceDelta(choice=running.spec.choice, text=text))
+        return fits
+
+    async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
+        """Take in what belongs to a further answer of the same call."""
+        further.logprobs += map(_mended, chunk.logprobs)
+        text = further.mending.feed(chunk.text)
+        if chunk.finish_reason:
+            further.finish_reason = chunk.finish_reason
+            text += further.mending.finish()
+        if text:
+            further.pieces.append(text)
+            await self._announce(ChoiceDelta(choice=chunk.choice, text=text))
+        for delta in chunk.tool_calls:
+            await self._tell_call(further.calls, delta, chunk.choice)
+
+    async def _tell_call(self, calls: ToolCallsSoFar, delta: ToolCallDelta, choice: int) -> None:
+        await self._announce(ToolCallPiece(choice=choice, delta=calls.add(delta)))
+
+    def count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
+        """Add a usage that was reported."""
+        if usage.calls:
+            if not usage.total_tokens and running.text:  # a stream that broke off had no time to tell
+                usage += Usage(prompt_tokens=running.unreported, completion_tokens=self._unreported_text(running))
+            running.unreported = 0
+        running.usage += usage
+        self._ledger.add(usage, reservation)
+
+    def estimate(self, running: Running) -> None:
+        """Count a call that was cut short, and so never reported, by what was sent and received."""
+        if running.unreported:
+            written = self._unreported_text(running)
+            self.count(running, Usage(prompt_tokens=running.unreported, completion_tokens=written, calls=1))
+
+    @staticmethod
+    def _unreported_text(running: Running) -> int:
+        """Tokens of the text that no usage has told of, estimated."""
+        return max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
+
+    def settle(self, running: Running) -> None:
+        """Settle the account of an ended branch: what no usage was reported for is estimated."""
+        self.estimate(running)
+        if running.discarded:
+            running.usage = all_discarded(running.usage)
+
+
+def _mended(score: TokenLogprob) -> TokenLogprob:
+    top = tuple((mend(token), logprob) for token, logprob in score.top)
+    return TokenLogprob(token=mend(score.token), logprob=score.logprob, top=top)
+
+
+def _since(stages: Stages, began: float) -> Stages:
+    """The same, in seconds since the request arrived."""
+    return Stages(**{name: None if at is None else at - began for name, at in asdict(stages).items()})
+
+
+def estimate(prompt: Prompt) -> int:
+    """Roughly the tokens of a prompt: four characters each."""
+    return sum(math.ceil(len(message.content) / 4) for message in prompt.messages)

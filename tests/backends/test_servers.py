@@ -1,0 +1,465 @@
+"""Compatible servers: recognised by what they answer, asked once, and taken at their word."""
+
+import json
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute
+from engines import MODEL, llamacpp, lmstudio, ollama, sglang, vllm
+from talking import asking, hear, settled
+
+from stretto import AsyncStretto, Settings
+from stretto.backends.asking import ask_servers
+from stretto.backends.base import Capabilities
+from stretto.backends.providers.learned import MOST_KEPT, forget, learned
+from stretto.backends.providers.openai import OpenAIBackend
+from stretto.backends.registry import open_backend
+from stretto.errors import ConnectionFailedError, ModelNotFoundError, SettingsError
+from stretto.testing.server import ScriptedServer, Told
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "How do I look after a bicycle?"
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+
+
+async def told_by(server, name="openai:some-model", **where):
+    """What a backend is able to do once its server was asked."""
+    async with server:
+        backend = open_backend(name, **(where or {"base_url": server.openai_url}))
+        await ask_servers([backend])
+        await backend.aclose()
+    return backend.capabilities
+
+
+# --- who it is
+
+
+@pytest.mark.parametrize(
+    ("server", "model"),
+    [
+        (vllm(), MODEL),
+        (sglang(), MODEL),
+        (llamacpp(), "model.gguf"),
+        (llamacpp(listed=False), "model.gguf"),
+        (ollama(), "llama3.2"),
+        (ollama(owner="somebody"), "llama3.2"),
+        (lmstudio(), "qwen/qwen3-8b"),
+        (lmstudio(owner="somebody"), "qwen/qwen3-8b"),
+    ],
+    ids=["vllm", "sglang", "llamacpp", "llamacpp-loading", "ollama", "ollama-own", "lmstudio", "lmstudio-own"],
+)
+async def test_a_server_is_recognised_by_what_it_answers(server, model, request):
+    async with server:
+        backend = OpenAIBackend(model, base_url=server.openai_url)
+        await backend.ask_server(5.0)
+    assert backend._learned.engine == request.node.callspec.id.partition("-")[0]
+
+
+async def test_a_server_that_says_nothing_of_itself_stays_what_its_name_says():
+    able = await told_by(ScriptedServer(pages={"/v1/models": Told({"detail": "Not Found"}, 404)}))
+    assert able == open_backend("openai:some-model", base_url="http://localhost:1/v1").capabilities
+
+
+# --- what it can do
+
+
+async def test_vllm_tells_its_window_its_cache_its_drafts_and_in_development_its_slots():
+    able = await told_by(vllm(slots=12, speculation=True), f"openai:{MODEL}")
+    assert (able.context_window, able.parallel_slots) == (40_960, 12)
+    assert (able.prefix_caching, able.speculation) == (True, True)
+    assert (able.json_schema, able.schema_in_words, able.choices, able.logprobs) == (True, True, True, True)
+    able = await told_by(vllm(caching=False), f"openai:{MODEL}")
+    assert (able.prefix_caching, able.speculation) == (False, False)
+    assert able.parallel_slots == Capabilities(parallel_slots=8).parallel_slots  # it does not tell in production
+
+
+async def test_a_vllm_without_metrics_leaves_open_what_they_would_tell():
+    server = vllm()
+    server._pages["/metrics"] = Told({"detail": "Not Found"}, 404)
+    able = await told_by(server, f"openai:{MODEL}")
+    assert (able.context_window, able.prefix_caching, able.speculation) == (40_960, None, None)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+async def test_sglang_tells_all_of_it(newer):
+    able = await told_by(sglang(speculation="EAGLE3", newer=newer), f"openai:{MODEL}")
+    assert (able.context_window, able.parallel_slots) == (40_960, 24)  # twelve in each of two replicas
+    assert (able.prefix_caching, able.speculation) == (True, True)
+    able = await told_by(sglang(caching=False), f"openai:{MODEL}")
+    assert (able.prefix_caching, able.speculation) == (False, False)
+
+
+async def test_llama_cpp_tells_the_window_of_a_slot_and_not_that_of_its_training():
+    able = await told_by(llamacpp(slots=3), "openai:model.gguf")
+    assert (able.context_window, able.parallel_slots, able.speculation) == (8_192, 3, False)
+    assert (able.choices, able.logprobs) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("how", "window"), [({"loaded": 32_768, "num_ctx": 4_096}, 32_768), ({"num_ctx": 4_096}, 4_096), ({}, None)]
+)
+async def test_ollama_tells_the_window_that_it_uses_and_not_the_models_own(how, window):
+    assert (await told_by(ollama(**how), "openai:llama3.2")).context_window == window
+
+
+@pytest.mark.parametrize(("loaded", "window"), [(8_192, 8_192), (None, None)])
+async def test_lm_studio_tells_the_window_of_a_model_that_is_loaded(loaded, window):
+    able = await told_by(lmstudio(loaded=loaded), "openai:qwen/qwen3-8b")
+    assert (able.context_window, able.json_schema, able.choices) == (window, True, False)
+
+
+@pytest.mark.parametrize("field", ["context_length", "context_window", "max_context_length"])
+async def test_the_window_in_a_providers_list_is_read_under_its_usual_names(field):
+    data = [{"id": "other", field: 7}, {"id": "some-model", "object": "model", "owned_by": "them", field: 65_536}]
+    able = await told_by(ScriptedServer(pages={"/v1/models": {"data": data}}))
+    assert (able.context_window, able.json_schema) == (65_536, False)
+
+
+HOSTILE = [
+    [],
+    "no JSON",
+    "[" * 100_000,
+    {"data": {}},
+    {"data": [1, None, [], {"id": 7}, {"id": "some-model", "owned_by": ["vllm"], "max_model_len": "many"}]},
+    {"data": [{"id": "some-model", "owned_by": "vllm", "max_model_len": -5, "meta": []}]},
+    {"data": [{"id": "some-model", "owned_by": "sglang", "max_model_len": True}]},
+    {"data": [{"id": "some-model", "owned_by": "llamacpp", "max_model_len": 10**30}]},
+    {"data": [{"id": "some-model", "owned_by": "library"}]},
+    {"data": [{"id": "some-model", "owned_by": "organization_owner"}]},
+]
+
+
+@pytest.mark.parametrize("models", HOSTILE)
+@pytest.mark.parametrize(
+    "page", ["", {}, [], {"internal_states": [3], "data": 1, "models": {}, "total_slots": -1}, "x{" * 9]
+)
+async def test_whatever_a_server_tells_no_answer_fails_for_it(models, page):
+    paths = ("/metrics", "/server_info", "/get_server_info", "/props", "/api/ps", "/api/show", "/api/v0/models")
+    pages = dict.fromkeys((*paths, "/api/version"), page) | {"/v1/models": models}
+    async with (
+        ScriptedServer(pages=pages) as server,
+        AsyncStretto("openai:some-model", base_url=server.openai_url, settings=Settings()) as stretto,
+    ):
+        answer = await stretto.ask("Why?", strategy="direct")
+        able = stretto.backends["main"].capabilities
+    assert answer.text == "OK."
+    assert (able.context_window, able.parallel_slots) == (None, 8)
+
+
+async def test_a_body_without_end_is_not_read_to_it():
+    async with ScriptedServer(pages={"/v1/models": "x" * 20_000_000}) as server:
+        backend = OpenAIBackend("some-model", base_url=server.openai_url)
+        await backend.ask_server(5.0)
+    assert backend._learned.facts is not None
+    assert backend._learned.facts.models == ()
+
+
+# --- asked once, for a short time
+
+
+async def test_ollama_is_asked_again_after_a_while_for_the_window_of_a_model_that_was_not_loaded(monkeypatch):
+    async with (
+        ollama() as server,
+        AsyncStretto("openai:llama3.2", base_url=server.openai_url, settings=Settings()) as stretto,
+    ):
+        for _ in range(2):
+            await stretto.ask("Why?", strategy="direct")
+        once = len(server.inquiries)
+        server._pages["/api/ps"] = {"models": [{"model": "llama3.2:latest", "context_length": 16_384}]}
+        monkeypatch.setattr("stretto.backends.providers.openai._ASK_AGAIN_S", 0.0)
+        learned("openai", server.openai_url, "llama3.2").ask_again = 0.0
+        for _ in range(2):
+            await stretto.ask("Why?", strategy="direct")
+        assert stretto.backends["main"].capabilities.context_window == 16_384
+    assert len(server.inquiries) == 2 * once
+
+
+async def test_a_server_is_asked_once_for_all_requests_and_clients():
+    async with vllm() as server:
+        for _ in range(2):
+            async with (
+                AsyncStretto(f"openai:{MODEL}", base_url=server.openai_url) as stretto,
+                anyio.create_task_group() as tasks,
+            ):
+                for _ in range(3):
+                    tasks.start_soon(stretto.ask, "Why?")
+        asked = [each.path for each in server.inquiries]
+    assert asked == ["/v1/models", "/metrics", "/server_info"]
+    assert len(server.requests) == 6
+
+
+async def test_openai_itself_is_not_asked(monkeypatch):
+    async with vllm() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+        async with AsyncStretto("openai:gpt-4.1", settings=Settings()) as stretto:
+            await stretto.ask("Why?", strategy="direct")
+    assert server.inquiries == []
+
+
+async def test_the_key_goes_along_and_the_keys_in_what_is_told_go_nowhere(caplog):
+    async with sglang(key="sk-my-own-0123456789") as server:
+        where = {"base_url": server.openai_url, "api_key": "sk-my-own-0123456789"}
+        async with AsyncStretto(f"sglang:{MODEL}", **where) as stretto:
+            answer = await stretto.ask("Why?", strategy="direct")
+            kept = repr(stretto.backends["main"]._learned) if hasattr(stretto.backends["main"], "_learned") else ""
+    assert answer.text == "OK."
+    assert "sk-of-the-server" not in f"{kept}{answer.model_dump_json()}{caplog.text}"
+
+
+@asynccontextmanager
+async def silent():
+    """A server that takes connections and says nothing."""
+
+    arrived = anyio.Event()
+
+    async def hold(connection):
+        async with connection:
+            await connection.receive()
+            arrived.set()
+            await anyio.sleep_forever()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, hold)
+        port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
+        yield OpenAIBackend("some-model", base_url=f"http://127.0.0.1:{port}/v1"), arrived
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_server_that_stays_silent_holds_an_answer_up_for_a_moment_only():
+    async with silent() as (backend, _):
+        with anyio.fail_after(20):
+            await ask_servers([backend], deadline_s=0.5)
+            await ask_servers([backend], deadline_s=3_600)  # it was asked a moment ago: not again
+    assert backend._learned.facts is None
+
+
+async def test_a_server_that_is_not_there_is_the_error_of_the_call():
+    async with AsyncStretto(
+        "vllm:some-model", base_url="http://127.0.0.1:9/v1", settings=Settings(retries=0)
+    ) as stretto:
+        with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:9"):
+            await stretto.ask("Why?")
+
+
+async def test_a_cancelled_question_to_a_server_leaves_nothing_behind():
+    async with silent() as (backend, arrived):
+        before = await settled()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(backend.ask_server, 3_600.0)
+            await arrived.wait()
+            tasks.cancel_scope.cancel()
+        after = await settled()
+        assert (after.tasks, after.sockets) == (before.tasks + 1, before.sockets + 1)  # those of the silent server
+
+
+# --- what is refused
+
+
+async def test_what_one_client_learned_the_next_one_knows():
+    async with ScriptedServer(rejects=("temperature", "seed", "logprobs")) as server:
+        for _ in range(2):
+            async with AsyncStretto("openai:some-model", base_url=server.openai_url) as stretto:
+                answer = await stretto.ask("Why?", strategy="direct", temperature=0.5, seed=1, logprobs=2)
+            assert answer.warnings == (
+                "temperature=0.5 and seed=1 had no effect: openai:some-model does not take them.",
+                "logprobs=2 was asked for, and openai:some-model returned none.",
+            )
+    assert len(server.requests) == 5
+    assert not {"temperature", "seed", "logprobs", "top_logprobs"} & server.requests[-1].body.keys()
+
+
+async def test_several_answers_become_several_calls_where_n_is_refused():
+    async with (
+        ScriptedServer(rejects=("n",)) as server,
+        AsyncStretto("openai:some-model", base_url=server.openai_url) as stretto,
+    ):
+        first = await stretto.ask("Why?", n=2)
+        second = await stretto.ask("Why?", n=2)
+    assert first.warnings == ("n=2 was asked for, and openai:some-model gave one answer.",)
+    assert (len(second.choices), second.warnings) == (2, ())
+
+
+async def test_a_llama_cpp_is_not_asked_for_several_answers_at_once():
+    async with llamacpp() as server, AsyncStretto("openai:model.gguf", base_url=server.openai_url) as stretto:
+        answer = await stretto.ask("Why?", n=2)
+    assert (len(answer.choices), answer.warnings) == (2, ())
+    assert all("n" not in each.body for each in server.requests)
+
+
+async def test_what_is_known_of_one_server_is_not_held_against_another():
+    async with ScriptedServer(rejects=("seed",)) as strict, ScriptedServer() as lenient:
+        for server in (strict, lenient):
+            backend = OpenAIBackend("some-model", base_url=server.openai_url)
+            async with AsyncStretto(backend) as stretto:
+                await stretto.ask("Why?", strategy="direct", seed=1)
+            await backend.aclose()
+    assert lenient.requests[0].body["seed"] == 1
+
+
+def test_what_is_kept_is_bounded():
+    first = learned("openai", "http://first", "m")
+    for number in range(MOST_KEPT):
+        learned("openai", f"http://{number}", "m")
+    assert learned("openai", "http://first", "m") is not first
+    forget()
+
+
+# --- schemas
+
+
+async def in_form(server, text='{"a": 1}'):
+    async with server, AsyncStretto(f"openai:{MODEL}", base_url=server.openai_url) as stretto:
+        answers = [await stretto.ask("One?", response_format=SCHEMA) for _ in range(2)]
+    assert [answer.text for answer in answers] == [text, text]
+    return answers, [received.body for received in server.requests]
+
+
+@pytest.mark.parametrize("server", [vllm, sglang, llamacpp, lmstudio])
+async def test_a_schema_is_held_by_the_server_and_told_in_words(server):
+    answers, bodies = await in_form(server('{"a": 1}'))
+    assert [body["response_format"]["json_schema"]["schema"] for body in bodies] == [SCHEMA, SCHEMA]
+    assert all(json.dumps(SCHEMA) in body["messages"][0]["content"] for body in bodies)
+    assert answers[0].warnings == ()
+
+
+async def test_an_older_vllm_holds_a_schema_by_guided_json():
+    answers, bodies = await in_form(vllm('{"a": 1}', old=True))
+    assert [body.get("guided_json") for body in bodies] == [None, SCHEMA, SCHEMA]
+    assert "response_format" not in bodies[1]
+    assert answers[1].warnings == ()
+
+
+async def test_where_neither_is_taken_the_answer_is_checked_here():
+    def refuse(received):
+        if "response_format" in received.body or "guided_json" in received.body:
+            name = "response_format" if "response_format" in received.body else "guided_json"
+            return 400, {"error": {"message": f"{name} is not supported", "type": "BadRequestError", "code": 400}}
+        return None
+
+    server = vllm('{"a": 1}')
+    server._rejects = refuse
+    answers, bodies = await in_form(server)
+    assert len(bodies) == 4  # two refusals, then without
+    said = f"openai:{MODEL} does not take response_format: it is told the schema in words only."
+    assert [answer.warnings for answer in answers] == [(said,), (said,)]
+
+
+async def test_a_schema_that_a_server_cannot_compile_is_not_held_against_other_schemas():
+    odd = {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 3}}}
+
+    def refuse(received):
+        if "multipleOf" in json.dumps(received.body.get("response_format", "")):
+            said = "The provided JSON schema contains features not supported by xgrammar."
+            return 400, {"error": {"message": said, "type": "BadRequestError", "param": None, "code": 400}}
+        return None
+
+    server = vllm('{"a": 3}')
+    server._rejects = refuse
+    async with server, AsyncStretto(f"vllm:{MODEL}", base_url=server.openai_url) as stretto:
+        answer = await stretto.ask("One?", response_format=odd)
+        await stretto.ask("One?", response_format=SCHEMA)
+    assert answer.text == '{"a": 3}'
+    assert [("response_format" in each.body) for each in server.requests] == [True, False, True]
+
+
+# --- an address alone
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
+async def test_an_address_alone_stands_for_the_one_model_that_is_served_there(path):
+    async with vllm() as server, AsyncStretto(server.url + path, settings=Settings()) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct")
+        able = stretto.backends["main"].capabilities
+    assert answer.text == "OK."
+    assert answer.route.backend == f"openai:127.0.0.1:{server.port}"
+    assert server.requests[0].body["model"] == MODEL
+    assert able.context_window == 40_960
+
+
+async def test_of_several_models_in_lm_studio_the_loaded_one_is_meant():
+    async with lmstudio() as server, AsyncStretto(server.url, settings=Settings()) as stretto:
+        await stretto.ask("Why?", strategy="direct")
+    assert server.requests[0].body["model"] == "qwen/qwen3-8b"
+
+
+async def test_an_address_with_several_models_asks_for_a_name():
+    async with (
+        ollama(models=("llama3.2:latest", "qwen3:8b")) as server,
+        AsyncStretto(server.url, settings=Settings()) as stretto,
+    ):
+        with pytest.raises(ModelNotFoundError, match=r"serves 2 models \(llama3.2:latest, qwen3:8b\)\. Name the one"):
+            await stretto.ask("Why?")
+
+
+async def test_an_address_where_nobody_answers_is_one_clear_error():
+    async with AsyncStretto("http://127.0.0.1:9", settings=Settings(retries=0)) as stretto:
+        with pytest.raises(ConnectionFailedError, match="which model it serves"):
+            await stretto.ask("Why?")
+
+
+@pytest.mark.parametrize("address", ["http://", "http://user:secret@", "http://a b", "https://host:port"])
+async def test_an_address_that_is_none_is_refused_and_not_repeated(address):
+    with pytest.raises(SettingsError, match="must begin with http://") as caught:
+        AsyncStretto(address)
+    assert "secret" not in str(caught.value)
+
+
+# --- what the router makes of it
+
+
+async def test_the_router_knows_the_slots_of_the_server():
+    async with (
+        llamacpp(slots=1) as server,
+        AsyncStretto("llamacpp:model.gguf", base_url=server.openai_url, settings=Settings()) as stretto,
+    ):
+        assert (await stretto.route(QUESTION)).strategy == "skeleton"
+        answer = await stretto.ask(QUESTION)
+    assert (answer.strategy, len(server.requests)) == ("direct", 1)
+    assert "runs only 1 call at once" in answer.route.cause
+
+
+async def test_the_router_knows_whether_a_long_prompt_is_read_again_for_each_point():
+    prompt = [{"role": "system", "content": "You know bicycles. " * 1_000}, {"role": "user", "content": QUESTION}]
+    found = {}
+    for caching in (True, False):
+        async with (
+            vllm(caching=caching) as server,
+            AsyncStretto(f"vllm:{MODEL}", base_url=server.openai_url, settings=Settings()) as stretto,
+        ):
+            await stretto.ask("Why?", strategy="direct")
+            found[caching] = await stretto.route(prompt)
+    assert (found[True].strategy, found[False].strategy) == ("skeleton", "direct")
+    assert "too little gained" in found[False].cause
+
+
+async def test_the_router_expects_drafts_to_speed_up_a_call_that_runs_alone():
+    seconds = {}
+    for speculation in (True, False):
+        async with (
+            vllm(speculation=speculation) as server,
+            AsyncStretto(f"vllm:{MODEL}", base_url=server.openai_url, settings=Settings()) as stretto,
+        ):
+            await stretto.ask("Why?", strategy="direct")
+            seconds[speculation] = (await stretto.route(QUESTION)).forecast["direct"].seconds
+    assert seconds[True] < seconds[False]
+
+
+async def test_a_prompt_that_fills_the_window_of_the_server_is_not_written_in_parts():
+    async with (
+        llamacpp(window=1_000) as server,
+        AsyncStretto("llamacpp:model.gguf", base_url=server.openai_url, settings=Settings()) as stretto,
+    ):
+        prompt = [{"role": "system", "content": "You know bicycles. " * 300}, {"role": "user", "content": QUESTION}]
+        answer = await stretto.ask(prompt)
+    assert "fills the context window of 1000 tokens" in answer.route.cause
+
+
+async def test_names_of_servers_stand_for_the_same_without_an_answer():
+    async with ScriptedServer() as server:
+        backend = open_backend("vllm:some-model", base_url=server.openai_url)
+        assert (await hear(backend, asking())).text == "OK."
+        await backend.aclose()

@@ -1,0 +1,83 @@
+"""The chat in a terminal that nobody sees, driven by Textual's own pilot: type, wait for a state, look."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+
+from stretto.cli.chat_state import ChatState
+from stretto.cli.terminal.answer import AnswerView
+from stretto.cli.terminal.app import ChatApp
+from stretto.cli.terminal.lines import Words
+from stretto.cli.terminal.written import Written
+
+PATIENCE_S = 100
+
+
+class Driven:
+    """The application and its pilot."""
+
+    def __init__(self, app, pilot):
+        self.app, self.pilot, self.state = app, pilot, app.state
+
+    async def until(self, condition):
+        """Let the application run until the condition holds."""
+        with anyio.fail_after(PATIENCE_S):
+            while not condition():
+                await self.pilot.pause()
+
+    async def send(self, text):
+        """Put a text where questions are typed, and press Enter."""
+        self.app.asking.put(text)
+        await self.pilot.press("enter")
+
+    async def ask(self, text):
+        """Send a text, and wait for all that it leads to."""
+        await self.send(text)
+        await self.done()
+
+    async def done(self):
+        await self.until(lambda: not self.app.busy)
+        await self.pilot.pause()
+
+    async def tick(self):
+        """Let the screen show what came."""
+        self.app.tick()
+        await self.pilot.pause()
+
+    @property
+    def views(self):
+        return list(self.app.query(AnswerView))
+
+    @property
+    def view(self):
+        return self.views[-1]
+
+    @property
+    def said(self):
+        """All that stands in the conversation."""
+        return "\n".join(
+            part.said if isinstance(part, Words) else part.text
+            for part in self.app.talk.query("Words, Written")
+            if isinstance(part, Words | Written)
+        )
+
+    @property
+    def strips(self):
+        """The rows of the screen, as they would be sent to a terminal."""
+        return self.app.screen._compositor.render_strips()
+
+    @property
+    def screen(self):
+        return "\n".join(strip.text for strip in self.strips)
+
+
+@asynccontextmanager
+async def chatting(opener, *, size=(100, 32), trace=False, **options):
+    """A chat with what ``opener`` opens; ``options`` are those of `ChatState`."""
+    state = ChatState(opener, **options)
+    app = ChatApp(state, trace=trace)
+    try:
+        async with app.run_test(size=size) as pilot:
+            yield Driven(app, pilot)
+    finally:
+        await state.client.aclose()

@@ -1,0 +1,48 @@
+"""What only the model's own server knows is passed through, whichever name that server goes by."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from live_server import QUESTION, serving
+
+from stretto import AsyncStretto, Settings
+from stretto.testing.server import ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+PROVIDERS = ["openai", "ollama", "vllm", "sglang", "llamacpp", "lmstudio"]
+
+
+@asynccontextmanager
+async def in_front(model, **how):
+    async with (
+        ScriptedServer('{"a": 1}', **how) as upstream,
+        AsyncStretto(model, base_url=upstream.openai_url, settings=Settings(retries=0)) as client,
+        serving(client) as live,
+        live.http() as http,
+    ):
+        yield http, upstream
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_formats_and_fields_that_only_its_server_knows_arrive_there(provider):
+    form = {"type": "structural_tag", "structures": [], "triggers": ["<a>"]}
+    async with in_front(f"{provider}:scripted") as (http, upstream):
+        asked = {"messages": QUESTION, "model": f"{provider}:scripted", "response_format": form, "top_k": 5}
+        own = await http.post("/v1/chat/completions", json=asked)
+        asked |= {"model": "stretto-direct", "response_format": {"type": "json_object"}}
+        ours = await http.post("/v1/chat/completions", json=asked)
+    assert (own.status_code, ours.status_code) == (200, 200)
+    assert [each.body["response_format"] for each in upstream.requests] == [form, {"type": "json_object"}]
+    assert [each.body["top_k"] for each in upstream.requests] == [5, 5]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_responses_that_only_its_server_knows_are_passed_on(provider):
+    async with in_front(f"{provider}:scripted", pages={"/v1/responses": {"id": "resp_2"}}) as (http, upstream):
+        asked = {"model": "stretto", "input": "Why?", "previous_response_id": "resp_1"}
+        answer = await http.post("/v1/responses", json=asked)
+    assert answer.json() == {"id": "resp_2"}
+    assert f'"backend": "{provider}:scripted"' in answer.headers["x-stretto-route"]
+    sent = next(each.body for each in upstream.inquiries if each.path == "/v1/responses")
+    assert sent == {"model": "scripted", "input": "Why?", "previous_response_id": "resp_1"}

@@ -1,0 +1,86 @@
+"""The package that the page on extending describes: built from the page, installed on the path, used by its names."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute
+
+from stretto import AsyncStretto, Settings, plugins
+from stretto.local_engine.drafting.catalogue import all_drafters
+from stretto.strategies import plugin_strategies
+
+PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+
+pytestmark = pytest.mark.anyio
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """The package as pip installs it: its modules, and beside them its metadata."""
+    (described,) = blocks("toml")
+    project = tomllib.loads(described)["project"]
+    modules = [block for block in blocks("python") if block.startswith("# stretto_demo/")]
+    for module in modules:
+        file = tmp_path / module.partition("\n")[0].removeprefix("# ")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(module)
+    (tmp_path / "stretto_demo" / "__init__.py").touch()
+    about = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    groups = project["entry-points"].items()
+    lines = [[f"[{group}]", *(f"{name} = {place}" for name, place in points.items())] for group, points in groups]
+    (about / "entry_points.txt").write_text("\n".join(line for group in lines for line in group) + "\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    _forget()
+    yield
+    _forget()
+
+
+def _forget():
+    plugins._found.cache_clear()
+    plugin_strategies.cache_clear()
+    all_drafters.cache_clear()
+
+
+async def test_each_of_the_three_is_found_by_its_name(package):
+    assert [plugins.names(kind) for kind in ("backends", "strategies", "drafters")] == [
+        ("lines",),
+        ("both_sides",),
+        ("bigrams",),
+    ]
+    names = {}
+    for snippet in blocks("python"):
+        if not snippet.startswith("# stretto_demo/"):
+            exec(compile("from stretto_demo.lines import *\n" + snippet, str(PAGE), "exec"), names)  # noqa: S102 - our own page
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, names["answer"])
+        port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
+        found = await anyio.to_thread.run_sync(names["ask_by_name"], port)
+        tasks.cancel_scope.cancel()
+    assert found == ["one two three ", "both_sides", "bigrams"]
+
+
+async def test_the_drafter_changes_no_answer(package):
+    async with AsyncStretto("local:pocket", settings=Settings()) as stretto:
+        asked = {"strategy": "direct", "max_tokens": 60, "temperature": 0}
+        guessed = await stretto.ask("What is tea?", decoding="bigrams", **asked)
+        plain = await stretto.ask("What is tea?", decoding="autoregressive", **asked)
+    assert guessed.text == plain.text
+    assert guessed.decoding.steps < plain.decoding.steps
+
+
+def test_each_of_the_three_takes_thirty_lines():
+    classes = [re.search(r"^class .*", block, re.DOTALL | re.MULTILINE) for block in blocks("python")]
+    written = [
+        found[0] for block, found in zip(blocks("python"), classes, strict=True) if block.startswith("# stretto_")
+    ]
+    assert [len([line for line in each.splitlines() if line.strip()]) <= 30 for each in written] == [True] * 3

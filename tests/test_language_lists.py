@@ -1,0 +1,60 @@
+import re
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from stretto.language.lists import languages, listed, spaced, unspaced
+from stretto.strategies.items.splitting import Split, split
+
+SOURCE = files("stretto.language").joinpath("lists.toml").read_text("utf-8")
+TABLES = tomllib.loads(SOURCE)
+KEYS = {key for table in TABLES.values() for key in table} - {"whole-words"}
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_every_key_is_explained_and_every_pattern_compiles(key):
+    assert re.search(rf"(?<![\w-]){key}(?![\w-])", SOURCE[: SOURCE.index("[en]")])
+    for table in TABLES.values():
+        for pattern in table.get(key, ()):
+            re.compile(pattern)
+
+
+def test_a_key_that_no_language_has_is_an_error():
+    with pytest.raises(LookupError, match="has no 'eech' in any language"):
+        listed("eech")
+
+
+def test_words_count_as_a_whole_where_there_are_blanks_between_words():
+    assert listed("each").search("Translate EACH word")
+    assert not listed("each").search("Reach for the stars")
+    assert listed("each").search("次の単語をそれぞれ訳して")
+    assert "それぞれ" in unspaced("each")
+    assert "それぞれ" not in spaced("each")
+
+
+def test_languages_are_those_that_list_the_key():
+    assert languages("counters") == ["zh", "ja", "ko"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Translate each word into Latin: cat, dog, bird",
+        "Übersetze jedes Wort ins Lateinische: Katze, Hund, Vogel",
+        "Traduis chaque mot en latin : chat, chien, oiseau",
+        "Traduce cada palabra al latín: gato, perro, pájaro",
+        "Traduci ogni parola in latino: gatto, cane, uccello",
+        "Traduza cada palavra para o latim: gato, cão, pássaro",
+        "Vertaal elk woord in het Latijn: kat, hond, vogel",
+        "Переведи каждое слово на латынь: кот, собака, птица",
+        "Przetłumacz każde słowo na łacinę: kot, pies, ptak",
+        "Översätt varje ord till latin: katt, hund, fågel",
+        "把以下每个词翻译成英语：猫，狗，鸟",
+        "次の単語をそれぞれ英語に訳してください：猫、犬、鳥",
+    ],
+)
+def test_a_task_for_each_item_is_seen_in_every_language(prompt):
+    taken = split(prompt)
+    assert isinstance(taken, Split)
+    assert len(taken.items) == 3
