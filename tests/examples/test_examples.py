@@ -171,3 +171,10 @@ def test_a_contract_that_is_not_there_is_one_line(tmp_path):
     assert done.stderr.startswith("error: ")
     assert "lost.pdf" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_built_in_model_finds_facts_in_sources_longer_than_its_window(tmp_path):
+    said = run(".", "find_in_sources.py", cwd=tmp_path)
+    for value in ("48213 [asyncio, chars", "14 March 2031 [asyncio, chars", "cellar [asyncio, chars"):
+        assert value in said
+    assert "What does the green chair cost?\n  The documents do not tell it." in said

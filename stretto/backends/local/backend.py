@@ -225,7 +225,7 @@ class LocalBackend:
     async def text_counter(self) -> Callable[[str], int]:
         """Count with the model's tokenizer. Loads the model if it is not loaded yet."""
         tokenizer = (await self._loader.ready()).model.tokenizer
-        return lambda text: len(tokenizer(text, add_special_tokens=False).input_ids)
+        return lambda text: len(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
 
     async def aclose(self) -> None:
         """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded."""

@@ -178,7 +178,9 @@ class ChatTemplate:
         """Encode text without looking for added tokens, special or not."""
         fast = getattr(self._tokenizer, "backend_tokenizer", None)
         if fast is None or not hasattr(fast, "pre_tokenizer"):
-            return list(self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True, verbose=False))
+            return list(
+                self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True, verbose=False)
+            )
         if fast.normalizer is not None:
             text = fast.normalizer.normalize_str(text)
         words = (
