@@ -86,8 +86,8 @@ wordings measured as unseen are not in the training data and were written to dif
 _TAIL = """
 ## Beside the weights
 
-`reading.safetensors` is an adapter for prompts that show documents: it looks up codes, dates, places, homes and prices in
-texts of any length, in passages. No other prompt is answered with it. Its figures are in `docs/pocket.md`.
+`reading.safetensors` is an adapter for prompts that show documents: it looks up codes, dates, places, homes and prices
+in texts of any length, in passages. No other prompt is answered with it. Its figures are in `docs/pocket.md`.
 
 ## Limits
 

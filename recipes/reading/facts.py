@@ -81,12 +81,8 @@ _ASKED = {
 KINDS = tuple(_STATED)
 """Kinds of facts: codes, dates, homes, places and amounts."""
 
-<<<<<<< HEAD
 _EVERY = 5  # one word in so many is kept out of training
 _UNHEARD = 0.35  # of the words in lessons, those that nobody has heard: looking up has to work for any word
-=======
-_EVERY = 5  # every fifth word is kept out of training
->>>>>>> int
 _STARTS = ("b", "br", "c", "d", "dr", "f", "g", "gr", "h", "k", "kl", "l", "m", "n", "p", "r", "s", "st", "t", "v", "z")
 _VOWELS = ("a", "e", "i", "o", "u", "ia", "ai")
 _ENDS = ("", "", "n", "r", "s", "l", "x", "nd", "rk")

@@ -199,13 +199,8 @@ class Lessons:
         return "".join(pieces).strip(), facts
 
     def _asked(self, chance: random.Random, writer: Writer, facts: Sequence[Fact]) -> tuple[Fact, bool]:
-<<<<<<< HEAD
         """What is asked for, and whether it is there."""
         if facts and chance.random() < _THERE:
-=======
-        """Draw the fact to ask for; that, and whether it is in the text."""
-        if facts and chance.random() < 0.8:
->>>>>>> int
             return chance.choice(facts), True
         there = {(fact.kind, fact.about) for fact in facts}
         while True:

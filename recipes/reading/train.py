@@ -1,20 +1,11 @@
 """Training the pocket model to read documents: ``python -m recipes.reading.train``.
 
-<<<<<<< HEAD
 The weights stay as they are. A copy of the matrices of their layers learns, by Muon, and the difference is the adapter.
 Lessons are the library's own prompts for documents, over texts in which facts are hidden; every turn of the assistant
 is learned. Lessons get longer at first. The learning rate warms up, stays, and falls to zero. Training is seeded and
 goes on from its last checkpoint when it is started again.
 
 The adapter is written beside the weights, four bits a number, and bound to them by their SHA-256.
-=======
-The weights are frozen. A product of two thin matrices is learned for each matrix of the layers (Hu et al., "LoRA",
-arXiv:2106.09685). Lessons are the library's prompts for documents, over texts with hidden facts; every turn of the
-assistant is learned. They get longer at first. The learning rate warms up, stays, and falls to zero. Training is seeded
-and goes on from its last checkpoint when it is started again.
-
-The adapter is written beside the weights, with their SHA-256.
->>>>>>> int
 """
 
 from __future__ import annotations
@@ -45,7 +36,7 @@ from recipes.program import (
     add_arguments,
     announce,
     forget_checkpoint,
-    train_adapter,
+    run_until_stopped,
     training_dtype,
     use_machine,
 )
@@ -59,22 +50,17 @@ from stretto.local_engine.pocket import MODEL_FOLDER
 __all__ = ["Plan", "Trainer", "encoded", "main"]
 
 
-<<<<<<< HEAD
 Sums = dict[str, tuple[float, int, int, int]]
 """By task: losses in nats, of how many tokens; turns of the assistant without an unlikely token, and all turns."""
 
 _LIKELY = math.log(2)  # a token with a smaller loss is likelier than all others together
-=======
-Sums = dict[str, tuple[float, int]]
-"""By task, the sum of losses in nats and the number of tokens."""
->>>>>>> int
 
 
 @dataclass(frozen=True)
 class Plan:
     """The settings of a training run."""
 
-    minutes: float = 75.0
+    minutes: float = 70.0
     steps: int | None = None  # instead of minutes
     tokens: int = 4096  # of a step
     micro: int = 1024  # of a batch, or one lesson that is longer
@@ -86,20 +72,6 @@ class Plan:
     save_every: float = 60.0  # seconds
 
 
-<<<<<<< HEAD
-=======
-class _Losses(torch.nn.Module):
-    """Has a network's losses as its forward, so that `functional_call` can pass other weights."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, packed: Packed, targets: Tensor, dtype: torch.dtype) -> Tensor:
-        return self.network.losses(packed, targets, dtype)
-
-
->>>>>>> int
 def encoded(lesson: Lesson, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """A lesson in tokens, and what should follow each of them: -1 where nothing is learned."""
     end = token_id(tokenizer, END)
@@ -161,11 +133,7 @@ class Trainer(Training[Sums]):
         return {name: parameter.detach() - self.before[name] for name, parameter in self.learning.items()}
 
     def step(self) -> Sums:
-<<<<<<< HEAD
         """Train one step."""
-=======
-        """Train one step; by task the sum of losses in nats, and the number of tokens."""
->>>>>>> int
         start = time.monotonic()
         batches = self._batches()
         total = sum(int((targets >= 0).sum()) for _, targets, _ in batches)
@@ -296,20 +264,12 @@ def main(arguments: list[str] | None = None) -> None:
     announce(console, "cpu", dtype, chosen.threads)
     plan = Plan(minutes=chosen.minutes, steps=chosen.steps, seed=chosen.seed)
     trainer = Trainer(plan, chosen.base, chosen.folder, Lessons(training_hay()), dtype=dtype, threads=chosen.threads)
-<<<<<<< HEAD
     size = sum(parameter.numel() for parameter in trainer.learning.values())
     console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
     if chosen.export_only or run_until_stopped(trainer, console):
         target = chosen.target or chosen.base / READING_FILE
         write_reading(target, trainer.differences(), trainer.base)
         console.print(f"wrote {target}", highlight=False)
-=======
-
-    def write(file: Path) -> None:
-        write_reading(file, {name: tensor.detach() for name, tensor in trainer.tensors.items()}, trainer.base)
-
-    train_adapter(trainer, console, chosen.target or chosen.base / READING_FILE, write, train=not chosen.export_only)
->>>>>>> int
 
 
 if __name__ == "__main__":
