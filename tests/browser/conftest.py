@@ -34,6 +34,16 @@ async def chromium():
 
 
 @pytest.fixture
+async def page(chromium):
+    """An empty page, for what is served by a program."""
+    context = await chromium.new_context()
+    opened = await context.new_page()
+    opened.set_default_timeout(PATIENCE_MS)
+    yield opened
+    await context.close()
+
+
+@pytest.fixture
 def chatting(chromium):
     """Serves a backend and opens the chat; whatever the page complains of fails the test."""
 
