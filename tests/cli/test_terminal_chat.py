@@ -146,7 +146,7 @@ async def test_a_failed_answer_is_an_error_and_the_chat_goes_on():
 async def test_a_failed_point_is_marked_in_its_card():
     let_go = anyio.Event()
     failing = Reply(fault=ServerFailedError("It [bold]fell[/] \x1b[31mover."))
-    script = {"1. Tea\n.*Milk.*\n.*Milk": failing, "1. Tea": Reply("Hot.", hold=let_go), "": "1. Tea\n2. Milk\n"}
+    script = {'"Milk"': failing, "1. Tea": Reply("Hot.", hold=let_go), "": "1. Tea\n2. Milk\n"}
     async with chatting(opening(script), strategy="skeleton") as chat:
         await chat.send("How do I make tea?")
         await chat.until(lambda: "failed" in [card.state for card in chat.view.cards.values()])

@@ -106,26 +106,36 @@ def test_it_ends_although_its_model_cannot_be_stopped(program):
     assert BACK in rest
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment"),
-    [
-        ((), {"TERM": "dumb"}),
-        ((), {"NO_COLOR": "1"}),
-        (("--plain",), {}),
-        (("--quiet",), {}),
-        ((), {"STRETTO_LOG": "warning"}),
-        ((), {"PYTHONIOENCODING": "latin-1"}),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "environment"), [((), {"TERM": "dumb"}), (("--plain",), {})])
 def test_line_by_line_where_the_terminal_or_the_user_wants_that(program, arguments, environment):
     with Terminal(program(PLAIN, "chat", "-s", "direct", *arguments), environment=environment) as terminal:
-        terminal.wait_for("> ")
+        shown = terminal.wait_for("> ")
         terminal.type("Why?\n")
-        shown = terminal.wait_for("A plain answer\\.")
+        shown += terminal.wait_for("A plain answer\\.")
+        shown += terminal.wait_for("> ")
         terminal.type("\x04")
         rest, code = terminal.wait_for_end()
     assert code == 0
     assert ALTERNATE not in shown + rest
+
+
+FITS = "import sys; from stretto.cli.terminal import fits; print('fits' if fits() else 'no')"
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({}, "fits"),
+        ({"NO_COLOR": "1"}, "no"),
+        ({"TERM": "unknown"}, "no"),
+        ({"STRETTO_LOG": "warning"}, "no"),
+        ({"PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}, "no"),
+    ],
+)
+def test_the_whole_terminal_is_taken_where_it_can_be_drawn_on(environment, said):
+    with Terminal([sys.executable, "-c", FITS], environment=environment) as terminal:
+        shown, _ = terminal.wait_for_end()
+    assert shown.split() == [said]
 
 
 def test_without_textual_it_says_what_to_install_and_goes_line_by_line(program):
