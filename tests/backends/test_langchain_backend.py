@@ -43,7 +43,7 @@ async def test_a_model_that_has_a_field_for_usage_and_no_argument_is_not_given_o
     class Strict(FakeListChatModel):
         stream_usage: bool = True  # as ChatOpenRouter has it, whose stream passes arguments on to an SDK
 
-        async def _astream(self, messages, stop=None, run_manager=None):
+        async def _astream(self, messages, stop=None, run_manager=None):  # noqa: ARG002 - the base class has them
             yield ChatGenerationChunk(message=AIMessageChunk("Hello there"))
 
     assert (await hear(as_backend(Strict(responses=[])))).text == "Hello there"

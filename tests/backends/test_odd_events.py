@@ -475,7 +475,7 @@ async def test_no_more_tokens_are_asked_for_than_the_model_can_write(model, most
 async def test_what_instruments_the_sdk_sees_each_call(monkeypatch):
     from openai.resources.chat.completions import AsyncCompletions  # noqa: PLC0415 - imported with the SDK only
 
-    create, seen = AsyncCompletions.create, []
+    create, seen, events = AsyncCompletions.create, [], []
 
     class Traced:
         """What tracing libraries hand out: a stream around the SDK's, without its attributes."""
@@ -483,8 +483,10 @@ async def test_what_instruments_the_sdk_sees_each_call(monkeypatch):
         def __init__(self, stream):
             self.stream = stream
 
-        def __aiter__(self):
-            return aiter(self.stream)
+        async def __aiter__(self):
+            async for event in self.stream:
+                events.append(type(event).__name__)
+                yield event
 
         async def close(self):
             await self.stream.close()
@@ -500,6 +502,7 @@ async def test_what_instruments_the_sdk_sees_each_call(monkeypatch):
         heard = await hear(backend)
         await backend.aclose()
     assert seen == ["some-model"]
+    assert set(events) == {"ChatCompletionChunk"}
     assert (heard.text, heard.usage.prompt_tokens) == ("Hello there.", 9)
     assert heard.headers["x-ratelimit-remaining-requests"] == "7"
 

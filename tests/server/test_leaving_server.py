@@ -163,6 +163,13 @@ async def test_a_server_leaves_the_client_to_its_owner():
         assert (await client.ask("Why?")).text == "Hello."
 
 
+def test_a_connection_sends_each_piece_at_once_without_waiting_for_the_one_before():
+    with listening(ServerOptions(port=0)) as opened, socket.create_connection(opened.getsockname()):
+        accepted, _ = opened.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_an_address_that_is_taken_is_one_clear_error():
     with listening(ServerOptions(port=0)) as taken:
         port = taken.getsockname()[1]

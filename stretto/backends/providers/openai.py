@@ -8,7 +8,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,6 +20,7 @@ from stretto.backends.base import Capabilities, Prompt
 from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.openai_tokens import openai_counter
 from stretto.backends.providers.discovery import discover
+from stretto.backends.providers.event_stream import json_events
 from stretto.backends.providers.event_values import (
     EventError,
     OddEventError,
@@ -176,12 +177,24 @@ class OpenAIBackend(RemoteBackend):
             extra = extra | {GUIDED_JSON: parameters[GUIDED_JSON]}
         return await client.chat.completions.create(**known, extra_body=extra or None)
 
+    async def _events(self, stream: Any) -> AsyncGenerator[Any]:
+        import openai  # noqa: PLC0415 - imported long since
+
+        # What traces the SDK hands out a stream of another type, and has to see the SDK's events.
+        if type(stream) is not openai.AsyncStream:
+            async for event in stream:
+                yield event
+            return
+        async with aclosing(json_events(stream.response.aiter_bytes())) as events:
+            async for event in events:
+                yield event
+
     def _read(self, event: Any) -> Sequence[Piece]:
         if event is None:
             return ()
         if isinstance(event, str):
             raise EventError(event)
-        if value_of(event, "choices") is None and (said := _error_of(event)):
+        if (value_of(event, "choices") is None or value_of(event, "error")) and (said := _error_of(event)):
             raise EventError(said)
         pieces = [_piece(choice, object_of(choice, "delta")) for choice in objects_of(event, "choices")]
         usage = _usage(value_of(event, "usage"))

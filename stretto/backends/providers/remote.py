@@ -152,9 +152,14 @@ class RemoteBackend(ABC):
         """Say what of the prompt is not sent, for ``Answer.warnings``."""
         return ()
 
+    async def _events(self, stream: Any) -> AsyncGenerator[Any]:
+        """Give the events of the SDK's stream, its models or plain JSON."""
+        async for event in stream:
+            yield event
+
     @abstractmethod
     def _read(self, event: Any) -> Sequence[Piece]:
-        """Read one event of the SDK's stream, a piece for each choice; none where it says nothing to us."""
+        """Read one of `_events`, a piece for each choice; none where it says nothing to us."""
 
     @abstractmethod
     def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
@@ -244,10 +249,11 @@ class RemoteBackend(ABC):
 
     async def _pieces(self, opened: Opened) -> AsyncGenerator[Piece, None]:
         begun = False
-        async for event in opened.stream:
-            begun = True
-            for piece in self._read(event):
-                yield piece
+        async with aclosing(self._events(opened.stream)) as events:
+            async for event in events:
+                begun = True
+                for piece in self._read(event):
+                    yield piece
         lines = opened.arrival.lines
         if not begun and lines.other.strip() and not lines.last_data:
             for piece in self._unstreamed(opened.arrival):
