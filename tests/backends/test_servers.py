@@ -176,6 +176,45 @@ async def test_ollama_is_asked_again_after_a_while_for_the_window_of_a_model_tha
     assert len(server.inquiries) == 2 * once
 
 
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 502, 503])
+async def test_a_server_that_could_not_tell_is_asked_again_after_a_while(status):
+    async with vllm() as server:
+        told = server._pages["/v1/models"]
+        server._pages["/v1/models"] = Told({"detail": "Not now"}, status)
+        backend = OpenAIBackend(MODEL, base_url=server.openai_url)
+        for _ in range(2):
+            await backend.ask_server(5.0)
+        assert backend._learned.facts is None
+        assert [each.path for each in server.inquiries] == ["/v1/models"]
+        server._pages["/v1/models"] = told
+        backend._learned.ask_again = 0.0
+        await backend.ask_server(5.0)
+        assert backend.capabilities.context_window == 40_960
+
+
+async def test_a_llama_cpp_that_was_loading_is_asked_again_for_its_window():
+    async with llamacpp(listed=False) as server:
+        props = server._pages["/props"]
+        server._pages["/props"] = server._pages["/v1/models"]
+        backend = OpenAIBackend("model.gguf", base_url=server.openai_url)
+        await backend.ask_server(5.0)
+        assert (backend._learned.engine, backend.capabilities.context_window) == ("llamacpp", None)
+        server._pages["/props"] = props
+        backend._learned.ask_again = 0.0
+        await backend.ask_server(5.0)
+        assert backend.capabilities.context_window == 8_192
+
+
+async def test_an_address_that_wants_another_key_says_so():
+    async with (
+        vllm(key="sk-another-0123456789") as server,
+        AsyncStretto(server.url, settings=Settings(retries=0)) as stretto,
+    ):
+        server._pages["/v1/models"] = Told({"error": "Unauthorized"}, 401)
+        with pytest.raises(ConnectionFailedError, match=r"did not tell\. Check the address, the key"):
+            await stretto.ask("Why?")
+
+
 async def test_a_server_is_asked_once_for_all_requests_and_clients():
     async with vllm() as server:
         for _ in range(2):

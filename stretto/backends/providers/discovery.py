@@ -25,6 +25,8 @@ from stretto.backends.providers.server_facts import (
 
 __all__ = ["Fetch", "Page", "discover", "root_of"]
 
+_NOT_NOW = (401, 403, 408, 429)  # it may tell another key, or later; beside these, errors of the server itself
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -50,13 +52,15 @@ Fetch = Callable[[str, Mapping[str, Any] | None], Awaitable[Page | None]]
 
 
 async def discover(fetch: Fetch, base_url: str, model: str) -> ServerFacts | None:
-    """What the server at this address tells of itself and the model; ``None``: it cannot be reached."""
+    """What the server at this address tells of itself and the model; ``None``: it cannot be reached, or not now."""
     page = await fetch(f"{base_url.rstrip('/')}/models", None)
     if page is None:
         return None
     facts = listed(page.json, model)
     asking = _Asking(fetch, root_of(base_url), model or facts.model)
     engine = engine_of(page.json, page.headers)
+    if engine is None and (page.status in _NOT_NOW or page.status >= 500):
+        return None
     if engine is None and base_url.startswith("http:"):  # on this machine or in its network; not a provider
         engine = await asking.who()
     return await asking.about(engine, facts)

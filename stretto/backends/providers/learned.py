@@ -14,7 +14,7 @@ from stretto.backends.providers.server_facts import Engine, ServerFacts
 
 __all__ = ["Learned", "forget", "learned"]
 
-_LOADING = ("ollama", "lmstudio")  # they load a model when it is asked for, and tell its window from then on
+_LOADING = ("ollama", "lmstudio", "llamacpp")  # they answer before the model is loaded, and tell its window after
 
 MOST_KEPT = 256
 """Models at servers; the one that was opened longest ago is forgotten first."""

@@ -93,8 +93,8 @@ class AtAddress(OpenAIBackend):
             await self.ask_server(_FINDING_S)
         if (facts := self._learned.facts) is None:
             raise ConnectionFailedError(
-                f"{self.name} was asked which model it serves, and did not answer. Check the address, the network and "
-                "whether the server runs.",
+                f"{self.name} was asked which model it serves, and did not tell. Check the address, the key, the "
+                "network and whether the server runs.",
                 backend=self.name,
             )
         if not facts.model:
