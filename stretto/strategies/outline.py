@@ -219,7 +219,7 @@ class OutlineParser:
         """Without any marker, take bold lines, headings, or a list of short lines."""
         for style in dict.fromkeys(style for style, _ in self._weak):
             lines = [title for kind, title in self._weak if kind == style]
-            short = [line for line in lines if len(line.split()) <= 8 and line.rstrip()[-1] not in ".!?:。！？"]
+            short = [line for line in lines if len(line.split()) <= 8 and line.rstrip()[-1:] not in ".!?:。！？"]
             if style == "plain" and (len(short) < 3 or len(short) < len(lines) - 1):
                 continue
             if len(lines) >= 2:

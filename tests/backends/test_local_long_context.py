@@ -190,7 +190,7 @@ async def test_long_prompts_can_be_refused_by_name(adapted, given):
     [(FocusOptions(chunk=448), "chunk=448 cannot be used"), (StarOptions(block=208), "block=208 cannot be used")],
 )
 def test_sizes_that_leave_no_room_in_the_window_are_refused(adapted, options, said):
-    with pytest.raises(SettingsError, match=f"{said} .* takes 513 tokens of the 512 of the context window"):
+    with pytest.raises(SettingsError, match=f"{said} .* takes 513 of the 512 tokens of the context window"):
         LocalBackend(f"local:{adapted}", long_context=options)
 
 

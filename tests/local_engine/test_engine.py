@@ -260,7 +260,7 @@ def test_a_listener_that_raises_ends_its_own_request_only(loaded, start):
 
 def test_closing_ends_running_and_waiting_requests_and_the_thread(loaded, start):
     before = threading.active_count()
-    engine = start(replace(loaded("llama"), context_window=10**7), max_batch=1)
+    engine = start(replace(loaded("llama"), context_window=10**7, cache_tokens=10**7), max_batch=1)
     started = threading.Event()
     with engine.announced():
         engine.submit(Generation(PROMPTS[0], 10**6), running := Collected(on_piece=started.set))
@@ -287,7 +287,7 @@ from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import prepare
 letters = Tokenizer(models.BPE(vocab={chr(65 + i): i for i in range(400)}, merges=[]))
 model = prepare("local:tiny", build("llama"), PreTrainedTokenizerFast(tokenizer_object=letters))
-handle = Engine(replace(model, context_window=10**7)).submit(Generation((1, 2, 3), 10**6))
+handle = Engine(replace(model, context_window=10**7, cache_tokens=10**7)).submit(Generation((1, 2, 3), 10**6))
 print(bool(next(iter(handle)).text))
 """
     here = str(Path(__file__).parent)

@@ -13,7 +13,11 @@ from stretto.tool_calls import ToolCall
 pytestmark = pytest.mark.anyio
 TOOL = {
     "type": "function",
-    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+        "strict": True,  # the oldest SDK streams no other
+    },
 }
 CALL = HttpReply("Let me see.", tool_calls=[ToolCall(id="call_1", name="weather", arguments='{"city": "Turin"}')])
 POINTS = [Rule("1\\. Tyres", "Some words about it."), Rule("", "1. Tyres\n2. Chain\n")]

@@ -137,7 +137,7 @@ async def with_responses(received):
         return JSONResponse({"id": "resp_2"})
 
     app = Starlette(routes=[Route("/v1/responses", respond, methods=["POST"])])
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None))
     with listening(ServerOptions(port=0)) as opened:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [opened])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -247,6 +248,11 @@ def _free_bytes(device: torch.device) -> int:
     """Memory for the cache: half of what is free, because growing it needs the old and the new one for a moment."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] // 2
+    with suppress(OSError):  # on Linux: files that the system keeps in memory give way
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024 // 2
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (ValueError, OSError, AttributeError):
