@@ -25,7 +25,7 @@ from griffe import (
 from griffe2md import render_object_docs
 
 import stretto
-import stretto.testing
+import stretto.testing.server
 
 __all__ = ["main", "render"]
 
@@ -47,6 +47,16 @@ SECTIONS = {
         "TextDelta", "ToolCallPiece", "ToolCallDelta", "ChoiceDelta", "AnswerFinished",
     ),
 }  # fmt: skip
+BESIDE = {
+    "Choosing and wrapping: `stretto.router`, `stretto.backends.resilience.resilient`": (
+        "router.SecondOpinion", "backends.resilience.resilient.resilient", "backends.resilience.resilient.Resilience",
+    ),
+    "Testing: `stretto.testing`": tuple(f"testing.{name}" for name in stretto.testing.__all__),
+    "A scripted server: `stretto.testing.server`": tuple(
+        f"testing.server.{name}" for name in stretto.testing.server.__all__
+    ),
+}  # fmt: skip
+"""Public names outside ``stretto`` itself, which the guides import."""
 HEADING = re.compile(r"^(#+) `stretto\.(?:\w+\.)*?((?:[A-Z]\w*\.)?\w+)`$", re.MULTILINE)
 LINK = re.compile(r"\[(?P<text>[^\]\n]*)\]\(#(?P<target>[^)\n]*)\)")
 CONFIGURATION: Any = {
@@ -83,7 +93,7 @@ def _sections() -> Iterator[tuple[str, list[str]]]:
         yield title, [name for name in names if name in exported]
     yield "Backends, prompts, settings and hooks", sorted(exported - known - errors)
     yield "Errors", sorted(errors)
-    yield "Testing: `stretto.testing`", [f"testing.{name}" for name in stretto.testing.__all__]
+    yield from ((title, list(names)) for title, names in BESIDE.items())
 
 
 def _object(package: Any, name: str) -> str:

@@ -41,11 +41,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """What the model says. Token counts that are ``None`` are worked out from the texts.
+    """What the model says.
 
     Attributes:
+        text: the answer.
         finish: the reason the answer ends, sent the way each API sends it; ``filtered`` is a refusal
             by OpenAI's content filter instead of by the model.
+        prompt_tokens: tokens of the prompt in the usage; ``None``: worked out from its text.
+        cached_tokens: those of them that are said to come from a cache.
+        cache_write_tokens: those that are said to be written to one.
+        reasoning_tokens: tokens of thinking in the usage.
         time_to_first_token_s: for this reply only; ``None``: the server's own.
         fault: what goes wrong while it is sent.
         tool_calls: calls that follow the text; the answer then ends by asking for their results.

@@ -44,7 +44,12 @@ _DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": OpenAIDialect(), "/v
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A reply for the prompts in which the pattern (a regular expression) is found."""
+    """A reply for some prompts.
+
+    Attributes:
+        pattern: a regular expression that is found in them.
+        reply: what they are answered with.
+    """
 
     pattern: str
     reply: HttpReply | RawReply | str
@@ -84,6 +89,7 @@ class ScriptedServer:
         port: 0 for a free one.
 
     Attributes:
+        port: where it listens.
         requests: every request for a generation, in order, keys removed.
         inquiries: every other request, likewise.
         open_connections: connections that clients hold now.

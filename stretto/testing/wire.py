@@ -17,11 +17,19 @@ _SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "cookie", 
 
 @dataclass(slots=True)
 class ReceivedRequest:
-    """What arrived, without its key, and what became of it.
+    """What arrived, without its key, and what became of it. Times are seconds of the event loop's clock.
 
-    Times are seconds of the event loop's clock; ``tokens_s`` are those at which each token was handed to the
-    connection. ``outcome`` is ``open`` while it is being answered,
-    then ``finished``, ``left`` (the client went away first), or the kind of the fault.
+    Attributes:
+        method: ``GET`` or ``POST``.
+        path: of the address, for instance ``/v1/chat/completions``.
+        headers: by their names in small letters.
+        body: the JSON that was sent.
+        arrived_s: when it arrived.
+        first_token_s: when the first token was handed to the connection; ``None``: not yet.
+        tokens_s: when each token was.
+        ended_s: when it was answered or given up; ``None``: not yet.
+        outcome: ``open`` while it is being answered, then ``finished``, ``left`` (the client went away first), or the
+            kind of the fault.
     """
 
     method: str

@@ -46,3 +46,52 @@ def test_links_between_pages_lead_somewhere():
     ]
     assert len(links) > 50
     assert [(page.name, target) for page, target in links if not (page.parent / target).exists()] == []
+
+
+def _anchors(page):
+    """The anchors that GitHub gives the headings of a page."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#{1,6} (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def test_links_to_headings_lead_somewhere():
+    links = [
+        (page, target, heading)
+        for page in [GUIDES.parent / "README.md", *GUIDES.rglob("*.md")]
+        for target, heading in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        if page.name != "reference.md"
+    ]
+    assert len(links) > 20
+    wrong = [
+        (page.name, target, heading)
+        for page, target, heading in links
+        if heading not in _anchors(page.parent / target if target else page)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", [*(page for page in PAGES if page != "langchain.md"), "testing.md", "extending.md"])
+def test_each_guide_leads_to_the_reference(page):
+    assert "](reference.md" in (GUIDES / page).read_text(encoding="utf-8")
+
+
+USERS_FILES = {"NAME.md", "adapter_config.json", "focus.safetensors", "reading.safetensors", "settings.toml"}
+
+
+@pytest.mark.parametrize(
+    "page", sorted({*PAGES, "gpu.md", "models.md", "router.md", "long-context.md", "extending.md"})
+)
+def test_files_that_a_page_names_are_there(page):
+    text = (GUIDES / page).read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./-]+\.(?:py|toml|txt|jsonl?|md|npz|safetensors))`", text)
+    root = GUIDES.parent
+    assert [
+        name
+        for name in named
+        if Path(name).name not in USERS_FILES
+        and not any(
+            f"/{each.relative_to(root)}".endswith(f"/{name}") for each in root.glob(f"[!.]*/**/{Path(name).name}")
+        )
+        and not (root / name).exists()
+    ] == []
