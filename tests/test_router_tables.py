@@ -46,6 +46,8 @@ NAMED = {
     "怎样让厨房保持整洁？": "skeleton",
 }
 TAILS = """\
+早起きのコツを五つ挙げて、なぜ三つ目が一番良いか説明してください。
+일찍 일어나는 팁 다섯 가지를 말하고, 왜 세 번째가 가장 좋은지 설명해 주세요.
 Nenne vier Gründe und fasse sie zusammen
 Donne cinq idées puis choisis la meilleure
 पाँच सुझाव दो और सबसे अच्छा चुनो

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Literal
 
 from stretto.errors import InvalidRequestError, StrettoError
@@ -75,6 +76,19 @@ class Generation:
             _whole("seed", self.seed, None, None)
         if self.logprobs is not None:
             _whole("logprobs", self.logprobs, 0, 1000)
+        for name in ("prompt", "end_ids", "suppress_tokens", "begin_suppress_tokens"):
+            _tokens(name, getattr(self, name))
+        for text in self.stop:
+            if not isinstance(text, str) or not text:
+                raise InvalidRequestError(f"stop cannot hold {text!r}: each is a text of at least one character.")
+
+
+def _tokens(name: str, ids: Iterable[object]) -> None:
+    if set(map(type, ids)) <= {int}:  # a prompt may have many
+        return
+    for token in ids:
+        if not isinstance(token, Integral) or isinstance(token, bool):
+            raise InvalidRequestError(f"{name} cannot hold {token!r}: token ids are whole numbers.")
 
 
 def _number(name: str, value: object, least: float, most: float) -> None:

@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 
@@ -48,3 +49,17 @@ def test_a_bias_that_is_no_number_is_refused_with_its_token(bias):
 @pytest.mark.parametrize("settings", RIGHT, ids=str)
 def test_numbers_at_the_edge_are_taken(settings):
     assert Generation(**{"prompt": (1,), "max_new_tokens": 5, **settings})
+
+
+@pytest.mark.parametrize("name", ["prompt", "end_ids", "suppress_tokens", "begin_suppress_tokens"])
+@pytest.mark.parametrize("odd", ["a", 1.5, True, None])
+def test_what_is_no_token_id_is_refused_by_name_and_value(name, odd):
+    settings = {"prompt": (1,), "max_new_tokens": 1} | {name: (odd,)}
+    with pytest.raises(InvalidRequestError, match=re.escape(f"{name} cannot hold {odd!r}")):
+        Generation(**settings)
+
+
+@pytest.mark.parametrize("odd", ["", 5, None])
+def test_a_stop_text_that_is_none_is_refused(odd):
+    with pytest.raises(InvalidRequestError, match=re.escape(f"stop cannot hold {odd!r}")):
+        Generation((1,), 1, stop=("end", odd))

@@ -85,3 +85,9 @@ def test_where_a_format_allows_only_what_is_suppressed_the_format_is_kept(loaded
 def test_a_token_the_model_does_not_have_cannot_be_suppressed(name, loaded, start):
     with pytest.raises(InvalidRequestError, match=f"{name} has the token id 400, .* are 0 to 399"):
         start(loaded("llama")).submit(Generation((5, 6), 5, **{name: (7, 400)}))
+
+
+@pytest.mark.parametrize("name", ["suppress_tokens", "begin_suppress_tokens"])
+def test_suppressing_all_tokens_is_refused(name, loaded, start):
+    with pytest.raises(InvalidRequestError, match=f"{name} has all tokens of .* none is left to choose"):
+        start(loaded("llama")).submit(Generation((5, 6), 5, **{name: tuple(range(400))}))

@@ -219,6 +219,12 @@ class Engine:
                     f"{what} has the token id {strange}, and those of {name} are 0 to {self.model.vocabulary - 1}. "
                     "Use this model's own tokenizer."
                 )
+        for what, ids in (
+            ("suppress_tokens", request.suppress_tokens),
+            ("begin_suppress_tokens", request.begin_suppress_tokens),
+        ):
+            if len(set(ids)) >= self.model.vocabulary:
+                raise InvalidRequestError(f"{what} has all tokens of {name}: none is left to choose. Leave some out.")
 
     def _check(self, request: Generation) -> None:
         self.check_tokens(request)
