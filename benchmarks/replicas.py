@@ -3,7 +3,7 @@
     python benchmarks/replicas.py --save       two minutes; needs redis-server
     python docs/make_load_model.py             then makes the tables of the page from it
 
-The server is `stretto serve` in a process of its own, in front of a scripted one that writes as fast as a usual model.
+The server is `stretto serve` in a separate process, in front of a scripted one that writes as fast as a usual model.
 Counted is the processor time of the server's process, not of the clients or the model. What Redis costs is the time of
 its scripts, one after the other and many at once.
 """

@@ -1,7 +1,7 @@
 """Asks a server of OpenAI's API which program it is and what it can do: a few short requests, once.
 
-Recognised by what it answers to ``GET /v1/models``, or by its headers; the rest is asked at the paths of its own that
-each program has. Some answer any path with status 200, so what counts is the form of an answer.
+A program is recognised by what it answers to ``GET /v1/models``, or by its headers. The rest is asked at paths that
+only this program has. Some answer any path with status 200, so what counts is the form of an answer.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Asking:
         return "lmstudio" if isinstance(first, Mapping) and "compatibility_type" in first else None
 
     async def about(self, engine: Engine | None, facts: ServerFacts) -> ServerFacts:
-        """Add what this program tells at paths of its own."""
+        """Add what this program tells at paths that only it has."""
         match engine:
             case "vllm":
                 metrics = await self._page("/metrics")

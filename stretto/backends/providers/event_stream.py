@@ -1,6 +1,6 @@
 """The events of a stream as plain JSON, without the models that an SDK makes of each.
 
-Making the SDK's models took two thirds of the time that an event takes in the SDK.
+Making the SDK's models takes most of the time that an event takes in the SDK.
 """
 
 from __future__ import annotations
