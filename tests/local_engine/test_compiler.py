@@ -159,6 +159,10 @@ OTHER_TARGETS = {
 def test_other_targets_have_code_of_their_own(target, compiled):
     """The whole engine under them: `make test-targets`."""
     before = sizes(compiled)
-    done = run(compiled, PROGRAM.replace("([CHOOSING])", "([CHOOSING, product('bfloat16')])"), **OTHER_TARGETS[target])
+    done = run(
+        compiled,
+        PROGRAM.replace("([CHOOSING])", "([CHOOSING, product('bfloat16'), product('float16')])"),
+        **OTHER_TARGETS[target],
+    )
     assert (done.stdout, done.stderr) == (COMPILED, "")
     assert set(before.items()) < set(sizes(compiled).items())

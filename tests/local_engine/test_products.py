@@ -39,7 +39,9 @@ def test_pairs_of_bfloat16_lose_nothing_either():
 
 
 @pytest.mark.parametrize(
-    "weights", [[drawn(32, 20).bfloat16().float()], [drawn(32, 20).half()], [drawn(32, 21).bfloat16()]], ids=str
+    "weights",
+    [[drawn(32, 20).bfloat16().float()], [drawn(32, 20).half()], [drawn(32, 21).bfloat16()]],
+    ids=["held in float32", "float16", "an odd number"],
 )
 def test_only_an_even_number_of_inputs_in_bfloat16_stands_in_pairs(weights):
     assert not layout_for(weights, paired=True).paired
@@ -86,6 +88,12 @@ def test_a_row_is_the_same_to_the_bit_whatever_other_rows_there_are(dtype):
     alone = torch.cat([product(row[None], weight) for row in given])
     for count in range(41):
         assert torch.equal(product(given[:count], weight), alone[:count])
+
+
+def test_every_number_of_float16_is_widened_as_it_is():
+    every = torch.arange(-(2**15), 2**15).short().view(torch.float16)
+    found = product(torch.ones(1, 1), packed(every[:, None], Layout(torch.float16)))[0]
+    torch.testing.assert_close(found, every.float(), rtol=0, atol=0, equal_nan=True)
 
 
 def test_other_weights_stay_as_they_are():

@@ -32,6 +32,7 @@ __all__ = [
     "paired",
     "prefetch",
     "spread",
+    "widened",
 ]  # fmt: skip
 
 FLOAT = ir.FloatType()
@@ -105,6 +106,20 @@ def spread(builder: Any, number: Any) -> Any:
     anything = ir.Constant(ir.VectorType(number.type, PANEL), ir.Undefined)
     first = builder.insert_element(anything, number, INT(0))
     return builder.shuffle_vector(first, anything, ir.Constant(WORDS, [0] * PANEL))
+
+
+def widened(builder: Any, words: Any) -> Any:
+    """Widen the bits of float16, one in each word, to float32: the exponent moves by a product with 2 to the 112."""
+
+    def every(number: int) -> Any:
+        return ir.Constant(WORDS, [number] * PANEL)
+
+    size = builder.shl(builder.and_(words, every(0x7FFF)), every(13))
+    scaled = builder.fmul(builder.bitcast(size, VECTOR), ir.Constant(VECTOR, [2.0**112] * PANEL))
+    endless = builder.fcmp_unordered(">=", scaled, ir.Constant(VECTOR, [2.0**16] * PANEL))  # an infinity, or no number
+    bits = builder.select(endless, builder.or_(size, every(0x7F800000)), builder.bitcast(scaled, WORDS))
+    sign = builder.shl(builder.and_(words, every(0x8000)), every(16))
+    return builder.bitcast(builder.or_(bits, sign), VECTOR)
 
 
 def added(builder: Any, left: Any, right: Any, total: Any) -> Any:

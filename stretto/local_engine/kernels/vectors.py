@@ -9,6 +9,7 @@ Register tiles of a matrix product: Goto and van de Geijn, "Anatomy of high-perf
 from __future__ import annotations
 
 import math
+import platform
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -40,6 +41,7 @@ from stretto.local_engine.kernels.llvm import (
     paired,
     prefetch,
     spread,
+    widened,
 )
 from stretto.local_engine.kernels.sizes import PANEL
 
@@ -59,6 +61,9 @@ MOST = 12 if _WIDE else 6
 ABREAST = (1, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (1, 4, 2, 2, 1, 1, 1)
 """Panels of a tile, by its rows: enough accumulators to hide the latency of a multiply-add."""
 
+_HALVES = "+f16c" in _FEATURES or platform.machine() not in {"x86_64", "AMD64"}
+"""Whether the processor widens float16. Elsewhere LLVM calls a function that no program here has, and ends."""
+
 _ACROSS = 16 if _WIDE else 4
 """Sums of `dots` that are folded together."""
 
@@ -75,11 +80,14 @@ def _loaded(builder: Any, address: Any, kind: Any) -> Any:
         return load(builder, address, WORDS)
     if kind == types.float32:
         return load(builder, address, VECTOR)
-    held = ir.IntType(16) if kind == types.uint16 else ir.HalfType()
+    native = kind == types.int16 and _HALVES
+    held = ir.HalfType() if native else ir.IntType(16)
     vector = builder.load(builder.inttoptr(address, ir.VectorType(held, PANEL).as_pointer()), align=2)
-    if kind == types.int16:
+    if native:
         return builder.fpext(vector, VECTOR)
     words = builder.zext(vector, WORDS)
+    if kind == types.int16:
+        return widened(builder, words)
     return builder.bitcast(builder.shl(words, ir.Constant(words.type, [16] * PANEL)), VECTOR)
 
 
