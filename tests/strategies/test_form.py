@@ -31,6 +31,20 @@ def through(text, lengths=(1_000,), point=OIL, indent="   "):
 
 
 @pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("numbered", "\n2. **Oil the chain**: "),
+        ("bulleted", "\n- **Oil the chain**: "),
+        ("sections", "\n\n## Oil the chain\n\n"),
+        ("paragraphs", "\n\n"),
+    ],
+)
+def test_a_form_labels_its_points(name, label):
+    assert Form(name).label(OIL) == label
+    assert Form(name).label(Point(1, "Oil the chain")) == label.lstrip("\n").replace("2.", "1.")
+
+
+@pytest.mark.parametrize(
     ("written", "shown"),
     [
         ("Wipe it first.", "Wipe it first."),

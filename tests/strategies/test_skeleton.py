@@ -157,7 +157,7 @@ async def test_a_list_that_has_begun_when_its_outline_breaks_off_is_continued_as
     ]
     backend = ScriptedBackend({
         OUTLINE: outline,
-        "<received>\n1. Tyres": Reply(fault=broken),
+        r"<received>\n1\. Tyres": Reply(fault=broken),
         point(1): "Pump them.",
         r"<received>\n1. \*\*Tyres\*\*: Pump them.\n</received>": "2. **Chain**: Oil it.",
     })  # fmt: skip
@@ -406,7 +406,7 @@ async def test_documents_reach_every_call_also_those_that_ask_once_more():
     down = Reply(fault=ServerFailedError("down"))
     broken = Reply(chunks=["Test", "never"], fault=StreamBrokenError("gone"), fault_after=1)
     outline = Reply(chunks=["1. Tyres\n", "2. Cha", "never"], fault=StreamBrokenError("gone"), fault_after=2)
-    rest = {"<received>\n1. Tyres": "2. Chain\n3. Brakes", "part on .Chain": "Oil it.", "<received>\nTest": " them."}
+    rest = {r"<received>\n1\. Tyres": "2. Chain\n3. Brakes", "part on .Chain": "Oil it.", "<received>\nTest": " them."}
     backend = ScriptedBackend(script(outline, first={**rest, point(2): down, point(3): broken}))
     answer, _ = await ask(backend, documents=["The saddle is called Bob."], system="Be kind.")
     assert answer.text == "1. **Tyres**: Pump them.\n2. **Chain**: Oil it.\n3. **Brakes**: Test them."

@@ -75,7 +75,7 @@ class Drafter(Protocol):
     wants_top: int
 
     def propose(self, context: Context, rows: int) -> DraftTree:
-        """Draft at most ``rows`` nodes after ``context.tokens``; fewer, or none, where that pays more.
+        """Draft at most ``rows`` nodes after ``context.tokens``, fewer or none if that is faster.
 
         If there are more, the least likely to survive are pruned. A tree with a step cost may have more: its nodes
         compete with those of the other requests. Proposing twice without `learn` in between gives the same draft.
