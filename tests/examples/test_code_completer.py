@@ -28,7 +28,7 @@ def endpoint(monkeypatch):
 @asynccontextmanager
 async def plug_in(endpoint):
     """The endpoint on a free port, and a client that is a plug-in."""
-    server = uvicorn.Server(uvicorn.Config(endpoint.app, port=0, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(endpoint.app, port=0, ws="none", log_level="warning"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve)
         with anyio.fail_after(120):
