@@ -30,7 +30,10 @@ def begins_like_key(text: str) -> bool:
 
 def shown(value: object) -> str:
     """A value for an error message: short, and ``[hidden]`` where it might be a key."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:  # lists in lists, thousands deep
+        return f"[hidden: a {type(value).__name__} that is nested too deeply]"
     if looks_like_key(text):
         return "[hidden: it looks like a key]"
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."

@@ -13,6 +13,7 @@ from anyio.from_thread import BlockingPortal
 
 from stretto.errors import StrettoError
 from stretto.fork import Fork
+from stretto.late_executor import LateExecutor
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ class BackgroundLoop:
         self._portal: BlockingPortal | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._closed_at_exit = False
 
     @property
     def runs(self) -> bool:
@@ -49,7 +51,19 @@ class BackgroundLoop:
         return self._thread is threading.current_thread()
 
     def call(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Run it to its end. Raises `StrettoError` after `close` and after a fork."""
+        """Run it to its end. Raises `StrettoError` after `close` and after a fork.
+
+        A daemon thread that still asks when the program ends, which has then closed this, ends with `SystemExit`: that
+        prints nothing, as when the interpreter ends the thread itself.
+        """
+        try:
+            return self._call(run)
+        except StrettoError:
+            if self._closed_at_exit and threading.current_thread().daemon:
+                raise SystemExit from None
+            raise
+
+    def _call(self, run: Callable[[], Awaitable[T]]) -> T:
         if self._fork.happened():
             raise StrettoError(self._forked)
         called = _Call(run)
@@ -92,6 +106,8 @@ class BackgroundLoop:
             threading.Thread(target=self.close, name="stretto closing").start()
             return
         with self._lock:
+            main = threading.main_thread()
+            self._closed_at_exit |= threading.current_thread() is main and not main.is_alive()
             self._closed = True
             portal, self._portal = self._portal, None
         if portal is None or self._thread is None:
@@ -115,6 +131,7 @@ class BackgroundLoop:
 
 async def _serve(started: Future[BlockingPortal]) -> None:
     # As anyio's start_blocking_portal, but no generator: one that is left open would be closed in a forked child too.
+    asyncio.get_running_loop().set_default_executor(LateExecutor(thread_name_prefix="stretto"))
     async with BlockingPortal() as portal:
         started.set_result(portal)
         await portal.sleep_until_stopped()

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import PydanticCustomError
 
+from stretto.json_schema import read_format
+
 __all__ = ["GenerationOptions", "not_bool"]
 
 
@@ -36,9 +38,9 @@ class GenerationOptions(BaseModel):
         stop: texts that end the answer; they are not part of it.
         seed: sample the same way again, where the backend can.
         decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
-        response_format: a JSON schema (a dict), a pydantic model class, of which all fields are written, or on a local
-            model a regular expression (a string). The answer comes in one piece and is checked. One that does not fit
-            is asked for once more. ``Answer.parsed`` holds its value.
+        response_format: a JSON schema (a dict, also in OpenAI's forms around one), a pydantic model class, of which all
+            fields are written, or on a local model a regular expression (a string). The answer comes in one piece and
+            is checked. One that does not fit is asked for once more. ``Answer.parsed`` holds its value.
         logprobs: report the log-probability of each token, and of so many of the most probable tokens beside it. Local
             models have them, and those behind OpenAI's API that do not reason.
     """
@@ -71,8 +73,8 @@ class GenerationOptions(BaseModel):
 
     @field_validator("response_format", mode="before")
     @classmethod
-    def _schema_of_a_model(cls, value: Any) -> Any:
-        return _closed(value.model_json_schema()) if isinstance(value, type) and issubclass(value, BaseModel) else value
+    def _checked_format(cls, value: Any) -> Any:
+        return read_format(value)
 
     @field_validator("stop", mode="before")
     @classmethod
@@ -90,15 +92,3 @@ class GenerationOptions(BaseModel):
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)
-
-
-def _closed(schema: Any) -> Any:
-    """Let objects have exactly the fields that are declared: a schema that allows more gets more, and without end."""
-    if isinstance(schema, list):
-        return [_closed(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    schema = {name: _closed(part) for name, part in schema.items()}
-    if schema.get("type") == "object" and "properties" in schema:
-        schema = {"additionalProperties": False} | schema | {"required": list(schema["properties"])}
-    return schema

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from stretto.arguments import looks_like_key
 from stretto.content import is_plain, mended, split_results, text_of, without_calls
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
@@ -72,7 +73,8 @@ class Message(BaseModel):
         if "content" not in self.model_fields_set and not (self.parts or self.tool_calls or self.role == "tool"):
             if self.role == "assistant" and self.extra:  # a refusal, a sound: for which OpenAI has special fields
                 return self
-            given = ", ".join(sorted({*self.model_fields_set, *self.extra} - {"role", "extra"}))
+            names = sorted({*self.model_fields_set, *self.extra} - {"role", "extra"})
+            given = ", ".join("[hidden]" if looks_like_key(name) else name for name in names)
             raise InvalidRequestError(
                 f"A message of the {self.role} has no content{f' (it has {given})' if given else ''}. Give it a text."
             )

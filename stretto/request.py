@@ -85,7 +85,8 @@ class RequestOptions(TypedDict, total=False):
         seed: sample the same way again, where supported.
         deadline_s: seconds that the whole answer may take, retries and waits included.
         decoding: the decoding method of a local model.
-        response_format: a JSON schema, a pydantic model class, or on local models a regular expression.
+        response_format: a JSON schema, also in OpenAI's forms around one, a pydantic model class, or on local models a
+            regular expression.
         logprobs: report log-probabilities, and so many of the likeliest tokens beside each (0 to 20).
         tools: functions that the model may call, in OpenAI's form or Anthropic's. Its calls are ``Answer.tool_calls``.
         tool_choice: "auto", "none", "required", or the one tool to call, in OpenAI's form or Anthropic's.

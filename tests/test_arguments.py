@@ -135,6 +135,15 @@ def test_a_key_in_the_place_of_an_option_is_never_repeated(options):
     assert SECRET not in str(caught.value)
 
 
+def test_a_key_as_the_name_of_a_messages_field_is_never_repeated():
+    with (
+        Stretto(backend()) as stretto,
+        pytest.raises(StrettoError, match=r"has no content \(it has \[hidden\]\)") as caught,
+    ):
+        stretto.ask({"role": "user", SECRET: "x"})
+    assert SECRET not in str(caught.value)
+
+
 def test_a_key_in_the_settings_file_is_never_repeated(tmp_path, monkeypatch):
     file = tmp_path / "settings.toml"
     file.write_text(f'apikey = "{SECRET}"\n')

@@ -414,3 +414,63 @@ print(ask(deadline_s=60))
         "The deadline passed after 0.05 s, while the library was still being imported. Allow more with deadline_s.",
         "Yes.",
     ]
+
+
+def test_a_thread_that_works_on_behind_the_programs_last_line_gets_its_answer():
+    code = """
+import asyncio, threading
+from stretto import Stretto
+from stretto.testing import ScriptedBackend
+
+class LooksUp(ScriptedBackend):
+    async def _chunks(self, prompt, options, reply):
+        threading.main_thread().join()  # Python's own pools of threads end with it
+        await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+        async for chunk in super()._chunks(prompt, options, reply):
+            yield chunk
+
+client = Stretto(LooksUp({"": "A straight answer."}))
+threading.Thread(target=lambda: print(client.ask("Why?", strategy="direct"))).start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("A straight answer.\n", "")
+
+
+@pytest.mark.parametrize("call", ["ask", "stream", "again"])
+def test_a_daemon_thread_that_asks_while_the_program_ends_is_ended_without_a_word(call):
+    code = f"""
+import atexit, threading
+atexit.register(lambda: (asking.join(60), print("ended", not asking.is_alive())))  # after the client is closed
+import anyio
+from stretto import Stretto, StrettoError
+from stretto.testing import ScriptedBackend
+hangs = threading.Event()
+
+class Endless(ScriptedBackend):
+    async def _chunks(self, prompt, options, reply):
+        async for chunk in super()._chunks(prompt, options, reply):
+            yield chunk
+            hangs.set()
+            await anyio.sleep_forever()
+
+client = Stretto(Endless({{"": "One two."}}))
+
+def ask():
+    try:
+        if {call!r} == "stream":
+            with client.stream("Why?", strategy="direct") as events:
+                list(events)
+        client.ask("Why?", strategy="direct")
+    except StrettoError:
+        print("an error")
+    finally:
+        print("left")
+        if {call!r} == "again":
+            client.ask("Why?", strategy="direct")
+
+asking = threading.Thread(target=ask, daemon=True)
+asking.start()
+hangs.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "left\nended True\n", "")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from stretto.json_schema import MOST_LEVELS, is_deeper, validator_of
 from stretto.request import GenerationOptions
 from stretto.strategies.bare_json import json_in, read_json
 
@@ -74,25 +76,19 @@ def _instance(text: str, model: type[BaseModel]) -> Fit:
 
 
 def _checked(value: Any, schema: Mapping[str, Any]) -> Fit:
+    if is_deeper(value):
+        return Fit(wrong=f"it is nested deeper than {MOST_LEVELS} levels")
     try:
-        import jsonschema_rs  # noqa: PLC0415 - only where a schema is asked for
+        validator = validator_of(schema)
     except ImportError:
         return Fit(value, unchecked="jsonschema-rs is not installed")
-    try:
-        validator = jsonschema_rs.validator_for(dict(schema), retriever=_fetch_nothing)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:  # a pattern in a dialect that its server may know
         return Fit(value, unchecked=_short(f"the schema cannot be used: {str(error).splitlines()[0]}"))
     causes = []
-    for found in validator.iter_errors(value):
+    for found in islice(validator.iter_errors(value), MOST_CAUSES):
         place = ".".join(map(str, found.instance_path)) or "the answer"
         causes.append(f"{place}: {_short(found.message)}")
-        if len(causes) == MOST_CAUSES:
-            break
     return Fit(wrong=_short("; ".join(causes))) if causes else Fit(value)
-
-
-def _fetch_nothing(uri: str) -> Any:
-    raise ValueError(f"{uri} is not part of the schema")
 
 
 def _short(cause: str) -> str:

@@ -84,6 +84,23 @@ print(len(answers), len(set(answers)))
     assert (done.stdout, done.stderr) == ("4 1\n", "")
 
 
+def test_a_model_that_is_loaded_behind_the_programs_last_line_answers(folder):
+    code = """
+import sys, threading
+from stretto import Stretto
+
+stretto = Stretto("local:" + sys.argv[1])
+
+def ask():
+    threading.main_thread().join()  # Python's own pools of threads end with it
+    print(stretto.ask("Why?", strategy="direct", max_tokens=5).usage.completion_tokens)
+
+threading.Thread(target=ask).start()
+"""
+    done = run(code, folder)
+    assert (done.stdout, done.stderr) == ("5\n", "")
+
+
 async def test_a_backend_that_waits_for_another_model_to_load_can_be_closed(folder, monkeypatch):
     loading, load = threading.Event(), threading.Event()
     real = LoadingOptions._load
@@ -161,6 +178,7 @@ def test_a_deadline_holds_while_the_model_is_loading(folder, monkeypatch):
 
     monkeypatch.setattr(LoadingOptions, "_load", slow)
     with Stretto(f"local:{folder}") as stretto:
+        stretto.route("Why?")  # imports what would take longer than the deadline
         with pytest.raises(DeadlineExceededError, match=r"The deadline passed after 0\.1 s\."):
             stretto.ask("Why?", strategy="direct", deadline_s=0.1)
         load.set()

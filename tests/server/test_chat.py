@@ -4,9 +4,11 @@ import json
 
 import openai
 import pytest
-from live_server import QUESTION, in_front_of
+from live_server import QUESTION, in_front_of, serving
 from pydantic import BaseModel
 
+from stretto import AsyncStretto, Capabilities
+from stretto.testing import ScriptedBackend
 from stretto.testing.server import HttpReply, Rule
 from stretto.tool_calls import ToolCall
 
@@ -152,6 +154,18 @@ async def test_json_objects_are_asked_for_in_openais_own_words():
         )
         assert live.upstream.requests[-1].body["response_format"] == {"type": "json_object"}
     assert json.loads(answer.choices[0].message.content) == {"gears": 21}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_schema_that_is_none_is_refused_before_anything_is_sent(stream):
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": 5}}}
+    backend = ScriptedBackend({"": "5"}, capabilities=Capabilities(json_schema=True))
+    async with AsyncStretto(backend) as stretto, serving(stretto) as live, live.openai() as client:
+        with pytest.raises(openai.BadRequestError, match="type=5 is no type of JSON"):
+            await client.chat.completions.create(
+                model="stretto", messages=QUESTION, response_format=form, stream=stream
+            )
+    assert backend.calls == []
 
 
 async def test_log_probabilities_come_with_the_end_of_the_stream(live):

@@ -11,13 +11,13 @@ Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, rms_norm, silu
 
+from stretto.late_executor import LateExecutor
 from stretto.local_engine.kernels import parts
 from stretto.local_engine.kernels.compiler import are_ready
 from stretto.local_engine.kernels.panels import Panels, held_as, kind_of
@@ -133,7 +133,7 @@ class LlamaForward:
             self._layers, self._norm = [layer.widened() for layer in self._layers], self._norm.widened()
             if self._embedding.dtype == torch.float16:  # no compiled code reads it
                 self._embedding = self._embedding.float()
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
+        with LateExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
             self._layers = list(pool.map(lambda layer: layer.packed(layout), self._layers))
         self._vocabulary = packed(self._vocabulary, layout)
         self._compiled = self._compile() if self._in_panels and self._fill_panels(weights[1:]) else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +33,8 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
     adapter without peft, and `BackendError` where memory runs out.
     """
     options = {"trust_remote_code": trust_remote_code}
+    if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
+        os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
     try:
         with _quietly():
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.

@@ -1,0 +1,158 @@
+"""JSON schemas that answers are held to: read in the forms that callers have, and checked before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.errors import PydanticUserError
+
+from stretto.arguments import looks_like_key, shown
+from stretto.errors import InvalidRequestError
+
+__all__ = ["MOST_LEVELS", "is_deeper", "read_format", "validator_of"]
+
+MOST_LEVELS = 150
+"""The deepest value that is read. Pydantic reads JSON of 200 levels, jsonschema-rs has no words for what is wrong with
+255, and where its stack ends, so does the process."""
+
+_REMEDY = "Give a JSON schema such as {'type': 'object', 'properties': {...}}, or a pydantic model class."
+_TYPES = "array, boolean, integer, null, number, object and string"
+_TOO_DEEP = f"it is nested deeper than {MOST_LEVELS} levels"
+_LEADS_TO = re.compile(r"(?:Resource|Pointer|Anchor) '([^']*)'")
+
+
+def read_format(given: Any) -> dict[str, Any] | str | None:
+    """The JSON schema or regular expression of a ``response_format``.
+
+    ``given``: a schema; a pydantic model class; OpenAI's ``{"type": "json_schema", "json_schema": {"schema": ...}}``,
+    also without the level between; its ``{"type": "json_object"}``, any object; its ``{"type": "text"}``, which is
+    ``None``; a string, which is a regular expression. Raises `InvalidRequestError` for what is none of them.
+    """
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, type) and issubclass(given, BaseModel):
+        return _checked(_closed(_schema_of(given)), given)
+    if not isinstance(given, Mapping):
+        raise _refused(given, f"it is of the type {type(given).__name__}")
+    form = given.get("type")
+    if form == "text":
+        return None
+    if form == "json_object":
+        return {"type": "object"}
+    if form != "json_schema":
+        return _checked(given, given)
+    inner = given.get("json_schema", given)
+    schema = inner.get("schema") if isinstance(inner, Mapping) else None
+    if not isinstance(schema, Mapping):
+        raise _refused(given, "it has no schema at json_schema.schema")
+    return _checked(schema, given)
+
+
+def validator_of(schema: Mapping[str, Any]) -> Any:
+    """jsonschema-rs's validator, which fetches nothing; a dialect that it does not know counts as draft 2020-12.
+
+    Raises `ValueError` or `TypeError` for what is no schema, `ImportError` without jsonschema-rs.
+    """
+    import jsonschema_rs  # noqa: PLC0415 - takes 0.15 s, and is needed only where a schema is asked for
+
+    try:
+        return jsonschema_rs.validator_for(dict(schema), retriever=_fetch_nothing)
+    except jsonschema_rs.ValidationError as error:
+        if error.kind.name != "$ref" or "$schema" not in schema:
+            raise
+        return jsonschema_rs.Draft202012Validator(dict(schema), retriever=_fetch_nothing)
+
+
+def is_deeper(value: Any) -> bool:
+    """Whether a value of JSON has more than `MOST_LEVELS` objects and lists inside each other."""
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        level = [part for each in level for part in _parts(each)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+
+
+def _checked(schema: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    if flaw := _flaw(schema):
+        raise _refused(given, flaw)
+    return dict(schema)
+
+
+def _flaw(schema: Mapping[str, Any]) -> str:
+    try:
+        json.dumps(dict(schema), allow_nan=False)
+        if is_deeper(schema):
+            return _TOO_DEEP
+        validator_of(schema)
+    except ImportError:
+        return ""  # a warning says later that the answer was not checked
+    except RecursionError:
+        return _TOO_DEEP
+    except (ValueError, TypeError) as error:
+        return _cause(error)
+    return ""
+
+
+def _cause(error: Exception) -> str:
+    """What is wrong with a schema; nothing where only its reader here does not know a pattern's dialect."""
+    kind, message = getattr(error, "kind", None), getattr(error, "message", str(error))
+    if kind is None:
+        return f"as JSON it is impossible: {message}"
+    place, value = _place(error.instance_path), error.instance  # type: ignore[attr-defined]  # as it has a kind
+    if kind.name == "$ref":
+        target = found[1] if (found := _LEADS_TO.search(message)) else message
+        return f"a $ref leads to {shown(target)}, which is not in it"
+    if kind.name == "format":
+        return "" if _is_expression(value) else f"{place}={shown(value)} is no regular expression"
+    if kind.name == "anyOf" and place.endswith("type"):
+        return f"{place}={shown(value)} is no type of JSON. Those are {_TYPES}"
+    return f"at {place}, {'there is what looks like a key' if looks_like_key(message) else message}"
+
+
+def _place(path: Iterable[str | int]) -> str:
+    return ".".join("[hidden]" if looks_like_key(str(part)) else str(part) for part in path) or "its top"
+
+
+def _is_expression(pattern: object) -> bool:
+    try:
+        re.compile(str(pattern))
+    except re.error:
+        return False
+    return True
+
+
+def _refused(given: object, cause: str) -> InvalidRequestError:
+    name = given.__name__ if isinstance(given, type) else shown(given)
+    return InvalidRequestError(f"response_format={name} cannot be used: {cause}. {_REMEDY}")
+
+
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    try:
+        return model.model_json_schema()
+    except PydanticUserError as error:
+        raise _refused(model, f"no JSON schema can be made of it. {error.message.rstrip('.')}") from None
+
+
+def _closed(schema: Any) -> Any:
+    """Let objects have exactly the fields that are declared: a schema that allows more gets more, and without end."""
+    if isinstance(schema, list):
+        return [_closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {name: _closed(part) for name, part in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        schema = {"additionalProperties": False} | schema | {"required": list(schema["properties"])}
+    return schema
+
+
+def _fetch_nothing(uri: str) -> Any:
+    raise ValueError(f"{uri} is not part of the schema")
