@@ -234,3 +234,9 @@ def test_help_tells_the_exit_codes():
 
 def test_an_unknown_option_is_a_usage_error():
     assert run([*STRETTO, "ask", "--nonsense"]).returncode == 2
+
+
+def test_a_log_level_that_does_not_exist_is_one_line():
+    result = run([*STRETTO, "ask", "Why?"], env=os.environ | {"STRETTO_LOG": "loud"})
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: STRETTO_LOG: ")
