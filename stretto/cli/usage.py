@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,13 +25,22 @@ _HOW_IT_WAS_READ = re.compile(r", unable to parse .*$")
 class Program(TyperGroup):
     """The group of all commands. Errors of the command line end it as those of a command do."""
 
-    def main(self, args: Sequence[str] | None = None, *others: Any, standalone_mode: bool = True, **more: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         """Run the command line, by default the program's own."""
         words = list(sys.argv[1:] if args is None else args)
+        run = partial(super().main, words, prog_name, complete_var, windows_expand_args=windows_expand_args, **extra)
         if not standalone_mode:
-            return super().main(words, *others, standalone_mode=False, **more)
+            return run(standalone_mode=False)
         try:
-            code = super().main(words, *others, standalone_mode=False, **more)
+            code = run(standalone_mode=False)
         except UsageError as error:
             if type(error).__name__ == "NoArgsIsHelpError":  # the help is what was wanted
                 error.show()
