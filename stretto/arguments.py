@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ForwardRef, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -15,6 +15,7 @@ _VENDOR_KEY = re.compile(
     r"\b(?:sk-|gsk_|xai-|hf_|ghp_|AIza|[Bb]earer\s+)[\w.-]{6,}"
     r"|\b(?:pk|rk|api|key|pat)[-_](?=[\w.-]*\d)[\w.-]{8,}"  # words of a name have no digits
 )
+_HOW_IT_WAS_READ = re.compile(r", unable to (?:parse|interpret) .*$")
 _RANDOM = re.compile(r"\b(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4,12}){3,}")
 
 
@@ -37,6 +38,14 @@ def shown(value: object) -> str:
     if looks_like_key(text):
         return "[hidden: it looks like a key]"
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def reason(problem: Mapping[str, Any]) -> str:
+    """Why pydantic refuses a value, one of its `ErrorDetails`, as the end of a sentence."""
+    if problem["type"] == "extra_forbidden":
+        return "there is no such name"
+    said = _HOW_IT_WAS_READ.sub("", problem["msg"])
+    return said[:1].lower() + said[1:]
 
 
 def unknown_names(given: Iterable[str], known: Iterable[str], where: str) -> str | None:

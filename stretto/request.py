@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from stretto.arguments import looks_like_key, shown, spelled_out, unknown_names
+from stretto.arguments import looks_like_key, reason, shown, spelled_out, unknown_names
 from stretto.content import mended, read_tool, read_tool_choice
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
@@ -301,7 +301,7 @@ def _explain(error: ValidationError) -> str:
         return str(cause)
     parts = (str(part) for part in first["loc"])
     name = ".".join("[hidden]" if looks_like_key(part) else part for part in parts) or "request"
-    return f"{name}={shown(first.get('input'))} cannot be used: {first['msg'][0].lower()}{first['msg'][1:]}."
+    return f"{name}={shown(first.get('input'))} cannot be used: {reason(first)}."
 
 
 __all__ = [

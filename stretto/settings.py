@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from stretto.arguments import shown
+from stretto.arguments import reason, shown
 from stretto.errors import SettingsError
 from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
+
+MOST_THREADS = 1024
+"""With many more, OpenMP ends the process."""
 
 
 class Settings(BaseModel):
@@ -63,7 +67,7 @@ class Settings(BaseModel):
     dtype: str | None = None
     device: str | None = None
     decoding: str | None = None
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
     compiled: bool | None = None
     long_context: str | None = None
     prompts: Path | None = None
@@ -99,8 +103,14 @@ class Settings(BaseModel):
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
             value = "..." if "key" in name else shown(first.get("input"))
+            if first["type"] == "extra_forbidden":
+                near = difflib.get_close_matches(name, cls.model_fields, n=1)
+                hint = f" Did you mean {near[0]}?" if near else ""
+                raise SettingsError(
+                    f"There is no setting {name}, given as {value}.{hint} {file} may hold it."
+                ) from None
             raise SettingsError(
-                f"The setting {name}={value} cannot be used: {first['msg']}. "
+                f"The setting {name}={value} cannot be used: {reason(first)}. "
                 f"It comes from an argument, from {_variable(name)}, or from {file}."
             ) from None
 

@@ -42,6 +42,18 @@ def test_an_unknown_name_in_the_file_and_a_broken_file_are_errors(tmp_path):
         Settings.load()
 
 
+def test_an_unknown_setting_is_told_with_the_nearest_one(tmp_path):
+    (tmp_path / "settings.toml").write_text("modle = 'x'\n")
+    with pytest.raises(SettingsError, match=r"There is no setting modle.*Did you mean model\?.*settings\.toml"):
+        Settings.load()
+
+
+def test_more_threads_than_a_process_can_have_are_refused(monkeypatch):
+    monkeypatch.setenv("STRETTO_THREADS", "99999")
+    with pytest.raises(SettingsError, match="threads='99999' cannot be used: input should be less than"):
+        Settings.load()
+
+
 @pytest.mark.anyio
 async def test_settings_apply_to_every_request(monkeypatch):
     monkeypatch.setenv("STRETTO_DEADLINE_S", "30")

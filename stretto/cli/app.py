@@ -15,16 +15,18 @@ from stretto.cli.bench import bench
 from stretto.cli.chat import chat
 from stretto.cli.completing import prepare
 from stretto.cli.doctor import doctor
-from stretto.cli.exits import MEANINGS
+from stretto.cli.exits import MEANINGS, Exit, complain
 from stretto.cli.opening import Opener
 from stretto.cli.optional_values import spelled_out
 from stretto.cli.route import route
 from stretto.cli.serve import serve
+from stretto.cli.usage import Program
 from stretto.errors import SettingsError
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())
 
 app = typer.Typer(
+    cls=Program,
     name="stretto",
     rich_markup_mode=None,  # plain help: the same on a terminal, in a pipe and in the documentation
     pretty_exceptions_enable=False,
@@ -70,7 +72,8 @@ def run(open_client: Opener | None = None) -> None:
         try:
             log_json(sys.stderr, level)
         except SettingsError as error:
-            sys.exit(f"STRETTO_LOG: {error}")
+            complain(f"STRETTO_LOG: {error}")
+            sys.exit(Exit.BAD_REQUEST)
     try:
         app(spelled_out(sys.argv[1:]), obj=open_client, prog_name="stretto")
     finally:

@@ -71,8 +71,19 @@ def report(findings: Findings, marks: tuple[str, str] = ("✓", "✗"), width: i
         for each in findings.packages
     ]
     lines += [*heading("Packages"), *columns(packages), Text()]
-    answers = f"{findings.default_model} answers" if findings.default_model else "nothing answers"
-    return [*lines, *columns([[f"Without --model, {answers}. {findings.default_because}"]], width=width)]
+    return [*lines, *columns([[_default(findings)]], width=width)]
+
+
+def _default(findings: Findings) -> str:
+    """What answers where no model is named."""
+    name = findings.default_model
+    if not name:
+        return f"Without --model, nothing answers. {findings.default_because}"
+    verdicts = {each.backend: each for each in findings.backends}
+    verdict = verdicts.get(name) or verdicts.get(name.partition(":")[0])
+    if verdict is not None and not verdict.works:
+        return f"Without --model, {name} is asked, which cannot answer here: {verdict.why}"
+    return f"Without --model, {name} answers. {findings.default_because}"
 
 
 def _about(findings: Findings) -> list[tuple[str, str]]:

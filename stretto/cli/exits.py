@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
@@ -103,6 +104,11 @@ def leaving_within(seconds: float, code: Exit, error: Exception | None = None) -
         timer.cancel()
 
 
+def _drop_output() -> None:
+    """Let what was not written yet go nowhere: Python would complain once more when it flushes on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def reporting(command: Callable[P, R]) -> Callable[P, R]:
     """Let a command end with the right code and one line instead of a traceback."""
 
@@ -117,9 +123,14 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
             # rich turns a broken pipe into an exit with 1, which has another meaning here.
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
                 raise
-            # Python would complain once more when it flushes on its way out.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             raise typer.Exit(Exit.OUTPUT_CLOSED) from None
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
+                raise
+            complain(f"The output cannot be written: {error.strerror}. Free some space, or write it elsewhere.")
+            _drop_output()
+            raise typer.Exit(Exit.FAILED) from None
         except errors.StrettoError as error:
             complain(error)
             raise typer.Exit(exit_of_error(error)) from None

@@ -83,6 +83,13 @@ def _of_templates(field: str, incomplete: str) -> list[str]:
     return sorted({value for each in Catalogue() if (value := getattr(each, field)).startswith(incomplete)})
 
 
+def _path(text: str) -> Path:
+    """The path of a document; without the check, an empty text would be the folder at hand."""
+    if not text.strip():
+        raise typer.BadParameter("it names no file")
+    return Path(text)
+
+
 Question = Annotated[
     list[str] | None,
     typer.Argument(metavar="QUESTION", help="The question; text from a pipe is put below it.", show_default=False),
@@ -134,6 +141,7 @@ Documents = Annotated[
         "-d",
         metavar="FILE",
         help="A file, folder or pattern to read: text, Markdown, HTML, PDF, DOCX, code. May be repeated.",
+        parser=_path,
     ),
 ]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens to write.")]
@@ -157,7 +165,8 @@ Device = Annotated[
     str | None, typer.Option("--device", metavar="NAME", help="Where a local model runs: cpu, cuda, cuda:1, ...")
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", metavar="N", min=1, help="The most threads of a local model's forward.")
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, max=1024, help="The most threads of a local model's forward."),
 ]
 NotCompiled = Annotated[
     bool, typer.Option("--no-compiled", help="Run a local model in torch, not in code compiled for this processor.")

@@ -144,8 +144,8 @@ says more. `--model` may be given several times there.
 
 {codes}
 
-An error is one line on standard error that begins with `error:`. A command or an option that does not exist is
-answered with the usage.
+An error is one line on standard error that begins with `error:`. It names what was wrong, its value where that is no
+secret, and what to do.
 
 ## Completion
 

@@ -13,6 +13,7 @@ OPTIONS = {
     "documents": "--document",
     "dtype": "--dtype",
     "logprobs": "--logprobs",
+    "long_context": "--long-context",
     "max_tokens": "--max-tokens",
     "model": "--model",
     "on_missing": "--on-missing",

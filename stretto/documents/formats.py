@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stretto.document import Document
 
-__all__ = ["ENDINGS", "reader_of"]
+__all__ = ["reader_of"]
 
 Reader = Callable[[bytes, str], Document]
 
@@ -25,9 +25,6 @@ _TEXT = frozenset(
 _NAMES = frozenset(
     {"license", "licence", "copying", "readme", "makefile", "dockerfile", "changelog", "authors", "notice"}
 )
-
-ENDINGS = _MARKDOWN | _HTML | _TEXT | {".pdf", ".docx"}
-"""Endings of the files that a folder is searched for."""
 
 
 def reader_of(path: Path) -> Reader | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stretto.document import Document
-from stretto.documents.formats import ENDINGS, reader_of
+from stretto.documents.formats import reader_of
 from stretto.documents.plain import read_text
 from stretto.errors import DocumentError, MissingDependencyError
 
@@ -80,7 +80,9 @@ def read_documents(named: Iterable[Path | str], *, most_files: int = MOST_FILES)
                     f"None of the {count:,} files of {str(path)!r} can be read: {left_out[before].cause}."
                 )
             if not count:
-                raise DocumentError(f"{str(path)!r} holds no file that can be read ({', '.join(sorted(ENDINGS))}).")
+                raise DocumentError(
+                    f"{str(path)!r} holds no file that can be read: text, Markdown, HTML, PDF, DOCX, code."
+                )
         else:
             documents.append(read_document(path))
         if (size := sum(len(document.text) for document in documents)) > MOST_CHARACTERS:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stretto.answer import Cost, Usage
-from stretto.arguments import shown
+from stretto.arguments import reason, shown
 from stretto.errors import SettingsError
 
 __all__ = ["Price", "Prices", "Tier"]
@@ -125,7 +125,9 @@ def _read(file: Path) -> _Listed:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        problem = f"{where}={shown(first.get('input'))}: {first['msg'][0].lower()}{first['msg'][1:]}"
-    except (OSError, ValueError) as error:
+        problem = f"{where}={shown(first.get('input'))}: {reason(first)}"
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+    except ValueError as error:
         problem = str(error)
     raise SettingsError(f"The prices in {str(file)!r} cannot be used: {problem}. docs/cost.md shows the form.")

@@ -24,6 +24,7 @@ from pathlib import Path
 import anyio
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from stretto.arguments import reason
 from stretto.backends.resilience.shared import Store
 from stretto.errors import SettingsError
 
@@ -194,7 +195,7 @@ def _read(file: Path) -> dict[str, _Entry]:
         except ValidationError as error:
             first = error.errors()[0]
             what = ".".join(map(str, first["loc"]))
-            raise SettingsError(f"{what} of [{name}] in {file} cannot be used: {first['msg']}.") from None
+            raise SettingsError(f"{what} of [{name}] in {file} cannot be used: {reason(first)}.") from None
         if (entry.key is None) == (entry.sha256 is None):
             raise SettingsError(f"[{name}] in {file} needs a key: either key or sha256.")
     if not entries:

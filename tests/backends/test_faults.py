@@ -226,6 +226,18 @@ async def test_a_missing_key_is_said_without_a_call(model):
         await hear(open_backend(model))
 
 
+@pytest.mark.parametrize("key", ["sk-\u00fcmlaut", "sk-two\nlines"])
+async def test_a_key_that_cannot_be_a_header_is_said_without_a_call(model, key):
+    async with ScriptedServer() as server:
+        base_url = server.openai_url if model.startswith("openai") else server.url
+        backend = open_backend(model, base_url=base_url, api_key=key, resilience=ONCE)
+        error = await failing(AuthenticationError, backend)
+        await backend.aclose()
+    assert "holds a character that no key has" in str(error)
+    assert key[4:] not in str(error)
+    assert server.requests == []
+
+
 async def test_a_server_that_is_not_there(model):
     async with ScriptedServer() as server:
         pass

@@ -1,6 +1,7 @@
 """How a local model is run: the arguments of its backend, the settings, the command line."""
 
 import pytest
+import torch
 from small_models import collect, text_of
 
 from stretto import AsyncStretto, Settings
@@ -55,6 +56,13 @@ async def test_settings_reach_the_local_model_of_a_client(folder, monkeypatch):
     assert engine._serving._threads == 1
 
 
+async def test_a_device_that_torch_does_not_run_on_is_one_error(folder):
+    backend = LocalBackend(f"local:{folder}", device="mps" if not torch.backends.mps.is_available() else "xpu")
+    with pytest.raises(SettingsError, match="cannot be used: torch does not run on it here"):
+        await collect(backend)
+    await backend.aclose()
+
+
 def test_settings_of_local_models_leave_other_models_alone(monkeypatch):
     monkeypatch.setenv("STRETTO_DEVICE", "cuda")
     assert (
@@ -79,6 +87,8 @@ def test_a_setting_that_cannot_be_used_is_one_error_that_names_it(name, value, s
 def test_arguments_that_cannot_be_used_are_refused_before_anything_is_loaded(folder, monkeypatch):
     with pytest.raises(SettingsError, match="threads=0 cannot be used: at least 1"):
         LocalBackend(f"local:{folder}", threads=0)
+    with pytest.raises(SettingsError, match="threads=99999 cannot be used: 1,024 are the most"):
+        LocalBackend(f"local:{folder}", threads=99_999)
     wrong = {"threads": 2.5, "dtype": "float13", "device": 5, "prefix_cache_bytes": -1, "trust_remote_code": "no"}
     for name, value in wrong.items():
         with pytest.raises(SettingsError, match=f"{name}={value!r} cannot be used"):

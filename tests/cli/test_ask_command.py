@@ -360,7 +360,7 @@ def test_a_way_to_read_long_prompts_that_there_is_not_is_one_line():
     command = ["ask", "-q", "-m", "local:pocket", "--long-context", "far", "Why?"]
     result = CliRunner().invoke(app, command, prog_name="stretto")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: long_context='far' cannot be used. Use one of: 'auto', 'focus', 'star', ")
+    assert result.stderr.startswith("error: --long-context far cannot be used. Use one of: 'auto', 'focus', 'star', ")
     assert result.stderr.count("\n") == 1
 
 
@@ -476,3 +476,41 @@ def test_half_a_character_does_not_end_the_program(stretto, form):
     result = stretto("ask", "Why?", "-s", "direct", form, script={"": Reply(chunks=("a \ud83d", "\ude00 \ud83d"))})
     assert result.exit_code == 0, result.stderr
     assert "a 😀 �" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-tokens", "many"), "--max-tokens many cannot be used: "),
+        (("--max-tokens=many",), "--max-tokens many cannot be used: "),
+        (("-p", "fast"), "--preference fast cannot be used: "),
+        (("--threads", "99999"), "--threads 99999 cannot be used: "),
+        (("--seed", ""), "--seed '' cannot be used: "),
+        (("--document", ""), "--document '' cannot be used: it names no file. See stretto ask --help."),
+        (("--document", "a.md", "--document", ""), "--document cannot be used: it names no file."),
+        (("--trace=.",), "--trace . cannot be used: "),
+        (("--temprature", "1"), "No such option: --temprature"),
+        (("--max-tokens",), "Option '--max-tokens' requires an argument. See stretto ask --help."),
+    ],
+)
+def test_a_command_line_that_cannot_be_used_is_one_line_with_the_value(stretto, options, said):
+    result = stretto("ask", "Why?", *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {said}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_unknown_command_is_one_line():
+    result = CliRunner().invoke(app, ["aks", "Why?"], prog_name="stretto")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: No such command 'aks'.")
+    assert result.stderr.endswith(" See stretto --help.\n")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [(), ("prompts",)])
+def test_a_group_without_a_command_shows_its_help(words):
+    result = CliRunner().invoke(app, words, prog_name="stretto")
+    assert result.exit_code in {0, 2}
+    assert "Commands:" in result.output
+    assert "error:" not in result.output

@@ -51,6 +51,12 @@ def test_the_report_says_what_works_and_what_is_missing():
     assert lines[-1] == "Without --model, openai:gpt-5-mini answers. OPENAI_API_KEY is set."
 
 
+def test_a_default_model_that_cannot_run_is_not_said_to_answer():
+    broken = findings(default_model="local:pocket", backends=[Verdict("local:pocket", False, "torch is not installed")])
+    last = report(broken)[-1].plain
+    assert last == "Without --model, local:pocket is asked, which cannot answer here: torch is not installed"
+
+
 def test_it_is_healthy_with_one_backend_that_works():
     assert findings().healthy
     assert not findings(backends=[Verdict("openai", False, "no key")]).healthy

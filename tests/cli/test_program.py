@@ -234,3 +234,21 @@ def test_help_tells_the_exit_codes():
 
 def test_an_unknown_option_is_a_usage_error():
     assert run([*STRETTO, "ask", "--nonsense"]).returncode == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
+def test_an_output_that_is_full_is_one_line(program):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = program(PLAIN, "ask", "Why?", "--quiet")
+        result = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False
+        )
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: The output cannot be written: No space left on device.")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_log_level_that_does_not_exist_is_one_line():
+    result = run([*STRETTO, "ask", "Why?"], env=os.environ | {"STRETTO_LOG": "loud"})
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: STRETTO_LOG: ")

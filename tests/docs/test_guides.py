@@ -12,11 +12,13 @@ from stretto.testing.server import Rule, ScriptedServer
 
 GUIDES = Path(__file__).parents[2] / "docs"
 PAGES = ["asking.md", "backends.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
+SHORT = ["../README.md", "cost.md", "router.md", "decoding.md", "lexical.md"]  # no guides, but their code runs too
 REPLIES = [
     Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
     Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
     Rule("", "A text."),
 ]
+LINKING = [*GUIDES.parent.glob("*.md"), *(GUIDES.parent / "examples").rglob("*.md"), *GUIDES.rglob("*.md")]
 pytestmark = pytest.mark.anyio
 
 
@@ -24,7 +26,9 @@ def snippets(page):
     return re.findall(r"```python\n(.*?)```", (GUIDES / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize(("page", "number"), [(page, at) for page in PAGES for at in range(len(snippets(page)))])
+@pytest.mark.parametrize(
+    ("page", "number"), [(page, at) for page in [*PAGES, *SHORT] for at in range(len(snippets(page)))]
+)
 async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys):
     code = compile(snippets(page)[number], page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     async with ScriptedServer(REPLIES) as server:
@@ -40,7 +44,7 @@ async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys)
 def test_links_between_pages_lead_somewhere():
     links = [
         (page, target)
-        for page in [GUIDES.parent / "README.md", *GUIDES.rglob("*.md")]
+        for page in LINKING
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
         if not target.startswith(("http:", "https:"))
     ]
@@ -58,7 +62,7 @@ def _anchors(page):
 def test_links_to_headings_lead_somewhere():
     links = [
         (page, target, heading)
-        for page in [GUIDES.parent / "README.md", *GUIDES.rglob("*.md")]
+        for page in LINKING
         for target, heading in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8"))
         if page.name != "reference.md"
     ]

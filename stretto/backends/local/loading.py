@@ -30,6 +30,7 @@ from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
+from stretto.settings import MOST_THREADS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,6 +105,8 @@ class LoadingOptions:
         """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
         numbers = {"threads": (self.threads, 1), "prefix_cache_bytes": (self.prefix_cache_bytes, 0)}
         numbers["remember_answers"] = (self.remember_answers, 0)
+        if isinstance(self.threads, int) and self.threads > MOST_THREADS:
+            raise SettingsError(f"threads={self.threads} cannot be used: {MOST_THREADS:,} are the most.")
         for name, (value, least) in numbers.items():
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise SettingsError(

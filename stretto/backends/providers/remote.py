@@ -177,6 +177,12 @@ class RemoteBackend(ABC):
             raise AuthenticationError(
                 f"{self.name} needs a key. Set {self.key_variable}, or pass api_key=.", backend=self.name
             )
+        if not (key.isascii() and key.isprintable()):
+            raise AuthenticationError(
+                f"The key for {self.name} holds a character that no key has, such as a line break or an accent. "
+                f"Copy it again, into {'api_key=' if self.compatible else self.key_variable}.",
+                backend=self.name,
+            )
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             for other in [each for each in self._clients if each.is_closed()]:

@@ -70,7 +70,8 @@ class RedisStore:
             found = parse_url(url)
         except ValueError:  # its message and the value may hold a password
             raise SettingsError(
-                "shared= takes the address of a Redis server: redis://HOST:PORT/DATABASE, rediss://... or unix://PATH."
+                "What was given for sharing limits is no address of a Redis server. It is not shown, as it may hold a "
+                "password. Give redis://HOST:PORT/DATABASE, rediss://... or unix://PATH."
             ) from None
         place = found.get("path") or f"{found.get('host', 'localhost')}:{found.get('port', 6379)}"
         self._where = f"redis at {place}, database {found.get('db', 0)}"

@@ -95,7 +95,8 @@ def chosen_method(
     if isinstance(options, str) or not isinstance(options, FocusOptions | StarOptions):
         names = ", ".join(repr(name) for name in CHOICES)
         raise SettingsError(
-            f"long_context={shown(given)} cannot be used. Use one of: {names}, None, or FocusOptions or StarOptions."
+            f"long_context={shown(given)} cannot be used. Use one of: {names}. In Python, FocusOptions and StarOptions "
+            "have more to choose."
         )
     if isinstance(options, FocusOptions) and not adapted:
         argument = "long_context='focus'" if given == "focus" else "long_context=FocusOptions(...)"

@@ -206,6 +206,10 @@ def _device(name: str | None) -> torch.device:
         raise SettingsError(f"device={name!r} is no device torch knows. Use cpu, cuda or cuda:0.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SettingsError(f"device={name!r} cannot be used: torch sees no CUDA device. Use cpu.")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise SettingsError(f"device={name!r} cannot be used: torch does not run on it here. Use cpu.") from error
     return device
 
 

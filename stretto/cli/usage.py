@@ -1,0 +1,76 @@
+"""A command line that cannot be used is told like every other error: in one line, with the value and a way on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from stretto.cli.exits import complain
+from stretto.cli.optional_values import RESUMED, TRACE_TO
+
+UsageError: Any = typer.BadParameter.__base__  # typer has it from click, or from a copy of its own
+_HIDDEN = {TRACE_TO: "--trace", RESUMED: "--resume"}
+_INVALID = re.compile(r"^Invalid value for (?P<what>'.*?'(?: / '.*?')*): (?:Value error, )?(?P<reason>.*)$", re.DOTALL)
+_HOW_IT_WAS_READ = re.compile(r", unable to parse .*$")
+
+
+class Program(TyperGroup):
+    """The group of all commands. Errors of the command line end it as those of a command do."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command line, by default the program's own."""
+        words = list(sys.argv[1:] if args is None else args)
+        run = partial(super().main, words, prog_name, complete_var, windows_expand_args=windows_expand_args, **extra)
+        if not standalone_mode:
+            return run(standalone_mode=False)
+        try:
+            code = run(standalone_mode=False)
+        except UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":  # the help is what was wanted
+                error.show()
+            else:
+                complain(_told(error, words))
+            sys.exit(error.exit_code)
+        except typer.Abort:
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _told(error: Any, words: Sequence[str]) -> str:
+    """What was wrong, and how to go on."""
+    said = error.format_message().strip().rstrip(".")
+    if invalid := _INVALID.match(said):
+        parameter = getattr(error, "param", None)
+        names = list(parameter.opts) if parameter is not None else []
+        what = next((_HIDDEN.get(name, name) for name in names if name.startswith("--")), invalid["what"].strip("'"))
+        given = _given(names, words)
+        reason = _HOW_IT_WAS_READ.sub("", invalid["reason"])
+        if reason.startswith(f"{given!r} is"):
+            reason = f"it{reason.removeprefix(repr(given))}"
+        value = "" if given is None else f" {shlex.quote(given)}"
+        said = f"{what}{value} cannot be used: {reason[:1].lower()}{reason[1:]}"
+    command = error.ctx.command_path if error.ctx is not None else " ".join(("stretto", *words[:1]))
+    return f"{said}{'' if said.endswith('?') else '.'} See {command} --help."
+
+
+def _given(names: Sequence[str], words: Sequence[str]) -> str | None:
+    """The value that an option was given, as far as the words tell; ``None`` also where it was given several."""
+    values = [following for word, following in pairwise(words) if word in names]
+    values += [value for name, equals, value in (word.partition("=") for word in words) if equals and name in names]
+    return values[0] if len(values) == 1 else None
