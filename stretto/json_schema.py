@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
@@ -19,9 +20,16 @@ MOST_LEVELS = 150
 """The deepest value that is read. Pydantic reads JSON of 200 levels, jsonschema-rs has no words for what is wrong with
 255, and where its stack ends, so does the process."""
 
+MOST_APPLIED = 10_000
+"""The most schemas that may apply to one value at once. Where each of 30 refers twice to the next, it is a billion, and
+checking one answer would take hours."""
+
 _REMEDY = "Give a JSON schema such as {'type': 'object', 'properties': {...}}, or a pydantic model class."
 _TYPES = "array, boolean, integer, null, number, object and string"
 _TOO_DEEP = f"it is nested deeper than {MOST_LEVELS} levels"
+_TOO_MANY = f"more than {MOST_APPLIED:,} schemas apply to one value, by $ref and allOf"
+_AT_ONCE = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+"""Keywords whose schemas apply to the same value as the schema around them."""
 _LEADS_TO = re.compile(r"(?:Resource|Pointer|Anchor) '([^']*)'")
 
 
@@ -77,6 +85,54 @@ def is_deeper(value: Any) -> bool:
     return True
 
 
+def _most_applied(schema: Mapping[str, Any]) -> int:
+    """How many schemas apply to one value at most; one that refers to itself for the same value is followed once."""
+    counts: dict[int, int] = {}
+
+    def count(part: Any) -> int:
+        if not isinstance(part, Mapping):
+            return sum(map(count, part)) if isinstance(part, list | tuple) else 0
+        if id(part) not in counts:
+            counts[id(part)] = 1  # until it is known
+            counts[id(part)] = 1 + sum(count(applied) for applied in _applied(part, schema))
+        return counts[id(part)]
+
+    level: list[Any] = [schema]
+    most = 0
+    while level:
+        most = max(most, *map(count, level))
+        level = [part for each in level for part in _parts(each) if isinstance(part, Mapping | list | tuple)]
+    return most
+
+
+def _applied(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Any]:
+    """The schemas that one schema applies to its own value."""
+    for keyword in _AT_ONCE:
+        value = part.get(keyword)
+        if keyword == "dependentSchemas":
+            yield from _parts(value)
+        elif isinstance(value, str):
+            yield _pointed_at(value, schema)
+        else:
+            yield value
+
+
+def _pointed_at(reference: str, schema: Any) -> Any:
+    """What a local pointer leads to; ``None`` for anything else, which the validator looks for."""
+    start, _, path = reference.partition("#")
+    if start or (path and not path.startswith("/")):
+        return None
+    for part in unquote(path).split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, list) and name in map(str, range(len(schema))):
+            schema = schema[int(name)]
+        elif isinstance(schema, Mapping):
+            schema = schema.get(name)
+        else:
+            return None
+    return schema
+
+
 def _parts(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
 
@@ -92,6 +148,8 @@ def _flaw(schema: Mapping[str, Any]) -> str:
         json.dumps(dict(schema), allow_nan=False)
         if is_deeper(schema):
             return _TOO_DEEP
+        if _most_applied(schema) > MOST_APPLIED:
+            return _TOO_MANY
         validator_of(schema)
     except ImportError:
         return ""  # a warning says later that the answer was not checked

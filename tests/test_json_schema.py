@@ -35,6 +35,12 @@ def circular():
     return schema
 
 
+def doubled(levels, keyword="allOf"):
+    """Each definition refers twice to the next, so twice as many schemas apply to the same value at each level."""
+    definitions = {f"d{at}": {keyword: [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(levels)}
+    return {"$defs": definitions | {f"d{levels}": {"type": "object"}}, "$ref": "#/$defs/d0"}
+
+
 def read(given):
     return Request.of("Which city?", response_format=given).options.response_format
 
@@ -60,6 +66,16 @@ WRONG = [
     (nested(76), "it is nested deeper than 150 levels"),
     (nested(100_000), "it is nested deeper than 150 levels"),
     (circular(), "as JSON it is impossible: Circular reference"),
+    (doubled(40), "more than 10,000 schemas apply to one value, by $ref and allOf"),
+    (doubled(40, "anyOf"), "more than 10,000 schemas apply to one value"),
+    (
+        {"type": "array", "items": doubled(40) | {"$defs": {}}, "$defs": doubled(40)["$defs"]},
+        "more than 10,000 schemas",
+    ),
+    (
+        {"$ref": "#/$defs/d0", "$defs": doubled(40)["$defs"] | {"d40": {"$ref": "#/$defs/d0"}}},
+        "more than 10,000 schemas",
+    ),
     ({"type": "json_schema"}, "it has no schema at json_schema.schema"),
     ({"type": "json_schema", "json_schema": "City"}, "it has no schema at json_schema.schema"),
     ({"type": "json_schema", "json_schema": {"schema": {"type": 5}}}, "type=5 is no type of JSON"),
@@ -70,6 +86,12 @@ WRONG = [
     (int, "it is of the type type"),
     (Impossible, "no JSON schema can be made of it. Cannot generate a JsonSchema"),
 ]
+
+
+def test_a_schema_may_refer_to_itself_for_the_values_inside():
+    tree = {"type": "object", "properties": {"left": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}
+    assert read(tree) == tree
+    assert read(doubled(8)) == doubled(8)
 
 
 @pytest.mark.parametrize(("given", "cause"), WRONG, ids=[str(index) for index in range(len(WRONG))])

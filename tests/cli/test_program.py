@@ -207,7 +207,8 @@ def test_a_deadline_ends_the_program_while_a_model_that_cannot_be_stopped_is_loa
     command = program(json.dumps({"": {"text": "Late.", "delay_s": 3600}}), "ask", "-q", "--deadline", "0.5", "Why?")
     result = run(command, stdin=subprocess.DEVNULL, env=os.environ | {"STUBBORN": "1"})
     assert (result.returncode, result.stdout) == (3, "")
-    assert result.stderr == "error: The deadline passed after 0.5 s. Allow more with --deadline.\n"
+    assert result.stderr.startswith("error: The deadline passed after 0.5 s")  # on a busy machine, still importing
+    assert result.stderr.endswith(". Allow more with --deadline.\n")
 
 
 def test_the_version_is_that_of_the_package():
