@@ -40,10 +40,13 @@ class Source:
         if self.folder is None:
             return None
         try:
-            config: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+            config: Any = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        config = config.get("text_config") or config
+        if isinstance(config, dict) and isinstance(text := config.get("text_config"), dict):
+            config = text
+        if not isinstance(config, dict):
+            return None
         window = next(
             (
                 config[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,11 @@ from stretto.local_engine.model.source import Source
 __all__ = ["read_model"]
 
 _NAMED = 3
+_SETTINGS = (
+    *("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "model.safetensors.index.json"),
+)
+_TOKENIZER = ("tokenizer.json",)  # large, so it is read only to explain an error
 _HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "position_ids", "num_batches_tracked")
 """Ends of the names of buffers that old versions of transformers saved; they are computed now."""
 
@@ -31,13 +37,15 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
     adapter without peft, and `BackendError` where memory runs out.
     """
     options = {"trust_remote_code": trust_remote_code}
+    if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
+        raise _not_loaded(source, ValueError(problem))
     try:
         with _quietly():
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
-            transformers.AutoConfig.from_pretrained(source.where, **options)
+            config: Any = transformers.AutoConfig.from_pretrained(source.where, **options)
             _check_adapter(source)
             tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
-            loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            loaded: Any = _kind(config).from_pretrained(
                 source.where,
                 dtype=dtype,
                 use_safetensors=True,
@@ -52,9 +60,29 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         if out_of_memory(error):
             raise explain(error, source.name, torch.device("cpu")) from error
         raise _not_loaded(source, error) from error
-    if problem := _misfit(found):
-        raise _misfits(source, problem, model)
+    if misfit := _misfit(found):
+        raise _misfits(source, misfit, model)
     return model, tokenizer
+
+
+def _damaged(source: Source, names: Collection[str]) -> str:
+    """Name the first of these files that is no JSON object, and say why; an empty text if there is none."""
+    for name in names if source.folder is not None else ():
+        path = source.folder / name
+        try:
+            if path.is_file() and not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
+                return f"{name} is damaged or incomplete (no JSON object)"
+        except ValueError as error:
+            return f"{name} is damaged or incomplete ({error})"
+    return ""
+
+
+def _kind(config: Any) -> Any:
+    """The automatic class that knows a model; without pictures, one of pictures and text is a language model."""
+    composite = config.get_text_config(decoder=True) is not config
+    if composite and type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return transformers.AutoModelForImageTextToText
+    return transformers.AutoModelForCausalLM
 
 
 def _misfit(found: dict[str, Any]) -> str:
@@ -98,7 +126,7 @@ def _check_adapter(source: Source) -> None:
 
 
 def _not_loaded(source: Source, error: Exception) -> BackendError:
-    said = str(error).strip() or type(error).__name__
+    said = _damaged(source, _TOKENIZER) or str(error).strip() or type(error).__name__
     if isinstance(error, SafetensorError):
         said = f"a safetensors file is damaged or incomplete ({said}). Copy or download it again."
     if source.folder is not None:
