@@ -107,6 +107,13 @@ def test_an_adapter_beside_the_weights_is_refused_where_it_cannot_be_applied(sav
         load(folder)
 
 
+def test_an_adapter_without_the_weights_is_known_as_one(tmp_path, monkeypatch):
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "base"}')
+    monkeypatch.setattr("stretto.local_engine.model.weights.is_peft_available", lambda: False)
+    with pytest.raises(MissingDependencyError, match="pip install peft"):
+        load(tmp_path)
+
+
 DAMAGED = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
 
 

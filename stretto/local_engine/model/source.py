@@ -90,7 +90,7 @@ def _checked(folder: Path, name: str) -> Path:
         raise ModelNotFoundError(
             f"There is no folder {str(folder)!r}. Give the folder a model was saved in.", backend=name
         )
-    if not (folder / "config.json").is_file():
+    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise ModelNotFoundError(
             f"The folder {str(folder)!r} holds no model: config.json is missing. Give one that save_pretrained wrote.",
             backend=name,

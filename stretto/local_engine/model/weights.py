@@ -41,10 +41,12 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         raise _not_loaded(source, ValueError(problem))
     try:
         with _quietly():
+            base = _base(source)
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
-            config: Any = transformers.AutoConfig.from_pretrained(source.where, **options)
+            config: Any = transformers.AutoConfig.from_pretrained(base, **options)
             _check_adapter(source)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
+            own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where if own else base, **options)
             loaded: Any = _kind(config).from_pretrained(
                 source.where,
                 dtype=dtype,
@@ -75,6 +77,15 @@ def _damaged(source: Source, names: Collection[str]) -> str:
         except ValueError as error:
             return f"{name} is damaged or incomplete ({error})"
     return ""
+
+
+def _base(source: Source) -> str:
+    """Where the configuration is: the folder of an adapter without the weights names another one."""
+    if source.folder is None or (source.folder / "config.json").is_file():
+        return source.where
+    _check_adapter(source)
+    adapter = json.loads((source.folder / "adapter_config.json").read_text(encoding="utf-8"))
+    return str(adapter.get("base_model_name_or_path"))
 
 
 def _kind(config: Any) -> Any:
