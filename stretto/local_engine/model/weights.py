@@ -69,7 +69,9 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
 
 def _damaged(source: Source, names: Collection[str]) -> str:
     """Name the first of these files that is no JSON object, and say why; an empty text if there is none."""
-    for name in names if source.folder is not None else ():
+    if source.folder is None:
+        return ""
+    for name in names:
         path = source.folder / name
         try:
             if path.is_file() and not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
