@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 from stretto.errors import StrettoError
 from stretto.local_engine.generation import Generation
@@ -63,7 +63,24 @@ _LONGROPE = {
     "original_max_position_embeddings": _SWITCH,
 }
 _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 4.0}
+_SECTIONS = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
 _SLIDING = {"sliding_window": _WINDOW}
+_MIXED = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+_VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+_LAYERED_VISION = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2}
+
+
+def _composite(text: dict[str, Any], vision: dict[str, Any]) -> dict[str, Any]:
+    """A configuration of pictures and text; the models get no pictures."""
+    return {"text_config": _SIZES | text, "vision_config": vision, "tie_word_embeddings": False}
+
 
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama": ("llama", _HEADS),
@@ -88,13 +105,25 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         "gemma3n_text",
         _HEADS
         | _SLIDING
+        | _MIXED
         | {
-            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
             "num_kv_shared_layers": 0,
             "vocab_size_per_layer_input": _VOCABULARY,
             "hidden_size_per_layer_input": 16,
             "activation_sparsity_pattern": [0.0, 0.0, 0.0],
             "laurel_rank": 8,
+        },
+    ),
+    "Gemma 4": (
+        "gemma4_text",
+        _HEADS
+        | _SLIDING
+        | _MIXED
+        | {
+            "global_head_dim": 32,
+            "num_kv_shared_layers": 0,
+            "vocab_size_per_layer_input": _VOCABULARY,
+            "hidden_size_per_layer_input": 16,
         },
     ),
     "Phi": ("phi", {}),
@@ -135,6 +164,23 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "EXAONE 4": ("exaone4", _HEADS | _SLIDING),
+    "Llama 4 with pictures": (
+        "llama4",
+        _composite(
+            _HEADS | _LOCAL_EXPERTS | {"intermediate_size_mlp": 48, "attention_chunk_size": _WINDOW},
+            _VISION | {"vision_output_dim": 32, "projector_input_dim": 32, "projector_output_dim": 32},
+        ),
+    ),
+    "Mistral 3": ("mistral3", _composite({"model_type": "mistral"} | _HEADS, {"model_type": "pixtral"} | _VISION)),
+    "Gemma 3 with pictures": ("gemma3", _composite(_HEADS | _SLIDING, _VISION)),
+    "Qwen2.5-VL": ("qwen2_5_vl", _composite({"rope_parameters": _SECTIONS}, _LAYERED_VISION | {"out_hidden_size": 64})),
+    "Qwen3-VL": (
+        "qwen3_vl",
+        _composite(_HEADS | {"rope_parameters": _SECTIONS}, _LAYERED_VISION | {"out_hidden_size": 64}),
+    ),
+    "LLaVA": ("llava", _composite({"model_type": "llama"}, {"model_type": "siglip_vision_model"} | _VISION)),
+    "PaliGemma": ("paligemma", _composite({"model_type": "gemma"} | _HEADS, _VISION)),
+    "Llama 3.2 Vision": ("mllama", _composite({"cross_attention_layers": [1]}, _VISION)),
     "Mamba": ("mamba", {"num_hidden_layers": 2}),
     "RWKV": ("rwkv", {"attention_hidden_size": 64}),
 }
@@ -170,8 +216,10 @@ def examine(name: str, tokenizer: Any) -> Row:
     """Build a small model of an architecture and compare the engine's answers with those of ``generate``."""
     kind, own = ARCHITECTURES[name]
     torch.manual_seed(5)
-    config = AutoConfig.for_model(kind, **_SIZES | own)
-    model = AutoModelForCausalLM.from_config(config).eval()  # type: ignore[no-untyped-call]  # not typed there
+    composite = "text_config" in own
+    config = AutoConfig.for_model(kind, **own if composite else _SIZES | own)
+    made: Any = AutoModelForImageTextToText if composite else AutoModelForCausalLM
+    model = made.from_config(config).eval()
     try:
         ready = prepare(f"local:{kind}", model, tokenizer)
     except StrettoError as error:

@@ -219,6 +219,15 @@ async def test_the_models_own_sampling_is_the_default_and_the_caller_goes_before
         assert text_of(await collect(sampling, max_tokens=30, temperature=0.0)) == first
 
 
+async def test_a_request_that_samples_keeps_to_the_models_own_limits(tmp_path, folder):
+    own = save(tmp_path)
+    (own / "generation_config.json").write_text('{"eos_token_id": 0, "top_k": 1}')
+    async with opened(own) as limited, opened(folder) as greedy:
+        first = text_of(await collect(greedy, max_tokens=30))
+        assert text_of(await collect(limited, max_tokens=30, temperature=1.5, seed=3)) == first
+        assert text_of(await collect(greedy, max_tokens=30, temperature=1.5, seed=3)) != first
+
+
 async def test_every_decoding_method_gives_the_same_answer(folder):
     async with opened(folder) as backend:
         expected = "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0))

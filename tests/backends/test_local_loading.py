@@ -159,11 +159,14 @@ asyncio.run(main())
     [
         ("{}", "Should have a `model_type` key in its config.json. Give one"),
         ('{"model_type": "nonsense"}', "`nonsense`"),
+        ("[]", "config.json is damaged or incomplete (no JSON object)"),
+        ("null", "config.json is damaged or incomplete (no JSON object)"),
     ],
 )
 async def test_a_folder_of_no_known_model_says_what_is_wrong_with_it(tmp_path, config, says):
     (tmp_path / "config.json").write_text(config)
     backend = LocalBackend(f"local:{tmp_path}")
+    assert backend.capabilities  # the router asks for the context window before the model is loaded
     with pytest.raises(ModelNotFoundError) as caught:
         await collect(backend)
     await backend.aclose()

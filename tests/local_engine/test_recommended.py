@@ -10,6 +10,7 @@ from tokenizers import AddedToken
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration, GenerationConfig
 
 from stretto.errors import BackendError
+from stretto.local_engine.choosing.distribution import distribution
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model import recommended
 from stretto.local_engine.model.load import prepare
@@ -82,6 +83,58 @@ def test_settings_that_change_no_answer_are_passed_over(tokenizer):
     assert ready(tokenizer, **harmless).penalties == {}
 
 
+SAMPLING = [
+    {},
+    {"top_k": 0},
+    {"top_k": 7, "temperature": 0.6},
+    {"top_p": 0.6, "temperature": 1.7},
+    {"top_k": 0, "top_p": 0.9},
+    {"top_k": 0, "min_p": 0.1},
+    {"top_k": 30, "top_p": 0.8, "min_p": 0.02, "temperature": 1.3},
+    {"top_p": 1.5},  # transformers passes over it
+]
+
+
+@pytest.mark.parametrize("said", SAMPLING, ids=str)
+def test_a_model_that_samples_is_sampled_from_the_distribution_of_transformers(said, tokenizer):
+    model = build("llama").eval()
+    model.generation_config = GenerationConfig(do_sample=True, **said, eos_token_id=2, pad_token_id=0)
+    ids = torch.tensor([PROMPTS[0]])
+    asked = {"max_new_tokens": 1, "output_scores": True, "output_logits": True, "return_dict_in_generate": True}
+    with torch.inference_mode():
+        given = model.generate(ids, attention_mask=torch.ones_like(ids), **asked)
+    expected = given.scores[0].softmax(-1)
+    own = Generation(PROMPTS[0], 1, **prepare("local:tiny", model, tokenizer).sampling)
+    settings = (own.temperature, own.top_p, own.top_k, own.min_p)
+    found = distribution(given.logits[0], *(torch.tensor([each], dtype=torch.float32) for each in settings))
+    assert (found > 0).equal(expected > 0)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-4)
+
+
+def test_a_model_that_does_not_sample_keeps_its_limits_for_requests_that_do(tokenizer):
+    assert ready(tokenizer).sampling == {}
+    assert ready(tokenizer, temperature=0.7, top_p=0.8, top_k=9).sampling == {"top_p": 0.8, "top_k": 9}
+
+
+OUT_OF_RANGE = [
+    {"do_sample": True, "temperature": -1.0},
+    {"do_sample": True, "top_k": 5.5},
+    {"top_p": -0.5},
+    {"repetition_penalty": 0.0},
+    {"repetition_penalty": "high"},
+    {"eos_token_id": "23"},
+    {"eos_token_id": [7, 1.5]},
+    {"suppress_tokens": ["x"]},
+]
+
+
+@pytest.mark.parametrize("said", OUT_OF_RANGE, ids=str)
+def test_a_setting_with_a_value_that_cannot_be_used_is_refused_at_load_and_named(said, tokenizer):
+    *_, field = said
+    with pytest.raises(BackendError, match=rf"local:tiny cannot be used: .*{field}="):
+        ready(tokenizer, **said)
+
+
 def test_the_end_tokens_of_the_generation_config_go_before_those_of_the_config_and_the_tokenizer(tokenizer):
     own = tokenizer.eos_token_id
     assert own == 2
@@ -98,11 +151,11 @@ def test_the_token_that_the_chat_template_ends_a_turn_with_ends_an_answer_too(to
     chat.chat_template = TURNS
     model = build("llama")
     model.generation_config = GenerationConfig(eos_token_id=7)
-    assert recommended.end_ids(model, chat) == {7, turn}
+    assert recommended.end_ids("local:tiny", model, chat) == {7, turn}
     chat.chat_template = TURNS.replace("<turn>", "")
-    assert recommended.end_ids(model, chat) == {7}
+    assert recommended.end_ids("local:tiny", model, chat) == {7}
     chat.chat_template = "{{ raise_exception('only poems') }}"
-    assert recommended.end_ids(model, chat) == {7}
+    assert recommended.end_ids("local:tiny", model, chat) == {7}
 
 
 def test_a_config_that_has_no_end_token_at_its_top_is_read_all_the_same(tokenizer):
@@ -113,4 +166,4 @@ def test_a_config_that_has_no_end_token_at_its_top_is_read_all_the_same(tokenize
     assert not hasattr(config, "eos_token_id")
     model = Gemma3ForConditionalGeneration(config)
     model.generation_config = GenerationConfig()
-    assert recommended.end_ids(model, tokenizer) == {text["eos_token_id"]}
+    assert recommended.end_ids("local:tiny", model, tokenizer) == {text["eos_token_id"]}

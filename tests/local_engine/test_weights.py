@@ -1,19 +1,25 @@
 """A folder whose files do not fit together is refused with a sentence; nothing is filled in at random."""
 
 import json
+import re
 
 import pytest
 import torch
+import transformers
 from asking import PROMPTS, tokens
 from safetensors.torch import load_file, save_file
 from tiny_models import SIZES, build
 from transformers import (
+    AutoModelForImageTextToText,
     Gemma3Config,
-    Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     LlamaForSequenceClassification,
+    LlavaConfig,
+    Mistral3Config,
+    MistralConfig,
+    PixtralVisionConfig,
     SiglipVisionConfig,
 )
 
@@ -101,16 +107,69 @@ def test_an_adapter_beside_the_weights_is_refused_where_it_cannot_be_applied(sav
         load(folder)
 
 
-def test_a_model_of_pictures_and_text_without_an_end_of_its_own_loads_and_answers(saved, start):
-    torch.manual_seed(5)
+def test_an_adapter_without_the_weights_is_known_as_one(tmp_path, monkeypatch):
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "base"}')
+    monkeypatch.setattr("stretto.local_engine.model.weights.is_peft_available", lambda: False)
+    with pytest.raises(MissingDependencyError, match="pip install peft"):
+        load(tmp_path)
+
+
+DAMAGED = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_refused_by_name(name, text, saved):
+    folder = saved(build("llama"))
+    (folder / name).write_text(text)
+    with pytest.raises(ModelNotFoundError, match=rf": {re.escape(name)} is damaged or incomplete \("):
+        load(folder)
+
+
+VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+PATCHES = {"image_size": 8, "patch_size": 4}
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+
+
+def gemma3():
     text = Gemma3TextConfig(**SIZES, sliding_window=12)
-    vision = SiglipVisionConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
-    config = Gemma3Config(text_config=text.to_dict(), vision_config=vision.to_dict(), mm_tokens_per_image=1)
+    config = Gemma3Config(
+        text_config=text.to_dict(), vision_config=SiglipVisionConfig(**VISION).to_dict(), mm_tokens_per_image=1
+    )
     config.image_token_index = 399
-    model = Gemma3ForConditionalGeneration(config).eval()
-    assert not hasattr(config, "eos_token_id")
+    return config
+
+
+def llava():
+    return LlavaConfig(
+        text_config=MistralConfig(**SIZES), vision_config=SiglipVisionConfig(**VISION, **PATCHES), image_token_index=399
+    )
+
+
+def mistral3():
+    vision = PixtralVisionConfig(**VISION, **PATCHES, head_dim=8)
+    return Mistral3Config(vision_config=vision, text_config=MistralConfig(**SIZES), image_token_index=399)
+
+
+def gemma4():
+    """Its full layers have wider heads than the others."""
+    own = {"sliding_window": 12, "global_head_dim": 32, "layer_types": MIXED, "num_kv_shared_layers": 0}
+    per_layer = {"vocab_size_per_layer_input": SIZES["vocab_size"], "hidden_size_per_layer_input": 8}
+    text = transformers.Gemma4TextConfig(**SIZES, **own, **per_layer)
+    return transformers.Gemma4Config(text_config=text, vision_config=None, audio_config=None, image_token_id=399)
+
+
+COMPOSITE = [gemma3, llava, mistral3, *([gemma4] if hasattr(transformers, "Gemma4Config") else [])]
+
+
+@pytest.mark.parametrize("config", COMPOSITE)
+def test_a_model_of_pictures_and_text_loads_and_answers_without_pictures(config, saved, start):
+    torch.manual_seed(5)
+    config = config()
+    model = AutoModelForImageTextToText.from_config(config).eval()
     loaded = load(saved(model))
     assert 2 in loaded.end_ids
+    assert loaded.cache_tokens > 0
     got = tokens(start(loaded).submit(Generation(PROMPTS[0], 20, decoding="token_recycling")))
     ids = torch.tensor([PROMPTS[0]])
     expected = model.generate(

@@ -53,7 +53,7 @@ class LoadedModel:
         vocabulary: token ids are below this.
         end_ids: tokens that end an answer.
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
-        sampling: the model's own temperature, top_p, top_k and min_p, where it recommends sampling.
+        sampling: the model's own fields of `Generation` about sampling; without ``temperature`` it does not sample.
         penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
         threads: of torch that pay for a model of its size; ``None`` on a GPU.
         folder: from which it was loaded; ``None`` for a hub name.
@@ -157,6 +157,7 @@ def prepare(
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     penalties = recommended.penalties(name, model, config.vocab_size)
+    sampling = recommended.sampling(name, model)
     if compiled is None and model.device.type != "cpu":
         compiled = False
     forward = choose_forward(
@@ -181,9 +182,9 @@ def prepare(
         dtype=model.dtype,
         context_window=longest,
         vocabulary=config.vocab_size,
-        end_ids=recommended.end_ids(model, tokenizer),
+        end_ids=recommended.end_ids(name, model, tokenizer),
         cache_tokens=cache_tokens,
-        sampling=recommended.sampling(model),
+        sampling=sampling,
         penalties=penalties,
         threads=_threads(model),
         token_bytes=token_bytes(tokenizer),
@@ -242,10 +243,19 @@ def _threads(model: Any) -> int | None:
 
 
 def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
-    heads = config.num_attention_heads
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-    num_kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    return int(2 * config.num_hidden_layers * num_kv_heads * head_dim * dtype.itemsize)
+    """Of the keys and values of all layers, which may differ in their heads (Gemma 4)."""
+    if getattr(config, "is_heterogeneous", False):
+        layers = [config.per_layer_config[number] for number in range(config.num_hidden_layers)]
+    else:
+        layers = [config] * config.num_hidden_layers
+    return sum(map(_width, layers)) * 2 * dtype.itemsize
+
+
+def _width(layer: Any) -> int:
+    """Numbers in the keys of a token in one layer."""
+    heads: int = layer.num_attention_heads
+    head_dim: int = getattr(layer, "head_dim", None) or layer.hidden_size // heads
+    return (getattr(layer, "num_key_value_heads", None) or heads) * head_dim
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -6,15 +6,17 @@ the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from stretto.errors import BackendError
+from stretto.errors import BackendError, InvalidRequestError
+from stretto.local_engine.generation import Generation
 
 __all__ = ["end_ids", "penalties", "sampling"]
 
-_SAMPLING = ("temperature", "top_p", "top_k", "min_p")
+_SAMPLING: dict[str, float] = {"temperature": 1.0, "top_k": 50}  # of transformers, where the file leaves them out
+_LIMITS = ("top_p", "top_k", "min_p")
 # For each setting that can change an answer, the values with which it does not. Other settings never do: they are about
 # beam search (length_penalty, early_stopping), memory and speed (use_cache, prompt_lookup_num_tokens), what is reported
 # (output_scores) or NaN (remove_invalid_values), or they scale all probabilities alike (renormalize_logits). The
@@ -49,19 +51,29 @@ _REFUSED: dict[str, tuple[object, ...]] = {
 }
 
 
-def sampling(model: Any) -> dict[str, float]:
-    """The model's own temperature, top_p, top_k and min_p, where it recommends sampling."""
+def sampling(name: str, model: Any) -> dict[str, float]:
+    """The model's own temperature, top_p, top_k and min_p, as fields of a `Generation`.
+
+    Without ``do_sample`` there is no temperature. The others then apply to requests that set one.
+
+    Raises `BackendError` for a number out of range.
+    """
     own = model.generation_config
-    if not own.do_sample:
-        return {}
-    given = {key: getattr(own, key, None) for key in _SAMPLING}
-    return {"temperature": 1.0} | {key: value for key, value in given.items() if value is not None}
+    found: dict[str, float] = dict(_SAMPLING) if own.do_sample else {}
+    for field in ("temperature", *_LIMITS) if own.do_sample else _LIMITS:
+        if (value := getattr(own, field, None)) is not None:
+            found[field] = value
+    if isinstance(top_p := found.get("top_p"), int | float) and top_p > 1:
+        del found["top_p"]  # transformers passes over it
+    _check(name, found)
+    return found
 
 
 def penalties(name: str, model: Any, vocabulary: int) -> dict[str, Any]:
     """The model's own settings of `stretto.local_engine.choosing.penalties`, as fields of a `Generation`.
 
-    Raises `BackendError` for a setting of ``generation_config.json`` that would change answers and is not done here.
+    Raises `BackendError` for a setting of ``generation_config.json`` that would change answers and is not done here,
+    and for a number out of range.
     """
     own = model.generation_config
     for field, harmless in _REFUSED.items():
@@ -78,13 +90,21 @@ def penalties(name: str, model: Any, vocabulary: int) -> dict[str, Any]:
     if size := getattr(own, "no_repeat_ngram_size", None):
         found["no_repeat_ngram_size"] = size
     for field in ("suppress_tokens", "begin_suppress_tokens"):
-        if ids := [token for token in _ids(getattr(own, field, None)) if 0 <= token < vocabulary]:
+        if ids := [token for token in _ids(name, field, getattr(own, field, None)) if 0 <= token < vocabulary]:
             found[field] = tuple(ids)
+    _check(name, found)
     return found
 
 
-def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Tokens that end an answer.
+def _check(name: str, settings: Mapping[str, Any]) -> None:
+    try:
+        Generation((0,), 1, **settings)
+    except InvalidRequestError as error:
+        raise BackendError(f"generation_config.json of {name} cannot be used: {error}", backend=name) from error
+
+
+def end_ids(name: str, model: Any, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end an answer. Raises `BackendError` for what is no token id.
 
     They come from ``generation_config.json``, else from ``config.json``, else from the tokenizer. Where the tokenizer
     has a chat template, the token that it writes behind an assistant's message is added: a model that was trained with
@@ -92,7 +112,7 @@ def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """
     config = model.config.get_text_config(decoder=True)
     for source in (model.generation_config, model.config, config, tokenizer):
-        if found := _ids(getattr(source, "eos_token_id", None)):
+        if found := _ids(name, "eos_token_id", getattr(source, "eos_token_id", None)):
             break
     return frozenset(found) | _end_of_turn(tokenizer)
 
@@ -113,7 +133,10 @@ def _end_of_turn(tokenizer: Any) -> set[int]:
     return set()
 
 
-def _ids(value: Any) -> list[int]:
-    if value is None:
-        return []
-    return [int(token) for token in value] if isinstance(value, Iterable) else [int(value)]
+def _ids(name: str, field: str, value: Any) -> list[int]:
+    ids = [] if value is None else [*value] if isinstance(value, list | tuple | set | frozenset) else [value]
+    if wrong := [each for each in ids if not isinstance(each, int) or isinstance(each, bool)]:
+        raise BackendError(
+            f"{name} cannot be used: its files say {field}={value!r}, and {wrong[0]!r} is no token id.", backend=name
+        )
+    return ids

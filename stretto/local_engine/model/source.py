@@ -40,10 +40,13 @@ class Source:
         if self.folder is None:
             return None
         try:
-            config: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+            config: Any = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        config = config.get("text_config") or config
+        if isinstance(config, dict) and isinstance(text := config.get("text_config"), dict):
+            config = text
+        if not isinstance(config, dict):
+            return None
         window = next(
             (
                 config[key]
@@ -87,7 +90,7 @@ def _checked(folder: Path, name: str) -> Path:
         raise ModelNotFoundError(
             f"There is no folder {str(folder)!r}. Give the folder a model was saved in.", backend=name
         )
-    if not (folder / "config.json").is_file():
+    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise ModelNotFoundError(
             f"The folder {str(folder)!r} holds no model: config.json is missing. Give one that save_pretrained wrote.",
             backend=name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -22,6 +23,11 @@ from stretto.local_engine.model.source import Source
 __all__ = ["read_model"]
 
 _NAMED = 3
+_SETTINGS = (
+    *("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "model.safetensors.index.json"),
+)
+_TOKENIZER = ("tokenizer.json",)  # large, so it is read only to explain an error
 _HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "position_ids", "num_batches_tracked")
 """Ends of the names of buffers that old versions of transformers saved; they are computed now."""
 
@@ -35,13 +41,17 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
     options = {"trust_remote_code": trust_remote_code}
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
+    if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
+        raise _not_loaded(source, ValueError(problem))
     try:
         with _quietly():
+            base = _base(source)
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
-            transformers.AutoConfig.from_pretrained(source.where, **options)
+            config: Any = transformers.AutoConfig.from_pretrained(base, **options)
             _check_adapter(source)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
-            loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where if own else base, **options)
+            loaded: Any = _kind(config).from_pretrained(
                 source.where,
                 dtype=dtype,
                 use_safetensors=True,
@@ -56,9 +66,40 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         if out_of_memory(error):
             raise explain(error, source.name, torch.device("cpu")) from error
         raise _not_loaded(source, error) from error
-    if problem := _misfit(found):
-        raise _misfits(source, problem, model)
+    if misfit := _misfit(found):
+        raise _misfits(source, misfit, model)
     return model, tokenizer
+
+
+def _damaged(source: Source, names: Collection[str]) -> str:
+    """Name the first of these files that is no JSON object, and say why; an empty text if there is none."""
+    if source.folder is None:
+        return ""
+    for name in names:
+        path = source.folder / name
+        try:
+            if path.is_file() and not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
+                return f"{name} is damaged or incomplete (no JSON object)"
+        except ValueError as error:
+            return f"{name} is damaged or incomplete ({error})"
+    return ""
+
+
+def _base(source: Source) -> str:
+    """Where the configuration is: the folder of an adapter without the weights names another one."""
+    if source.folder is None or (source.folder / "config.json").is_file():
+        return source.where
+    _check_adapter(source)
+    adapter = json.loads((source.folder / "adapter_config.json").read_text(encoding="utf-8"))
+    return str(adapter.get("base_model_name_or_path"))
+
+
+def _kind(config: Any) -> Any:
+    """The automatic class that knows a model; without pictures, one of pictures and text is a language model."""
+    composite = config.get_text_config(decoder=True) is not config
+    if composite and type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return transformers.AutoModelForImageTextToText
+    return transformers.AutoModelForCausalLM
 
 
 def _misfit(found: dict[str, Any]) -> str:
@@ -102,7 +143,7 @@ def _check_adapter(source: Source) -> None:
 
 
 def _not_loaded(source: Source, error: Exception) -> BackendError:
-    said = str(error).strip() or type(error).__name__
+    said = _damaged(source, _TOKENIZER) or str(error).strip() or type(error).__name__
     if isinstance(error, SafetensorError):
         said = f"a safetensors file is damaged or incomplete ({said}). Copy or download it again."
     if source.folder is not None:
