@@ -154,7 +154,7 @@ class Keyring:
             return self._anyone
         scheme, _, given = headers.get("authorization", "").partition(" ")
         key = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        asked = _digest(key)
+        asked = hashlib.sha256(key.encode("latin-1")).digest()  # the bytes that were sent: headers are read as Latin-1
         found: Holder | None = None
         for digest, holder in self.holders.items():
             if hmac.compare_digest(digest, asked):

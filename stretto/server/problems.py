@@ -87,6 +87,19 @@ def of_validation(error: ValidationError) -> Problem:
     return Problem(400, message, param=name, code="invalid_value")
 
 
+def of_turn(error: errors.InvalidRequestError | ValidationError, where: str) -> Problem:
+    """A turn of a conversation that cannot be used, by its place in the body."""
+    if isinstance(error, ValidationError):
+        cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
+        if not isinstance(cause, errors.InvalidRequestError):
+            problem = of_validation(error)
+            problem.param = f"{where}.{problem.param}"
+            problem.message = f"{where}.{problem.message}"
+            return problem
+        error = cause
+    return Problem(400, str(error), param=where, code="invalid_value")
+
+
 _ANSWERS: tuple[tuple[type[Exception], int, str, str | None], ...] = (  # the first that fits: children before parents
     (errors.ContextOverflowError, 400, "context_length_exceeded", "messages"),
     (errors.RequestRejectedError, 400, "rejected_by_backend", None),
