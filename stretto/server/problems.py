@@ -74,12 +74,16 @@ def shutting_down() -> Problem:
     )
 
 
+_MEMBERS = ("str", "_Document")  # of the unions in bodies, beside lists and mappings
+
+
 def of_validation(error: ValidationError) -> Problem:
     """A field of the body that cannot be used, by its name."""
     first = error.errors(include_url=False)[0]
     parts = ["[hidden]" if looks_like_key(part) else part for part in map(str, first["loc"])]
     # A member of a union is named by its type behind the field; a client knows only the field.
-    name = ".".join(part for part in parts if not part.endswith("]") or part == "[hidden]") or "body"
+    fields = (part for part in parts if part == "[hidden]" or not (part.endswith("]") or part in _MEMBERS))
+    name = ".".join(fields) or "body"
     if first["type"] == "missing":
         return Problem(400, f"The field {name} is missing.", param=name, code="missing_required_parameter")
     said = first["msg"].removeprefix("Value error, ")

@@ -158,6 +158,21 @@ async def test_bodies_that_cannot_be_used_have_one_clear_error(live, body, statu
     assert live.upstream.requests == []
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("stop", 5, "stop"),
+        ("stretto", {"documents": [5]}, "stretto.documents.0"),
+        ("stretto", {"documents": [{"text": "x", "titel": "y"}]}, "stretto.documents.0"),
+    ],
+)
+async def test_a_field_of_several_types_is_named_without_them(live, field, value, named):
+    async with live.http() as http:
+        error = (await http.post("/v1/chat/completions", json=ASKED | {field: value})).json()["error"]
+    assert error["param"] == named
+    assert error["message"].startswith(f"{named}=")
+
+
 async def test_half_a_character_is_mended(live):
     content = b'"Why \\ud83d? \\ud83d\\ude00 \\\\ud83d"'
     body = b'{"model": "stretto-direct", "messages": [{"role": "user", "content": ' + content + b"}]}"
