@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1]
-EXTRAS = ("", "chat", "langchain", "documents", "local", "all")
+EXTRAS = ("", "chat", "langchain", "documents", "server", "redis", "ray", "local", "all")
 
 
 def main() -> None:

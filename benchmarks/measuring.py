@@ -54,7 +54,7 @@ def scripted_server(
         file = Path(folder) / "replies.json"
         file.write_text(json.dumps([{"pattern": pattern, "reply": reply} for pattern, reply in rules]))
         command = [
-            *(sys.executable, "-m", "stretto.testing.server", "--replies", str(file)),
+            *(sys.executable, "-m", "stretto.testing", "--replies", str(file)),
             *("--time-to-first-token", str(time_to_first_token_s), "--tokens-per-second", str(tokens_per_second)),
             *("--exact", *(("--record", str(record)) if record else ())),
         ]

@@ -21,6 +21,7 @@ from stretto.errors import StrettoError
 from stretto.fork import Fork
 from stretto.hooks import Watchers
 from stretto.imports import made_ready
+from stretto.opening import Opening
 from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Prompting, Request, RequestOptions
@@ -32,7 +33,6 @@ from stretto.telemetry import note_answer, note_route, request_span, route_span
 from stretto.writing import Emit, Writing
 
 if TYPE_CHECKING:
-    from stretto.backends.resilience.resilient import Endpoints
     from stretto.backends.resilience.shared import Store
     from stretto.client_options import Model
     from stretto.strategies.base import Strategy
@@ -59,7 +59,6 @@ class AsyncStretto:
         chosen_because: why this model was chosen, if none was named.
         settings: for all requests.
         prompts: the prompt templates.
-        store: where replicas share rate limits and breakers, if the settings name one.
 
     Raises:
         SettingsError: an argument or setting is invalid.
@@ -72,6 +71,7 @@ class AsyncStretto:
         check_options(options)
         base_url, api_key, prompts = options.get("base_url"), options.get("api_key"), options.get("prompts")
         self.settings = options.get("settings") or Settings.load()
+        self._opening = Opening(self.settings)
         chosen = model if model is not None else self.settings.model
         self.chosen_because = ""
         if chosen is None:
@@ -81,21 +81,23 @@ class AsyncStretto:
             if self.settings.base_url is not None and not chosen.startswith("openai:"):
                 self.chosen_because += " The setting base_url is not used: name a model of that server, openai:NAME."
         if isinstance(chosen, str):
-            base_url, api_key = self._server_of(chosen, base_url, api_key)
-        self._endpoints: Endpoints | None = None
-        self.store = self._opened_store()
-        self._owned: list[Backend] = []
+            base_url, api_key = self._opening.server_of(chosen, base_url, api_key)
         self._writings: set[Writing] = set()
         self._fork = Fork()
-        self.backends["main"] = self._open(chosen, "model", base_url, api_key)
+        self.backends["main"] = self._opening.backend(chosen, "model", base_url, api_key)
         for role, (argument, given) in models_by_role(options).items():
             same = provider_of(given) == provider_of(chosen)
-            self.backends[role] = self._open(given, argument, *((base_url, api_key) if same else ()))
+            self.backends[role] = self._opening.backend(given, argument, *((base_url, api_key) if same else ()))
         self._router = options.get("router")
         self._own_strategies = own_strategies(options)
         self._watchers = Watchers(options.get("hooks"))
         self._prices = Prices(self.settings.prices)
         self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
+
+    @property
+    def store(self) -> Store | None:
+        """Where replicas share rate limits and breakers, if the settings name one."""
+        return self._opening.store
 
     def __repr__(self) -> str:
         return f"<AsyncStretto {_named(self.backends)}>"
@@ -118,7 +120,7 @@ class AsyncStretto:
             async with AsyncExitStack() as closing:  # a failure must not keep the others open
                 if self.store is not None:
                     closing.push_async_callback(self.store.aclose)  # pushed first, closed last
-                for backend in reversed(self._owned):
+                for backend in reversed(self._opening.owned):
                     closing.push_async_callback(backend.aclose)
                 for writing in tuple(self._writings):
                     await writing.aclose(closed)
@@ -190,53 +192,6 @@ class AsyncStretto:
     def _check_process(self) -> None:
         if self._fork.happened():
             raise StrettoError(FORKED)
-
-    def _opened_store(self) -> Store | None:
-        """The store that the settings name; nothing is connected yet."""
-        if self.settings.shared is None:
-            return None
-        from stretto.backends.resilience.redis_store import RedisStore  # noqa: PLC0415 - of an extra
-
-        return RedisStore(self.settings.shared.get_secret_value())
-
-    def _server_of(self, chosen: str, base_url: str | None, api_key: str | None) -> tuple[str | None, str | None]:
-        """Address and key of a compatible server: as given, else from the settings."""
-        from stretto.backends.registry import SERVERS, is_address  # noqa: PLC0415 - keeps `import stretto` light
-
-        provider = chosen.partition(":")[0]
-        if provider == "openai":
-            base_url = base_url or self.settings.base_url
-        ours = base_url is not None if provider == "openai" else provider in SERVERS or is_address(chosen)
-        if api_key is None and ours and self.settings.api_key is not None:  # which is not for OpenAI itself
-            api_key = self.settings.api_key.get_secret_value()
-        return base_url, api_key
-
-    def _open(self, given: Model, argument: str, base_url: str | None = None, api_key: str | None = None) -> Backend:
-        """A backend for a name or a LangChain model; a backend itself is used unchanged."""
-        if isinstance(given, Backend):
-            return given
-        from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
-        from stretto.backends.resilience.resilient import Endpoints, Resilience  # noqa: PLC0415 - likewise
-
-        self._endpoints = self._endpoints or Endpoints(store=self.store)
-        resilience = Resilience(
-            attempts=self.settings.retries + 1,
-            max_in_flight=self.settings.concurrency,
-            stall_s=self.settings.stall_s,
-            first_text_s=self.settings.first_text_s,
-            hedge=self.settings.hedge,
-        )
-        backend = as_backend(
-            given,
-            base_url=base_url,
-            api_key=api_key,
-            resilience=resilience,
-            endpoints=self._endpoints,
-            argument=argument,
-            local=self.settings.local,
-        )
-        self._owned.append(backend)
-        return backend
 
     def _request(self, prompt: Prompting | Request, options: RequestOptions) -> Request:
         from stretto.strategies.answering import check_strategy  # noqa: PLC0415 - keeps `import stretto` light

@@ -196,6 +196,8 @@ class Request(BaseModel):
         except ValidationError as error:
             raise InvalidRequestError(_explain(error)) from None
         _check(request)
+        if isinstance(prompt, str) and not prompt.strip():  # turns may be empty: some models go on from them
+            raise InvalidRequestError(f"The prompt is empty ({prompt!r}). Ask a question.")
         return request
 
     @property
@@ -252,9 +254,6 @@ def _check(request: Request) -> None:
         )
     if not request.messages:
         raise InvalidRequestError("The request has no messages. Add one with the question.")
-    said = any(message.content.strip() or message.parts or message.extra for message in request.messages)
-    if not said or not (request.question.strip() or request.whole_because):
-        raise InvalidRequestError(f"The prompt is empty ({request.question!r}). Ask a question.")
 
 
 def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -292,6 +291,8 @@ def _what_is_whole(request: Request) -> Iterator[str]:
         yield f"{shown(steering[0])} steers the answer as a whole"
     if not any(message.role == "user" for message in request.messages):
         yield "no turn of the conversation is the user's"
+    elif not request.question.strip():
+        yield "the last turn of the user's is empty"
 
 
 def _explain(error: ValidationError) -> str:

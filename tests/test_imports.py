@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = (
     *("stretto.client", "stretto.streams", "stretto.writing", "stretto.background", "stretto.imports"),
-    *("stretto.structured_logs", "stretto.client_options"),
+    *("stretto.structured_logs", "stretto.client_options", "stretto.opening"),
 )
 ENGINE = ("kernels", "text", "pocket", "model", "choosing", "drafting", "serving", "long_context", "measuring")
 ROOMS = (

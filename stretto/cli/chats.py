@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json as as_json_text
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from stretto.cli.chat_folder import ChatFolder, Listed
 from stretto.cli.exits import reporting
-from stretto.cli.plain import one_line, plain, plain_json
-from stretto.errors import InvalidRequestError
-
-_SHOWN = 70  # characters of a question in a list
+from stretto.cli.kept import Json, check_one, cut, minute, print_list, print_search
+from stretto.cli.plain import one_line, plain
 
 app = typer.Typer(no_args_is_help=False, help="Find, read and remove the chats that `stretto chat` has kept.")
 
 Name = Annotated[str, typer.Argument(metavar="ID", help="The beginning of a chat's name, as in the list.")]
 Most = Annotated[int, typer.Option("--most", "-n", min=1, help="How many chats at most.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -47,11 +42,7 @@ def search(
     json: Json = False,
 ) -> None:
     """Find chats by words of their questions and answers; all of them must be there."""
-    found = ChatFolder().search(" ".join(words), most)
-    _print(found, json=json)
-    if not found and not json:
-        typer.echo("Nothing was found.", err=True)
-        raise typer.Exit(1)
+    print_search(ChatFolder().search(" ".join(words), most), _lines, json=json)
 
 
 @app.command()
@@ -83,29 +74,17 @@ def delete(
     everything: Annotated[bool, typer.Option("--all", help="Remove all chats.")] = False,
 ) -> None:
     """Remove a chat, or all."""
-    if (name is None) == (not everything):
-        raise InvalidRequestError("Name one chat, or say --all.")
+    check_one(name, everything=everything, remedy="Name one chat, or say --all.")
     typer.echo(f"Removed: {ChatFolder().delete(name):,}")
 
 
 def _list(*, most: int, json: bool) -> None:
     folder = ChatFolder()
-    found = folder.latest(most)
-    _print(found, json=json)
-    if not found and not json:
-        typer.echo(f"No chats were kept in {plain(str(folder.folder))}. Begin one with: stretto chat", err=True)
+    none = f"No chats were kept in {plain(str(folder.folder))}. Begin one with: stretto chat"
+    print_list(folder.latest(most), _lines, json=json, none=none)
 
 
-def _print(found: Sequence[Listed], *, json: bool) -> None:
-    if json:
-        typer.echo(plain_json(as_json_text.dumps([asdict(each) for each in found], indent=2, ensure_ascii=False)))
-        return
-    for each in found:
-        typer.echo(f"{each.id}  {each.used_at[:16].replace('T', ' ')}  {each.questions:>3}  {_cut(each.title)}")
-        if each.found and one_line(each.found) != one_line(each.title):
-            typer.echo(f"{'':>33}{_cut(each.found)}")
-
-
-def _cut(text: str) -> str:
-    text = one_line(text)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+def _lines(each: Listed) -> Iterator[str]:
+    yield f"{each.id}  {minute(each.used_at)}  {each.questions:>3}  {cut(each.title)}"
+    if each.found and one_line(each.found) != one_line(each.title):
+        yield f"{'':>33}{cut(each.found)}"

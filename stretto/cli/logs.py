@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json as as_json
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +9,14 @@ import typer
 
 from stretto.cli.answer_store import AnswerStore, Kept
 from stretto.cli.exits import reporting
+from stretto.cli.kept import Json, check_one, cut, minute, print_list, print_search
 from stretto.cli.plain import one_line, plain, plain_json
 from stretto.errors import InvalidRequestError
-
-_SHOWN = 70  # characters of a question in a list
 
 app = typer.Typer(no_args_is_help=False, help="Keep answers in a file of this machine, and find them again.")
 
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The number of an answer, as in the list.")]
 Most = Annotated[int, typer.Option("--most", "-n", min=1, help="How many answers at most.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -31,10 +26,8 @@ def latest(context: typer.Context, *, most: Most = 10, json: Json = False) -> No
     if context.invoked_subcommand is not None:
         return
     store = AnswerStore()
-    found = store.latest(most)
-    _list(found, json=json)
-    if not found and not json:
-        typer.echo("No answers were kept." + ("" if store.on else " Begin with: stretto logs on"), err=True)
+    none = "No answers were kept." + ("" if store.on else " Begin with: stretto logs on")
+    print_list(store.latest(most), _lines, json=json, none=none)
 
 
 @app.command("on")
@@ -70,11 +63,7 @@ def search(
     json: Json = False,
 ) -> None:
     """Find answers by words of the question or the answer; all of them must be there."""
-    found = AnswerStore().search(" ".join(words), most)
-    _list(found, json=json)
-    if not found and not json:
-        typer.echo("Nothing was found.", err=True)
-        raise typer.Exit(1)
+    print_search(AnswerStore().search(" ".join(words), most), _lines, json=json)
 
 
 @app.command()
@@ -110,22 +99,15 @@ def delete(
     everything: Annotated[bool, typer.Option("--all", help="Remove all answers.")] = False,
 ) -> None:
     """Remove an answer from the file, or all."""
-    if (number is None) == (not everything):
-        raise InvalidRequestError("Name one answer by its number, or say --all.")
+    check_one(number, everything=everything, remedy="Name one answer by its number, or say --all.")
     removed = AnswerStore().delete(number)
     if not removed and number is not None:
         raise InvalidRequestError(f"There is no answer {number}. See: stretto logs")
     typer.echo(f"Removed: {removed:,}")
 
 
-def _list(found: Sequence[Kept], *, json: bool) -> None:
-    if json:
-        typer.echo(plain_json(as_json.dumps([asdict(kept) for kept in found], indent=2, ensure_ascii=False)))
-        return
-    for kept in found:
-        question = one_line(kept.question)
-        question = question if len(question) <= _SHOWN else question[: _SHOWN - 1] + "…"
-        typer.echo(f"{kept.id:>5}  {one_line(kept.asked_at)[:16].replace('T', ' ')}  {question}")
+def _lines(kept: Kept) -> tuple[str]:
+    return (f"{kept.id:>5}  {minute(kept.asked_at)}  {cut(kept.question)}",)
 
 
 def _about(kept: Kept) -> str:

@@ -1,16 +1,19 @@
-"""The body of a request: bounded in size, depth and time, and JSON."""
+"""The body of a request: bounded in size, depth and time, JSON, and with a conversation that can be read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
+from pydantic import ValidationError
 from starlette.types import Receive
 
+from stretto.errors import InvalidRequestError
+from stretto.messages import Message, messages_of
 from stretto.server.options import ServerOptions
-from stretto.server.problems import Problem
+from stretto.server.problems import Problem, of_turn
 
 _LONG = 1 << 18  # bytes; reading more JSON than this is left to a thread
 _ESCAPE = re.compile(
@@ -66,12 +69,26 @@ async def read_body(receive: Receive, headers: Mapping[str, str], options: Serve
     )
 
 
+def read_turns(
+    turns: Sequence[Mapping[str, Any]], field: str, places: Sequence[int] | None = None
+) -> tuple[Message, ...]:
+    """The messages of a conversation that stood in this field, at these places. Raises `Problem`, which names one."""
+    found: list[Message] = []
+    for place, turn in zip(places or range(len(turns)), turns, strict=True):
+        try:
+            found += messages_of(turn)
+        except (InvalidRequestError, ValidationError) as error:
+            raise of_turn(error, f"{field}.{place}") from None
+    if not found:
+        raise Problem(400, f"{field} holds no message. Add one with the question.", param=field, code="invalid_value")
+    return tuple(found)
+
+
 def _too_large(options: ServerOptions) -> Problem:
     return Problem(
         413,
         f"The body is larger than {options.body_bytes:,} bytes, the most this server takes. Send less.",
         code="request_too_large",
-        headers={"connection": "close"},
     )
 
 

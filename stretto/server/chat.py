@@ -13,6 +13,7 @@ from stretto.answer import Answer, Choice, FinishReason, TokenLogprob, Usage
 from stretto.events import AnswerFinished, ChoiceDelta, Event, RouteChosen, TextDelta, ToolCallPiece
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
+from stretto.server.bodies import read_turns
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
@@ -119,7 +120,8 @@ class Chat:
         except ValidationError as error:
             raise of_validation(error) from None
         served = service.models.find(asked.model)
-        ask = Ask(served, asked.messages, _options(asked, served, extension))
+        turns = read_turns(asked.messages, "messages")
+        ask = Ask(served, turns, _options(asked, served, extension))
         scribe = ChatScribe(
             served.name, include_usage=asked.include_usage, events=extension.events, choices=asked.n or 1
         )
@@ -143,6 +145,7 @@ def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOp
     schema, verbatim = format_of(asked.response_format, served)
     if schema is not None:
         options["response_format"] = schema
+        options["strategy"] = extension.strategy or served.whole
     if extra | verbatim:
         options["extra"] = extra | verbatim
     return options

@@ -11,6 +11,7 @@ from pydantic import Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, TokenLogprob, Usage
 from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta
+from stretto.messages import Message
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Reading, sse
 from stretto.server.chat import DONE, Sampling, finish_of, usage_of
@@ -46,11 +47,15 @@ class Completions:
         prompts = _prompts(asked)
         options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
         options["logprobs"] = asked.logprobs
-        asks = [Ask(served, prompt, options) for prompt in prompts for _ in range(asked.n or 1)]
+        asks = [
+            Ask(served, Message(role="user", content=prompt), options)
+            for prompt in prompts
+            for _ in range(asked.n or 1)
+        ]
         if len(asks) > MOST_ANSWERS:
             message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send less prompts."
             raise Problem(400, message, param="prompt", code="invalid_value")
-        echoes = [str(ask.prompt) if asked.echo else "" for ask in asks]
+        echoes = [prompt if asked.echo else "" for prompt in prompts for _ in range(asked.n or 1)]
         return Reading(
             asks, bool(asked.stream), CompletionsScribe(served.name, echoes, include_usage=asked.include_usage)
         )

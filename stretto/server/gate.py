@@ -49,16 +49,19 @@ class Gate:
     def _check_room(self, holder: Holder) -> None:
         """Raise `Problem` (429) where too many answers are under way, of this holder or of all."""
         if holder.concurrency is not None and holder.running >= holder.concurrency:
-            raise _too_many(
-                f"The key {holder.name} allows {holder.concurrency} answers at a time, and as many are under way. "
-                "Wait for one of them.",
-                self._usual_s / holder.concurrency,
-            )
+            raise self._too_many_of(holder)
         if self.waiting >= self._options.queue and self._room.value == 0:
             raise _too_many(
                 f"{self.running} answers are being written and {self.waiting} requests wait: no more is taken in.",
                 self._usual_s * (self.waiting + 1) / self._options.concurrency,
             )
+
+    def _too_many_of(self, holder: Holder) -> Problem:
+        return _too_many(
+            f"The key {holder.name} allows {holder.concurrency} answers at a time, and as many are under way. "
+            "Wait for one of them.",
+            self._usual_s / (holder.concurrency or 1),
+        )
 
     @asynccontextmanager
     async def admitted(self, holder: Holder, end: Callable[[Problem], None]) -> AsyncGenerator[float]:
@@ -69,15 +72,32 @@ class Gate:
         """
         self.check_open()
         self._check_room(holder)  # a request that is sent away takes nothing from what a key allows in a minute
-        await self._check_minute(holder)
-        self.check_open()  # the store was asked meanwhile, and others came in
-        self._check_room(holder)
+        async with self._place(holder):
+            await self._check_minute(holder)
+            self.check_open()  # the store was asked meanwhile, and others came in
+            self._check_room(holder)
+            async with self._turn(holder, end) as waited_s:
+                yield waited_s
+
+    @asynccontextmanager
+    async def _place(self, holder: Holder) -> AsyncGenerator[None]:
+        """A place among the answers of this key on all servers. Raises `Problem` (429) where there is none."""
+        if holder.places is None:
+            yield
+            return
+        async with holder.places.one() as held:
+            if not held:
+                raise self._too_many_of(holder)
+            yield
+
+    @asynccontextmanager
+    async def _turn(self, holder: Holder, end: Callable[[Problem], None]) -> AsyncGenerator[float]:
         token = object()
         began = time.perf_counter()
         holder.running += 1
         self._endings[token] = end
         try:
-            await self._turn()
+            await self._wait()
             started = time.perf_counter()
             self.running += 1
             try:
@@ -92,7 +112,7 @@ class Gate:
             if not self._endings:
                 self._empty.set()
 
-    async def _turn(self) -> None:
+    async def _wait(self) -> None:
         self.waiting += 1
         try:
             await self._room.acquire()

@@ -39,7 +39,7 @@ async def ready(service: Service, exchange: Exchange) -> None:
 
 async def metrics(service: Service, exchange: Exchange) -> None:
     """Counters for Prometheus."""
-    body, kind = service.metrics.shown(exchange.headers)
+    body, kind = await service.metrics.shown(exchange.headers)
     await exchange.send_bytes(body, kind)
 
 

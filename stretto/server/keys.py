@@ -11,14 +11,18 @@ A file of keys is TOML, with a table for each::
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import os
 import re
+import secrets
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -89,6 +93,40 @@ class Allowance:
         return max(0.0, (min(amount, self._per_minute) - self._left) * 60 / self._per_minute) if amount else 0.0
 
 
+class Places:
+    """So many answers at a time, of all servers together while the store can be reached.
+
+    A place is held for a while and held anew until its answer ends, so those of a server that was killed come free.
+
+    Args:
+        most: so many.
+        name: tells them from others in the store.
+        store: where they are counted.
+        held_s: seconds after which a place that nobody holds anew is free.
+    """
+
+    def __init__(self, most: int, name: str, store: Store, *, held_s: float = 30.0) -> None:
+        self._hold = partial(store.hold, name, most=most)
+        self._held_s = held_s
+
+    @asynccontextmanager
+    async def one(self) -> AsyncGenerator[bool]:
+        """Hold a place in the block; gives whether there was one, or nobody could tell."""
+        token = secrets.token_hex(8)
+        renewing = asyncio.create_task(self._renew(token))
+        try:
+            yield await self._hold(token, for_s=self._held_s) is not False
+        finally:
+            renewing.cancel()
+            with anyio.CancelScope(shield=True):  # or it would be missed until it is free by itself
+                await self._hold(token, for_s=0)
+
+    async def _renew(self, token: str) -> None:
+        while True:
+            await anyio.sleep(self._held_s / 3)
+            await self._hold(token, for_s=self._held_s)
+
+
 @dataclass
 class Holder:
     """Whoever holds a key, with what the key allows.
@@ -98,7 +136,8 @@ class Holder:
         concurrency: answers at a time; ``None``: as many as the server bears.
         requests: requests a minute.
         tokens: tokens a minute.
-        running: answers that are being written or wait for it.
+        running: answers that are being written or wait for it, here.
+        places: the same for all servers that share a store.
     """
 
     name: str
@@ -106,6 +145,7 @@ class Holder:
     requests: Allowance | None = None
     tokens: Allowance | None = None
     running: int = 0
+    places: Places | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +165,7 @@ class Keyring:
     def load(cls, file: Path | None, environ: Mapping[str, str], store: Store | None = None) -> Keyring:
         """Read the keys of a file and the one in ``$STRETTO_SERVER_KEY``. Raises `SettingsError`; no key is shown.
 
-        With a store, what a key allows in a minute is for all servers together.
+        With a store, what a key allows is for all servers together.
         """
         holders: dict[bytes, Holder] = {}
         notices: list[str] = []
@@ -155,7 +195,7 @@ class Keyring:
             return self._anyone
         scheme, _, given = headers.get("authorization", "").partition(" ")
         key = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        asked = _digest(key)
+        asked = hashlib.sha256(key.encode("latin-1")).digest()  # the bytes that were sent: headers are read as Latin-1
         found: Holder | None = None
         for digest, holder in self.holders.items():
             if hmac.compare_digest(digest, asked):
@@ -174,6 +214,7 @@ def _holder(name: str, entry: _Entry, store: Store | None) -> Holder:
         entry.concurrency,
         None if requests is None else Allowance(requests, f"requests of {name}", store),
         None if tokens is None else Allowance(tokens, f"tokens of {name}", store),
+        places=None if store is None or entry.concurrency is None else Places(entry.concurrency, name, store),
     )
 
 

@@ -13,9 +13,10 @@ from stretto.answer import Answer, FinishReason, Usage
 from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ToolCallPiece
+from stretto.messages import Message
 from stretto.request import Request, RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
-from stretto.server.bodies import read_object
+from stretto.server.bodies import read_object, read_turns
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
@@ -49,24 +50,24 @@ class MessagesBody(BaseModel):
     tool_choice: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
 
-    @property
-    def conversation(self) -> list[dict[str, Any]]:
-        """The messages, that of the system first."""
-        return [{"role": "system", "content": self.system}, *self.messages] if self.system else self.messages
+    def conversation(self) -> tuple[Message, ...]:
+        """The messages, that of the system first. Raises `Problem`."""
+        turns = read_turns(self.messages, "messages")
+        return (*read_turns([{"role": "system", "content": self.system}], "system"), *turns) if self.system else turns
 
 
 class Messages:
     """The dialect of Anthropic's Messages."""
 
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         asked = _read(body)
         if asked.max_tokens is None:
             raise Problem(400, "Field required", param="max_tokens", code="missing_required_parameter")
         served = service.models.find(asked.model)
-        ask = Ask(served, asked.conversation, _options(asked, served, extension))
-        return Reading([ask], bool(asked.stream), MessagesScribe(served.name, events=extension.events))
+        ask = Ask(served, asked.conversation(), _options(asked, served, extension))
+        return Reading([ask], bool(asked.stream), MessagesScribe(served.name, exchange.id, events=extension.events))
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:
         """An error as JSON."""
@@ -78,7 +79,7 @@ async def count_tokens(service: Service, exchange: Exchange) -> None:
     asked = _read(await read_object(exchange.receive, exchange.headers, service.options))
     backend = service.models.find(asked.model).client.backends["main"]
     try:
-        request = Request.of(asked.conversation, tools=asked.tools)
+        request = Request.of(asked.conversation(), tools=asked.tools)
         counted = await backend.count_tokens(Prompt(request.messages, tools=request.tools))
     except StrettoError as error:
         raise of_error(error) from error
@@ -107,6 +108,7 @@ def _options(asked: MessagesBody, served: Served, extension: Extension) -> Reque
     form = output.pop("format", None)
     if isinstance(form, dict) and form.get("type") == "json_schema" and isinstance(form.get("schema"), dict):
         options["response_format"] = form["schema"]
+        options["strategy"] = extension.strategy or served.whole
     elif form is not None:
         message = 'output_config.format takes {"type": "json_schema", "schema": {...}}.'
         raise Problem(400, message, param="output_config.format", code="invalid_value")
@@ -131,13 +133,14 @@ class MessagesScribe:
     open is kept until that one is complete.
     """
 
-    def __init__(self, model: str, *, events: bool) -> None:
+    def __init__(self, model: str, request_id: str, *, events: bool) -> None:
         self._frame = {
             "id": f"msg_{uuid.uuid4().hex}",
             "type": "message",
             "role": "assistant",
             "model": model,
         }
+        self._request_id = request_id
         self._events = events
         self._opening = Opening()
         self._blocks = 0  # that have been started
@@ -172,7 +175,7 @@ class MessagesScribe:
 
     def broken(self, problem: Problem) -> bytes:
         """What ends a stream that cannot go on."""
-        return sse(problem.as_anthropic(""), "error")
+        return sse(problem.as_anthropic(self._request_id), "error")
 
     def _written(self, event: Event) -> bytes:
         match event:

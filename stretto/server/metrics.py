@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from stretto.answer import Answer
 from stretto.server.gate import Gate
@@ -16,9 +17,15 @@ _TOKENS = tuple(float(first * 10**power) for power in range(6) for first in (1, 
 
 
 class Metrics:
-    """What one server has counted. ``model_name`` is a name of ``/v1/models``, so there are not many."""
+    """What one server has counted. ``model_name`` is a name of ``/v1/models``, so there are not many.
+
+    Attributes:
+        registry: the counters of this server.
+        gather: what is shown in their place: those of all servers, where they are behind one address.
+    """
 
     def __init__(self, gate: Gate) -> None:
+        self.gather: Callable[[], Awaitable[Collector]] | None = None
         self.registry = registry = CollectorRegistry()
         model = ["model_name"]
 
@@ -80,7 +87,7 @@ class Metrics:
         """Count a client that did not wait for its answer."""
         self._left.labels(model).inc()
 
-    def shown(self, headers: Mapping[str, str]) -> tuple[bytes, str]:
+    async def shown(self, headers: Mapping[str, str]) -> tuple[bytes, str]:
         """All of it in the form that the headers ask for, and the name of that form."""
         encode, kind = choose_encoder(headers.get("accept", ""))
-        return encode(self.registry), kind
+        return encode(await self.gather() if self.gather else self.registry), kind

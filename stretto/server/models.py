@@ -31,6 +31,11 @@ class Served:
     strategy: str
     own: bool = False
 
+    @property
+    def whole(self) -> str:
+        """How, where a schema holds the answer as a whole: what the name says of parts gives way to it."""
+        return self.strategy if self.strategy in ("direct", "document") else "auto"
+
 
 class Models:
     """All names of one server.

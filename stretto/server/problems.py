@@ -74,17 +74,34 @@ def shutting_down() -> Problem:
     )
 
 
+_MEMBERS = ("str", "_Document")  # of the unions in bodies, beside lists and mappings
+
+
 def of_validation(error: ValidationError) -> Problem:
     """A field of the body that cannot be used, by its name."""
     first = error.errors(include_url=False)[0]
     parts = ["[hidden]" if looks_like_key(part) else part for part in map(str, first["loc"])]
     # A member of a union is named by its type behind the field; a client knows only the field.
-    name = ".".join(part for part in parts if not part.endswith("]") or part == "[hidden]") or "body"
+    fields = (part for part in parts if part == "[hidden]" or not (part.endswith("]") or part in _MEMBERS))
+    name = ".".join(fields) or "body"
     if first["type"] == "missing":
         return Problem(400, f"The field {name} is missing.", param=name, code="missing_required_parameter")
     said = first["msg"].removeprefix("Value error, ")
     message = f"{name}={shown(first.get('input'))} cannot be used: {said[:1].lower()}{said[1:]}."
     return Problem(400, message, param=name, code="invalid_value")
+
+
+def of_turn(error: errors.InvalidRequestError | ValidationError, where: str) -> Problem:
+    """A turn of a conversation that cannot be used, by its place in the body."""
+    if isinstance(error, ValidationError):
+        cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
+        if not isinstance(cause, errors.InvalidRequestError):
+            problem = of_validation(error)
+            problem.param = f"{where}.{problem.param}"
+            problem.message = f"{where}.{problem.message}"
+            return problem
+        error = cause
+    return Problem(400, str(error), param=where, code="invalid_value")
 
 
 _ANSWERS: tuple[tuple[type[Exception], int, str, str | None], ...] = (  # the first that fits: children before parents

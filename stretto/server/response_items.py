@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stretto.arguments import shown
+from stretto.messages import Message
+from stretto.server.bodies import read_turns
 from stretto.server.problems import Problem
 
 _PARTS = {"input_text": "text", "output_text": "text", "text": "text", "summary_text": "text", "refusal": "refusal"}
 
 
-def conversation_of(given: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages that the items stand for. Raises `Problem` for an item that is not known."""
+def conversation_of(given: str | Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+    """The messages that the items stand for. Raises `Problem` for an item that cannot be used."""
     if isinstance(given, str):
-        return [{"role": "user", "content": given}]
+        return (Message(role="user", content=given),)
     messages: list[dict[str, Any]] = []
+    places: list[int] = []
     for place, item in enumerate(given):
         kind = item.get("type", "message")
         if kind == "message":
@@ -32,7 +35,8 @@ def conversation_of(given: str | Sequence[Mapping[str, Any]]) -> list[dict[str, 
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": said})
         elif kind != "reasoning":  # which only the model that thought can read
             raise _unknown(f"input.{place}.type", kind)
-    return messages
+        places += [place] * (len(messages) - len(places))
+    return read_turns(messages, "input", places)
 
 
 def tools_of(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -61,7 +65,7 @@ def _content(content: Any, where: str) -> Any:
     parts = []
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind in _PARTS:
+        if isinstance(kind, str) and kind in _PARTS:
             parts.append({"type": "text", "text": part.get(_PARTS[kind], "")})
         elif kind == "input_image" and part.get("image_url"):
             detail = {} if part.get("detail") is None else {"detail": part["detail"]}

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, Usage
+from stretto.errors import ModelNotFoundError
 from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ToolCallPiece
+from stretto.messages import Message
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
 from stretto.server.chat import ResponseFormat, format_of, logprobs_of
@@ -79,7 +81,7 @@ class Responses:
                 )
         messages = conversation_of(asked.input)
         if asked.instructions:
-            messages = [{"role": "system", "content": asked.instructions}, *messages]
+            messages = (Message(role="system", content=asked.instructions), *messages)
         ask = Ask(served, messages, _options(asked, served, extension))
         return Reading([ask], bool(asked.stream), ResponsesScribe(served.name, asked, events=extension.events))
 
@@ -92,7 +94,11 @@ class Responses:
         backend = responding(service.models.find(body["model"])) if problem.code in UNKNOWN else None
         if backend is None:
             raise problem
-        await pass_on(exchange, backend, body, problem)
+        try:
+            await pass_on(exchange, backend, body, problem)
+        except ModelNotFoundError as error:  # not every server that speaks OpenAI's API has Responses
+            problem.message += f" It was passed on, in vain: {error}"
+            raise problem from error
 
 
 def _options(asked: ResponsesBody, served: Served, extension: Extension) -> RequestOptions:
@@ -116,6 +122,7 @@ def _options(asked: ResponsesBody, served: Served, extension: Extension) -> Requ
     schema, verbatim = format_of(_chat_format(text.format), served)
     if schema is not None:
         options["response_format"] = schema
+        options["strategy"] = extension.strategy or served.whole
     if extra | verbatim:
         options["extra"] = extra | verbatim
     return options

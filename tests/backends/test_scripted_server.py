@@ -97,7 +97,7 @@ async def test_the_key_is_not_recorded():
 
 async def test_it_serves_in_a_process_of_its_own_and_writes_down_when(tmp_path):
     script, record = tmp_path / "replies.json", tmp_path / "times.jsonl"
-    command = [sys.executable, "-m", "stretto.testing.server", "--time-to-first-token", "0", "--replies", str(script)]
+    command = [sys.executable, "-m", "stretto.testing", "--time-to-first-token", "0", "--replies", str(script)]
     script.write_text('[{"pattern": "Hello", "reply": "one two"}]')
     process = subprocess.Popen(  # noqa: ASYNC220 - our own code, and it answers at once
         [*command, "--exact", "--record", str(record)],

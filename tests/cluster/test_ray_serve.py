@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import anyio
@@ -16,6 +17,7 @@ from stretto.errors import InvalidRequestError
 from stretto.integrations.ray_serve import RayOptions, build
 from stretto.request import GenerationOptions, Message
 from stretto.testing import check_backend
+from stretto.testing.server import ScriptedServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # Ray's own warnings
 
@@ -133,6 +135,25 @@ async def test_a_replica_that_is_killed_in_mid_answer_costs_no_part_of_the_answe
     assert last["warnings"] == []
     found = await cluster.until(lambda found: len(found) == 2)  # Ray starts another one
     assert killed not in [each["process"] for each in found]
+
+
+async def test_the_counters_of_all_servers_are_on_one_page(port):
+    async with ScriptedServer("Hello.") as upstream:
+        settings = {"base_url": upstream.openai_url}
+        options = RayOptions(model="openai:scripted", servers=2, server_cpus=0.2, drain_s=2, settings=settings)
+        cluster = Cluster(port, "counted", options)
+        await anyio.to_thread.run_sync(lambda: serve.run(build(options), name="counted", route_prefix="/counted"))
+        asked = {"model": "stretto-direct", "messages": [{"role": "user", "content": QUESTION}]}
+        answers, counted = 0, {}
+        with anyio.fail_after(100):
+            while len(counted) < 2:  # until each of the two has answered
+                async with cluster.openai() as client, httpx.AsyncClient(timeout=60) as http:
+                    await client.chat.completions.create(**asked)
+                    page = (await http.get(f"{cluster.url}/metrics")).text
+                answers += 1
+                counted = dict(re.findall(r'stretto_answers_total\{.*replica="(\w+)".*\} ([0-9.]+)', page))
+                assert sum(map(float, counted.values())) == answers
+        await anyio.to_thread.run_sync(lambda: serve.delete("counted"))
 
 
 async def test_under_load_a_second_replica_is_added_and_used(port):

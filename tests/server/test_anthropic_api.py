@@ -7,7 +7,8 @@ import pytest
 from live_server import QUESTION, in_front_of
 from test_chat import CALL, POINTS
 
-from stretto.testing.server import HttpReply
+from stretto.server import ServerOptions
+from stretto.testing.server import Fault, HttpReply
 from stretto.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -95,9 +96,21 @@ async def test_errors_are_anthropics(live):
             await client.messages.create(**ASKED | {"model": "claude-nothing"})
         with pytest.raises(anthropic.BadRequestError) as wrong:
             await client.messages.create(**ASKED, extra_body={"temperature": 3.0})
+        with pytest.raises(anthropic.BadRequestError) as unread:
+            await client.messages.create(**ASKED | {"messages": [*QUESTION, {"role": "user", "content": 3}]})
     assert missing.value.body["error"]["type"] == "not_found_error"
     assert missing.value.request_id == missing.value.body["request_id"]
     assert wrong.value.body["error"]["message"].startswith("temperature")
+    assert unread.value.body["error"]["message"].startswith("messages.1.content")
+
+
+async def test_a_stream_that_breaks_off_says_the_id_of_its_request():
+    fault = HttpReply("", fault=Fault("status", status=500), time_to_first_token_s=0.1)
+    async with in_front_of(fault, options=ServerOptions(port=0, first_byte_s=0.01)) as live, live.anthropic() as client:
+        async with client.messages.stream(**ASKED) as stream:
+            with pytest.raises(anthropic.APIStatusError) as broken:
+                await stream.until_done()
+        assert broken.value.body["request_id"] == stream.response.headers["request-id"]
 
 
 async def test_tokens_are_counted_and_models_listed(live):

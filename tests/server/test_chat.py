@@ -147,6 +147,17 @@ async def test_an_answer_is_parsed_into_a_model():
     assert form["json_schema"]["schema"]["properties"].keys() == {"gears", "bell"}
 
 
+async def test_a_schema_goes_before_the_parts_in_a_models_name():
+    backend = ScriptedBackend({"": '{"gears": 21, "bell": true}'}, capabilities=Capabilities(json_schema=True))
+    async with AsyncStretto(backend) as stretto, serving(stretto) as live, live.openai() as client:
+        asked = {"model": "stretto-skeleton", "messages": QUESTION, "response_format": Bicycle}
+        answer = await client.chat.completions.parse(**asked)
+        response = await client.responses.parse(model="stretto-items", input="How many?", text_format=Bicycle)
+    assert answer.choices[0].message.parsed == response.output_parsed == Bicycle(gears=21, bell=True)
+    assert answer.model_extra["stretto"]["route"]["strategy"] == "direct"
+    assert "response_format holds the answer as a whole" in answer.model_extra["stretto"]["route"]["cause"]
+
+
 async def test_json_objects_are_asked_for_in_openais_own_words():
     async with in_front_of('{"gears": 21}') as live, live.openai() as client:
         answer = await client.chat.completions.create(

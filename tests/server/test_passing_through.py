@@ -37,6 +37,16 @@ async def test_formats_and_fields_that_only_its_server_knows_arrive_there(provid
     assert [each.body["top_k"] for each in upstream.requests] == [5, 5]
 
 
+async def test_a_server_without_responses_leaves_the_problem_as_it_is():
+    async with in_front("openai:scripted") as (http, _):
+        asked = {"model": "stretto", "input": "Why?", "previous_response_id": "resp_1"}
+        answer = await http.post("/v1/responses", json=asked)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, "previous_response_id")
+    assert "keeps no responses" in error["message"]
+    assert "There is no /v1/responses here" in error["message"]
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_responses_that_only_its_server_knows_are_passed_on(provider):
     async with in_front(f"{provider}:scripted", pages={"/v1/responses": {"id": "resp_2"}}) as (http, upstream):

@@ -111,6 +111,9 @@ async def test_an_answer_that_was_cut_is_incomplete():
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
+        ({"input": [{"role": "user", "content": [{"type": ["text"]}]}]}, "input.0.content"),
+        ({"input": [*QUESTION, {"role": "king", "content": "Why?"}]}, "input.1.role"),
+        ({"input": []}, "input"),
     ],
 )
 async def test_what_only_openai_knows_is_named_where_nobody_else_knows_it(given, named):

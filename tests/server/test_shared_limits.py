@@ -4,20 +4,25 @@ import os
 import re
 import signal
 import sys
+from contextlib import aclosing
 
 import anyio
 import openai
 import pytest
-from live_server import QUESTION, in_front_of
+from live_server import QUESTION, in_front_of, until
+from redis.asyncio import Redis
 from redis_server import RedisServer, free_port, needs_redis
 
 from stretto import Settings
+from stretto.backends.resilience.redis_store import RedisStore
 from stretto.server import ServerOptions
-from stretto.testing.server import ScriptedServer
+from stretto.server.keys import Places
+from stretto.testing.server import HttpReply, ScriptedServer
 
 pytestmark = [pytest.mark.anyio, needs_redis]
 KEY = "a-long-random-text-1"
 ASKED = {"model": "stretto-direct", "messages": QUESTION}
+SLOW = HttpReply("Slowly.", time_to_first_token_s=3600)
 
 
 @pytest.fixture
@@ -51,6 +56,42 @@ async def test_what_a_key_allows_in_a_minute_is_for_both_servers_together(redis,
             with pytest.raises(openai.RateLimitError) as refused:
                 await ask(live)
             assert 1 <= int(refused.value.response.headers["retry-after"]) <= 60
+
+
+async def test_the_answers_of_a_key_at_a_time_are_those_of_both_servers(redis, tmp_path):
+    limits = options(tmp_path, "concurrency = 1\nrequests_per_minute = 2")
+    how = {"options": limits, "settings": Settings(retries=0, shared=redis.url)}
+    async with in_front_of(SLOW, **how) as first, in_front_of("Hello.", **how) as second:
+        async with anyio.create_task_group() as asking:
+            asking.start_soon(ask, first)
+            await first.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
+            for live in (first, second):
+                with pytest.raises(openai.RateLimitError, match="The key anna allows 1 answers at a time"):
+                    await ask(live)
+            asking.cancel_scope.cancel()
+        await until(lambda: not first.service.gate.running)
+        assert await ask(second) == "Hello."  # the second request of this minute: those in vain were none
+
+
+async def test_a_place_is_held_anew_and_one_that_nobody_holds_comes_free(redis):
+    now = 1_795_000_000.0
+    store = RedisStore(redis.url, prefix="places", clock=lambda: now)
+    places = Places(2, "anna", store, held_s=0.03)
+    async with Redis.from_url(redis.url) as client, aclosing(store):
+        assert await store.hold("anna", "of a server that is killed", most=2, for_s=0.03)
+        async with places.one() as held:
+            assert held
+            async with places.one() as third:
+                assert not third
+            (key,) = await client.keys("places:*")
+            for _ in range(3):
+                now += 0.02
+                with anyio.fail_after(20):
+                    while not await client.zcount(key, now + 0.03, "inf"):
+                        pass
+            async with places.one() as second, places.one() as third:
+                assert (second, third) == (True, False)
+        assert not await client.exists(key)
 
 
 async def test_without_redis_each_server_counts_by_itself(redis, tmp_path):

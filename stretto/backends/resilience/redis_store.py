@@ -110,6 +110,11 @@ class RedisStore:
         told = await self.run("allowance_spend", self._key("allowance", (name,)), a_minute, needed, taken)
         return None if told is None else float(told)
 
+    async def hold(self, name: str, token: str, *, most: int, for_s: float) -> bool | None:
+        """Hold one of so many places for this long, or go on holding it; 0 seconds: give it back."""
+        told = await self.run("place_hold", self._key("places", (name,)), token, most, for_s)
+        return None if told is None else bool(int(told))
+
     async def aclose(self) -> None:
         """Close the connections of this event loop. Idempotent."""
         client = self._clients.pop(asyncio.get_running_loop(), None)

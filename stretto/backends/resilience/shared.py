@@ -126,6 +126,13 @@ class Store(Protocol):
         """
         ...
 
+    async def hold(self, name: str, token: str, *, most: int, for_s: float) -> bool | None:
+        """Hold one of so many places for this long, or go on holding it; 0 seconds: give it back.
+
+        Gives whether it is held; ``None`` while the store is away. ``token`` is known to nobody else.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Close its connections. Idempotent."""
         ...

@@ -14,27 +14,19 @@ from langchain_core.callbacks import (
 )
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AliasChoices, ConfigDict, Field
 
-from stretto.answer import Answer, Choice
+from stretto.answer import Answer
 from stretto.backends.base import Capabilities
 from stretto.client import Stretto
-from stretto.events import Event, TextDelta, ToolCallPiece
 from stretto.integrations.langchain.answering import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
-from stretto.integrations.langchain.messages import (
-    THOUGHTS,
-    calls_of,
-    chunk_of_call,
-    documents_of,
-    metadata_of,
-    turns_of,
-    usage_of,
-)
+from stretto.integrations.langchain.messages import documents_of, turns_of
+from stretto.integrations.langchain.results import chunk_of, result_of
 from stretto.integrations.langchain.stream_runs import parent_of_stream, told_of_its_run, under
 from stretto.integrations.langchain.structured import structured
 from stretto.request import OnMissing, Preference, RequestOptions
@@ -165,7 +157,7 @@ class ChatStretto(Connection, BaseChatModel):
         client, prompt, options = self._request(messages, stop, kwargs)
         with closing(events(client, prompt, options, run_manager)) as found:
             answer = _last(answer_of(event) for event in found)
-        return _result(answer)
+        return result_of(answer)
 
     async def _agenerate(
         self,
@@ -177,7 +169,7 @@ class ChatStretto(Connection, BaseChatModel):
         client, prompt, options = self._request(messages, stop, kwargs)
         async with aclosing(aevents(client, prompt, options, run_manager)) as found:
             answer = _last([answer_of(event) async for event in found])
-        return _result(answer)
+        return result_of(answer)
 
     def _stream(
         self,
@@ -190,7 +182,7 @@ class ChatStretto(Connection, BaseChatModel):
         client, prompt, options = self._request(messages, stop, kwargs)
         with closing(events(client, prompt, options, parent)) as found:
             for event in found:
-                if (chunk := _chunk(event)) is not None:
+                if (chunk := chunk_of(event)) is not None:
                     if run_manager is not None:
                         run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                     yield chunk
@@ -206,7 +198,7 @@ class ChatStretto(Connection, BaseChatModel):
         client, prompt, options = self._request(messages, stop, kwargs)
         async with aclosing(aevents(client, prompt, options, parent)) as found:
             async for event in found:
-                if (chunk := _chunk(event)) is not None:
+                if (chunk := chunk_of(event)) is not None:
                     if run_manager is not None:
                         await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                     yield chunk
@@ -299,53 +291,6 @@ def _is_provider_tool(tool: Any) -> bool:
     if not isinstance(tool, Mapping):
         return False
     return "input_schema" in tool or ("type" in tool and tool["type"] != "function")
-
-
-def _chunk(event: Event) -> ChatGenerationChunk | None:
-    """What an event adds to the message; the last one closes it."""
-    message: AIMessageChunk | None = None
-    match event:
-        case TextDelta():
-            message = AIMessageChunk(content=event.text)
-        case ToolCallPiece() if not event.choice:
-            message = AIMessageChunk(content="", tool_call_chunks=[chunk_of_call(event.delta)])
-    if (answer := answer_of(event)) is not None:
-        reason = answer.choices[0].finish_reason if answer.choices else None
-        message = AIMessageChunk(
-            content="",
-            additional_kwargs=_beside(answer),
-            usage_metadata=usage_of(answer.usage),
-            response_metadata=metadata_of(answer, reason),
-            chunk_position="last",
-        )
-    if message is None:
-        return None
-    metadata = message.response_metadata
-    info = {"finish_reason": metadata["finish_reason"]} if metadata else None
-    return ChatGenerationChunk(message=message, generation_info=info)
-
-
-def _result(answer: Answer) -> ChatResult:
-    first = Choice(text=answer.text, tool_calls=answer.tool_calls, finish_reason=answer.finish_reason)
-    generations = [_generation(answer, choice) for choice in answer.choices or (first,)]
-    generations[0].message.additional_kwargs |= _beside(answer)
-    generations[0].message.usage_metadata = usage_of(answer.usage)  # type: ignore[attr-defined]  # of an AIMessage
-    return ChatResult(generations=generations, llm_output={"model_name": answer.route.backend})
-
-
-def _beside(answer: Answer) -> dict[str, Any]:
-    return {THOUGHTS: [dict(each) for each in answer.thoughts]} if answer.thoughts else {}
-
-
-def _generation(answer: Answer, choice: Choice) -> ChatGeneration:
-    valid, invalid = calls_of(choice.tool_calls)
-    message = AIMessage(
-        content=choice.text,
-        tool_calls=valid,
-        invalid_tool_calls=invalid,
-        response_metadata=metadata_of(answer, choice.finish_reason),
-    )
-    return ChatGeneration(message=message, generation_info={"finish_reason": choice.finish_reason})
 
 
 def _last(answers: Iterable[Answer | None]) -> Answer:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["structured"]
 
+_WHOLE = (None, "auto", "direct", "document")
 _METHODS = ("json_schema", "function_calling", "json_mode")
 
 
@@ -50,7 +51,9 @@ def structured(
             openai = chat.called.partition(":")[0] in ("openai", *SERVERS)
             wanted = {"response_format": {"type": "object"}} if able.regex else {}
             wanted |= {"extra": {"response_format": {"type": "json_object"}}} if openai else {}
-        bound = chat.bind(ls_structured_output_format=shown, **wanted, **kwargs)
+        if chat.strategy not in _WHOLE:  # which writes parts, and a schema holds the whole
+            wanted["strategy"] = "direct"
+        bound = chat.bind(ls_structured_output_format=shown, **wanted | kwargs)
         parser = PydanticOutputParser(pydantic_object=schema) if is_class else JsonOutputParser()
     if not include_raw:
         return bound | parser

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import ray
+from prometheus_client import generate_latest
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.applications import Starlette
@@ -13,15 +14,18 @@ from starlette.applications import Starlette
 from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.client import AsyncStretto
 from stretto.integrations.ray_serve.backend import RayBackend
+from stretto.integrations.ray_serve.counters import Gathered
 from stretto.integrations.ray_serve.engine import Engine
 from stretto.integrations.ray_serve.options import RayOptions
 from stretto.integrations.ray_serve.router import PrefixRouter
 from stretto.server.app import create_app
+from stretto.server.metrics import Metrics
 from stretto.server.options import ServerOptions
 from stretto.server.running import risk
 from stretto.settings import Settings
 
 log = logging.getLogger("stretto.server")
+_COUNTING_S = 5.0  # a scraper waits for ten seconds
 
 
 @serve.ingress()  # without an application: it is made in the replica, where its keys and its client are
@@ -37,6 +41,7 @@ class Server:
         self._options = options
         self._engines = engines
         self._client: AsyncStretto | None = None
+        self._metrics: Metrics | None = None
 
     async def __serve_build_asgi_app__(self) -> Starlette:
         """Make the application; Ray sends requests to this replica afterwards."""
@@ -63,8 +68,23 @@ class Server:
         app = create_app(self._client, served)
         if warning := risk(served, app.state.service):
             log.warning("%s", warning)
+        self._metrics = app.state.service.metrics
+        self._metrics.gather = self._gathered
         await app.state.service.prepare()
         return app
+
+    async def counted(self) -> tuple[str, str]:
+        """The name of this replica, and what it has counted in Prometheus' text form."""
+        name = serve.get_replica_context().replica_id.unique_id
+        return name, "" if self._metrics is None else generate_latest(self._metrics.registry).decode()
+
+    async def _gathered(self) -> Gathered:
+        here = serve.get_replica_context()
+        servers: DeploymentHandle[Any] = serve.get_deployment_handle(here.deployment, here.app_name)
+        asked = servers.broadcast("counted")
+        told = await asked.results_async(timeout_s=_COUNTING_S, return_exceptions=True)
+        others = [each for each in told if not isinstance(each, BaseException)]  # one may just be ending
+        return Gathered(dict([*others, await self.counted()]))
 
     async def __del__(self) -> None:
         if self._client is not None:

@@ -332,8 +332,9 @@ class Colour(BaseModel):
 
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode", None])
-async def test_values_are_taken_out_of_answers(obliging, method):
-    model = chat(obliging).with_structured_output(Colour, method=method)
+@pytest.mark.parametrize("strategy", ["auto", "skeleton"])
+async def test_values_are_taken_out_of_answers_also_where_others_are_written_in_parts(obliging, method, strategy):
+    model = chat(obliging, strategy=strategy).with_structured_output(Colour, method=method)
     assert (await model.ainvoke("Give JSON with 'name'.")) == Colour(
         name="name" if method != "json_mode" else "as asked"
     )

@@ -1,0 +1,63 @@
+"""What an answer and its events are in LangChain: results and their chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from stretto.answer import Answer, Choice
+from stretto.events import Event, TextDelta, ToolCallPiece
+from stretto.integrations.langchain.answering import answer_of
+from stretto.integrations.langchain.messages import THOUGHTS, calls_of, chunk_of_call, metadata_of, usage_of
+
+__all__ = ["chunk_of", "result_of"]
+
+
+def chunk_of(event: Event) -> ChatGenerationChunk | None:
+    """What an event adds to the message; the last one closes it. ``None``: nothing."""
+    message: AIMessageChunk | None = None
+    match event:
+        case TextDelta():
+            message = AIMessageChunk(content=event.text)
+        case ToolCallPiece() if not event.choice:
+            message = AIMessageChunk(content="", tool_call_chunks=[chunk_of_call(event.delta)])
+    if (answer := answer_of(event)) is not None:
+        reason = answer.choices[0].finish_reason if answer.choices else None
+        message = AIMessageChunk(
+            content="",
+            additional_kwargs=_beside(answer),
+            usage_metadata=usage_of(answer.usage),
+            response_metadata=metadata_of(answer, reason),
+            chunk_position="last",
+        )
+    if message is None:
+        return None
+    metadata = message.response_metadata
+    info = {"finish_reason": metadata["finish_reason"]} if metadata else None
+    return ChatGenerationChunk(message=message, generation_info=info)
+
+
+def result_of(answer: Answer) -> ChatResult:
+    """The answer, or all that were asked for."""
+    first = Choice(text=answer.text, tool_calls=answer.tool_calls, finish_reason=answer.finish_reason)
+    generations = [_generation(answer, choice) for choice in answer.choices or (first,)]
+    generations[0].message.additional_kwargs |= _beside(answer)
+    generations[0].message.usage_metadata = usage_of(answer.usage)  # type: ignore[attr-defined]  # of an AIMessage
+    return ChatResult(generations=generations, llm_output={"model_name": answer.route.backend})
+
+
+def _beside(answer: Answer) -> dict[str, Any]:
+    return {THOUGHTS: [dict(each) for each in answer.thoughts]} if answer.thoughts else {}
+
+
+def _generation(answer: Answer, choice: Choice) -> ChatGeneration:
+    valid, invalid = calls_of(choice.tool_calls)
+    message = AIMessage(
+        content=choice.text,
+        tool_calls=valid,
+        invalid_tool_calls=invalid,
+        response_metadata=metadata_of(answer, choice.finish_reason),
+    )
+    return ChatGeneration(message=message, generation_info={"finish_reason": choice.finish_reason})
