@@ -5,41 +5,13 @@ from pathlib import Path
 
 import anyio
 import pytest
-from axe_playwright_python.async_playwright import Axe
+from asking import ENDED, POINTS, SKELETON, ask, held, no_violations, until
 
 from stretto import Capabilities, ServerFailedError
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
-
-POINTS = {"Write only the outline": "1. Tyres\n2. Chain\n3. Brakes"}
-SKELETON = POINTS | {"Tyres": "Pump them.", "": "Yes, of course."}
-ENDED = "section[aria-busy=false]"
-
-
-def held(**script):
-    """A skeleton whose points wait for an event."""
-    event = anyio.Event()
-    return ScriptedBackend(POINTS | {"": Reply("Written at last.", hold=event)} | script), event
-
-
-async def ask(page, question="How do I look after a bicycle?", strategy="skeleton"):
-    await page.select_option("#strategy", strategy)
-    await page.fill("#question", question)
-    await page.press("#question", "Enter")
-
-
-async def no_violations(page):
-    found = await Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
-
-
-async def until(condition):
-    with anyio.fail_after(30):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
-
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_points_are_written_side_by_side_and_settle_into_one_answer(chatting, scheme):
