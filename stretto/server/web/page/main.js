@@ -3,6 +3,7 @@
 import { failed, loadModels, said } from "./connection.js";
 import { Attached } from "./documents.js";
 import * as history from "./history.js";
+import { showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
 import { ask, pageOf } from "./server.js";
 import { AnswerView, comparison, element } from "./view.js";
@@ -114,11 +115,13 @@ async function answered(place, turn, messages, strategy, title) {
     }
     if (!view.answer) view.end({ stopped: "The connection was lost.", problem: "The answer broke off. Ask again with Retry." });
   } catch (error) {
+    const down = isDown();
     if (signal.aborted) view.end({ stopped: `Stopped after ${view.seconds.toFixed(1)} s.` });
     else {
       view.end({ stopped: "Not complete.", problem: said(error) });
       failed(error);
     }
+    if (down) scrollDown();
     announce(view.figures.textContent);
   }
   return view.record();
@@ -256,12 +259,8 @@ const scrollDown = () => ($("conversation").scrollTop = $("conversation").scroll
 // The list of conversations
 
 async function listConversations() {
-  const words = $("search").value.trim().toLowerCase();
   const kept = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error.message}`), []));
-  const found = kept.filter((each) => !words || JSON.stringify(each.turns.map((turn) => [turn.question, turn.answers.at(-1)?.text])).toLowerCase().includes(words));
-  $("conversations").replaceChildren(...found.map((each) => element("li", {},
-    element("button", { type: "button", dir: "auto", "aria-current": each.id === conversation.id ? "true" : null, onclick: () => open(each.id) }, each.title || "Untitled"),
-    element("button", { type: "button", class: "quiet", "aria-label": `Delete ${each.title}`, onclick: () => forget(each) }, "✕"))));
+  showList(kept, conversation.id, { open, forget });
 }
 
 // The conversation that the address names; its other fragments are places of the page.
@@ -301,12 +300,6 @@ function startNew() {
   $("question").focus();
 }
 
-function side(isOpen) {
-  $("side").classList.toggle("open", isOpen);
-  $("open-side").setAttribute("aria-expanded", String(isOpen));
-  if (isOpen) $("close-side").focus();
-}
-
 // Wiring
 
 $("composer").addEventListener("submit", (event) => {
@@ -331,16 +324,10 @@ document.addEventListener("keydown", (event) => {
 $("stop").addEventListener("click", () => running?.abort());
 $("new").addEventListener("click", startNew);
 $("search").addEventListener("input", listConversations);
-$("open-side").addEventListener("click", (event) => {
-  event.stopPropagation();
-  side(true);
-});
-$("right").addEventListener("click", () => side(false));
 $("open-choices").addEventListener("click", () => {
   const isOpen = $("choices").classList.toggle("open");
   $("open-choices").setAttribute("aria-expanded", String(isOpen));
 });
-$("close-side").addEventListener("click", () => { side(false); $("open-side").focus(); });
 $("export").addEventListener("click", async () => history.saveFile("conversations.json", await history.exported()));
 $("import").addEventListener("change", async (event) => {
   try {

@@ -45,7 +45,12 @@ const ALLOWED = {
 // Headings of an answer stand below those of the page.
 const LOWER = { H1: "h3", H2: "h4", H3: "h5", H4: "h6", H5: "h6", H6: "h6" };
 
-// The text as a fragment. What cannot be rendered, as quotations in thousands of quotations, stands there as it was written.
+// Lists in lists and quotations in quotations, cut at 40 characters: the time to parse them grows with the depth squared.
+const shallow = (text) => text
+  .replace(/^([ \t]{40})[ \t]+(?=[-*+]|\d+[.)])/gm, "$1")
+  .replace(/^(?=[ \t]*>)([ \t>]{40})[ \t>]+/gm, "$1");
+
+// The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stands there as it was written.
 export function rendered(text) {
   try {
     return fragmentOf(text);
@@ -61,7 +66,7 @@ export function rendered(text) {
 }
 
 function fragmentOf(text) {
-  const fragment = DOMPurify.sanitize(marked.parse(text), ALLOWED);
+  const fragment = DOMPurify.sanitize(marked.parse(shallow(text)), ALLOWED);
   for (const element of fragment.querySelectorAll("[class]")) {
     const kept = [...element.classList].filter((name) => name.startsWith("hljs-"));
     if (kept.length) element.className = kept.join(" ");

@@ -227,7 +227,7 @@ export class AnswerView {
   whatIsThere() {
     const bare = (text) => text.replace(/\s+/g, " ").trim();
     const written = bare(this.text);
-    const later = this.parts.filter((part) => part.text && !written.includes(bare(part.text).slice(0, SAME)));
+    const later = this.parts.filter((part) => part.text && ![part.title ?? "", part.text].every((each) => written.includes(bare(each).slice(0, SAME))));
     return [this.text, ...later.map((part) => (part.title ? `**${part.title}**: ${part.text}` : part.text))].filter(Boolean).join("\n\n");
   }
 
