@@ -30,6 +30,6 @@ async def no_violations(page):
 
 
 async def until(condition):
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not condition():
             await anyio.lowlevel.checkpoint()

@@ -11,7 +11,8 @@ from stretto import Capabilities, ServerFailedError
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_points_are_written_side_by_side_and_settle_into_one_answer(chatting, scheme):
@@ -79,7 +80,7 @@ async def test_a_document_is_read_and_its_passages_light_up(chatting, tmp_path):
     small = Capabilities(context_window=4_000, json_schema=True)
     async with chatting(ScriptedBackend({"": record}, capabilities=small)) as page:
         await page.set_input_files("#attach", file)
-        await page.wait_for_selector("#documents >> text=lease")
+        await page.wait_for_selector("#documents >> text=/^lease/")  # and no longer "Reading lease.txt …"
         await ask(page, "What is the rent?", strategy="document")
         await page.wait_for_selector(ENDED)
         assert "with lease" in await page.inner_text(".asked")
@@ -92,7 +93,7 @@ async def test_a_file_that_cannot_be_read_is_named(chatting, tmp_path):
     file.write_bytes(b"%PDF-1.7 nothing else")
     async with chatting(ScriptedBackend({"": "Yes."})) as page:
         await page.set_input_files("#attach", file)
-        await page.wait_for_selector("#documents >> text=broken.pdf")
+        await page.wait_for_selector("#documents .problem >> text=broken.pdf")
         assert "/" not in await page.inner_text("#documents")  # no path of the server
 
 

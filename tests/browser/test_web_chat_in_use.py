@@ -10,7 +10,7 @@ from asking import ENDED, POINTS, SKELETON, ask, held, until
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 READY = "#model option"
 
