@@ -32,7 +32,6 @@ const others = new BroadcastChannel(NAME); // pages of this browser that show th
 export const onChange = (act) => (others.onmessage = act);
 export const newConversation = () => ({ id: newId(), title: "", changed: 0, turns: [] });
 
-
 export const all = async () => (await inStore("readonly", (store) => store.getAll())).sort((a, b) => b.changed - a.changed);
 export const one = (id) => inStore("readonly", (store) => store.get(id));
 

@@ -1,4 +1,4 @@
-// The list of conversations at the side: what it holds, and how it opens where the page is narrow.
+// The list of conversations at the side, and what opens where the page is narrow: this list, and the choices above.
 
 import { element } from "./view.js";
 
@@ -28,4 +28,8 @@ $("right").addEventListener("click", () => side(false)); // beside it
 $("close-side").addEventListener("click", () => {
   side(false);
   $("open-side").focus();
+});
+$("open-choices").addEventListener("click", () => {
+  const isOpen = $("choices").classList.toggle("open");
+  $("open-choices").setAttribute("aria-expanded", String(isOpen));
 });

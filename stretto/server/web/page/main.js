@@ -143,8 +143,8 @@ function busy(is) {
   $("send").disabled = is;
   const lost = [document.body, $("stop"), $("send")].includes(document.activeElement); // it was on a button that goes
   $("stop").hidden = !is;
-  const typed = !matchMedia("(pointer: coarse)").matches; // else a keyboard would cover the answer
-  if (!is && lost && typed) $("question").focus({ preventScroll: true });
+  const touched = matchMedia("(pointer: coarse)").matches; // where a keyboard would cover the answer
+  if (!is && lost && !touched) $("question").focus({ preventScroll: true });
 }
 
 // Showing a conversation
@@ -324,10 +324,6 @@ document.addEventListener("keydown", (event) => {
 $("stop").addEventListener("click", () => running?.abort());
 $("new").addEventListener("click", startNew);
 $("search").addEventListener("input", listConversations);
-$("open-choices").addEventListener("click", () => {
-  const isOpen = $("choices").classList.toggle("open");
-  $("open-choices").setAttribute("aria-expanded", String(isOpen));
-});
 $("export").addEventListener("click", async () => history.saveFile("conversations.json", await history.exported()));
 $("import").addEventListener("change", async (event) => {
   try {
