@@ -1,4 +1,4 @@
-"""The web chat as people use it: reloads, two tabs, files dropped anywhere, small screens, other scripts, hostile nesting."""
+"""The web chat as people use it: reloads, two tabs, files dropped anywhere, small screens, other scripts, nesting."""
 
 import json
 from contextlib import asynccontextmanager
@@ -289,7 +289,9 @@ async def test_a_file_that_cannot_be_read_keeps_no_other_out(chatting, tmp_path)
 
 
 LONG = "X" * 400
-WIDE = f"A {LONG} b `{LONG}`\n\n# {LONG}\n\n```python\nvalue = '{LONG}'\n```\n\n| a | b |\n|---|---|\n| {LONG} | {LONG} |"
+WIDE = (
+    f"A {LONG} b `{LONG}`\n\n# {LONG}\n\n```python\nvalue = '{LONG}'\n```\n\n| a | b |\n|---|---|\n| {LONG} | {LONG} |"
+)
 
 
 @pytest.mark.parametrize("strategy", ["direct", "skeleton"])
