@@ -11,11 +11,13 @@ import { AnswerView, comparison, element } from "./view.js";
 const $ = (id) => document.getElementById(id);
 const SHOWN_TURNS = 20; // of a conversation, until earlier ones are asked for
 const KEEP_MS = 3_000; // between two times that an answer is kept while it is written
+const LEFT = "The page was left before the answer was complete.";
 const LONGEST_MARKED = 60; // characters of a question in the list
 const EXAMPLES = ["How do I look after a bicycle?", "Why is the sky blue?", "What should I pack for a week by the sea?"];
 
 let conversation = history.newConversation();
 let running = null; // AbortController
+let left = false; // the browser is leaving the page, which breaks its calls off
 let ended = Promise.resolve(); // the last answer, whether it was complete or not
 
 const chosen = (id) => $(id).value;
@@ -81,8 +83,7 @@ async function keep(turns = conversation.turns) {
 }
 
 function keepUnfinished(turn, answer) {
-  const stopped = "The page was left before the answer was complete.";
-  const unfinished = { ...turn, answers: [...turn.answers, { ...answer, stopped }] };
+  const unfinished = { ...turn, answers: [...turn.answers, { ...answer, stopped: LEFT }] };
   return keep(conversation.turns.map((each) => (each === turn ? unfinished : each)));
 }
 
@@ -116,7 +117,8 @@ async function answered(place, turn, messages, strategy, title) {
     if (!view.answer) view.end({ stopped: "The connection was lost.", problem: "The answer broke off. Ask again with Retry." });
   } catch (error) {
     const down = isDown();
-    if (signal.aborted) view.end({ stopped: `Stopped after ${view.seconds.toFixed(1)} s.` });
+    if (left) view.end({ stopped: LEFT });
+    else if (signal.aborted) view.end({ stopped: `Stopped after ${view.seconds.toFixed(1)} s.` });
     else {
       view.end({ stopped: "Not complete.", problem: said(error) });
       failed(error);
@@ -343,6 +345,8 @@ $("delete-all").addEventListener("click", async () => {
 });
 attached.takeFrom($("attach"), $("question"), $("composer"));
 addEventListener("hashchange", () => named() && open(named())); // back and forward
+addEventListener("pagehide", () => (left = true));
+addEventListener("pageshow", () => (left = false));
 history.onChange(listConversations);
 
 await loadModels();
