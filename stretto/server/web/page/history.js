@@ -82,6 +82,19 @@ export async function imported(text) {
   return conversations.length;
 }
 
+// What a model is told of a conversation: the questions up to one, and the last answer of each before it.
+export function messagesBefore(conversation, turn) {
+  const messages = [];
+  for (const each of conversation.turns) {
+    messages.push({ role: "user", content: each.question });
+    if (each === turn) return messages;
+    const text = each.answers.at(-1)?.text;
+    if (text) messages.push({ role: "assistant", content: text });
+    else messages.pop(); // a question without an answer
+  }
+  return messages;
+}
+
 export function saveFile(name, blob) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);

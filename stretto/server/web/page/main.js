@@ -46,7 +46,7 @@ async function answer(question, documents, turn) {
   place.answers.replaceChildren();
   place.compared?.remove();
   scrollDown();
-  const messages = messagesBefore(asked);
+  const messages = history.messagesBefore(conversation, asked);
   const compare = $("compare").checked;
   place.answers.classList.toggle("two", compare);
   await keep();
@@ -127,18 +127,6 @@ async function answered(place, turn, messages, strategy, title) {
     announce(view.figures.textContent);
   }
   return view.record();
-}
-
-function messagesBefore(turn) {
-  const messages = [];
-  for (const each of conversation.turns) {
-    messages.push({ role: "user", content: each.question });
-    if (each === turn) return messages;
-    const text = each.answers.at(-1)?.text;
-    if (text) messages.push({ role: "assistant", content: text });
-    else messages.pop(); // a question without an answer
-  }
-  return messages;
 }
 
 function busy(is) {
