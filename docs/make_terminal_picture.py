@@ -50,6 +50,8 @@ async def picture(name: str, size: tuple[int, int], *, running: bool) -> None:
             await until(pilot, lambda: not app.busy)
         app.tick()
         await pilot.pause()
+        if running and not writing(app):
+            raise SystemExit(f"{name}: the answer ended before its picture was taken. Try again.")
         drawn = FONTS.sub("", app.export_screenshot(title="stretto chat"))
     await state.client.aclose()
     if len(drawn) > MOST_BYTES:

@@ -107,7 +107,9 @@ class ChatApp(App[None]):
         """Where things stand and which keys help, in so many cells; on a narrow terminal the keys come first."""
         if self.busy:
             doing = self.answering.phrase()
-            return (doing if cell_len(doing + STOPS) <= width else set_cell_size(doing, width - len(STOPS))) + STOPS
+            shorter = (doing, doing.rpartition(" · ")[0], doing.partition(",")[0])
+            cut = set_cell_size(doing, max(0, width - len(STOPS)))
+            return next((said for said in shorter if said and cell_len(said + STOPS) <= width), cut) + STOPS
         if self._hint:
             return SHORT_EDITING if self._hint == EDITING and width < len(EDITING) else self._hint
         about = f"{one_line(self.state.name)} · {self.state.strategy}"
