@@ -46,8 +46,7 @@ async def picture(name: str, size: tuple[int, int], *, running: bool) -> None:
         if running:
             await until(pilot, lambda: writing(app) >= WRITING)
         else:
-            await until(pilot, lambda: app.busy)
-            await until(pilot, lambda: not app.busy)
+            await until(pilot, lambda: app.answering.last is not None and not app.busy)
         app.tick()
         await pilot.pause()
         if running and not writing(app):
