@@ -49,7 +49,11 @@ def picture(browser: Browser, address: str, file: Path, context: dict[str, Any],
         page.wait_for_selector("section[aria-busy=false]", timeout=120_000)
         page.goto(address)
         page.wait_for_selector("#model option", state="attached")
+    if page.is_visible("#open-choices"):
+        page.click("#open-choices")
     page.select_option("#strategy", "skeleton")
+    if page.is_visible("#open-choices"):
+        page.click("#open-choices")
     page.fill("#question", QUESTION)
     page.press("#question", "Enter")
     wanted = "section[aria-busy=false]" if settled else ".card:nth-child(5)"

@@ -35,7 +35,8 @@ async def read(stretto: AsyncStretto, question: str, files: list[Path]) -> Answe
                 elif event.type == "passage_read":
                     progress.update(bar, completed=event.done, total=event.total)
                 elif event.type == "text_delta":
-                    progress.stop()
+                    if progress.live.is_started:  # in a pipe, each stop begins a line
+                        progress.stop()
                     print(event.text, end="", flush=True)
         print("\n")
         return stream.answer

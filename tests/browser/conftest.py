@@ -14,7 +14,7 @@ from live_server import serving
 
 from stretto import AsyncStretto, Settings
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 @pytest.fixture

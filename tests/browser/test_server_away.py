@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.streams.text import TextReceiveStream
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 PROGRAM = str(Path(__file__).with_name("scripted_program.py"))
 HALF = {"": {"chunks": ["The first half. ", "never"], "chunk_delay_s": 600}}
@@ -23,7 +23,7 @@ async def server(port, script):
     command = [sys.executable, PROGRAM, str(port), json.dumps(script)]
     process = await anyio.open_process(command, stderr=None, env={**os.environ, "STRETTO_SETTINGS": os.devnull})
     try:
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             address = await TextReceiveStream(process.stdout).receive()
         yield process, address.strip()
     finally:
@@ -34,7 +34,7 @@ async def server(port, script):
 async def gone(process):
     if process.returncode is None:
         process.kill()
-    with anyio.fail_after(30, shield=True):
+    with anyio.fail_after(60, shield=True):
         await process.wait()
 
 

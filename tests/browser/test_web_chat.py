@@ -5,40 +5,13 @@ from pathlib import Path
 
 import anyio
 import pytest
-from axe_playwright_python.async_playwright import Axe
+from asking import ENDED, POINTS, SKELETON, ask, held, no_violations, until
 
 from stretto import Capabilities, ServerFailedError
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
-
-POINTS = {"Write only the outline": "1. Tyres\n2. Chain\n3. Brakes"}
-SKELETON = POINTS | {"Tyres": "Pump them.", "": "Yes, of course."}
-ENDED = "section[aria-busy=false]"
-
-
-def held(**script):
-    """A skeleton whose points wait for an event."""
-    event = anyio.Event()
-    return ScriptedBackend(POINTS | {"": Reply("Written at last.", hold=event)} | script), event
-
-
-async def ask(page, question="How do I look after a bicycle?", strategy="skeleton"):
-    await page.select_option("#strategy", strategy)
-    await page.fill("#question", question)
-    await page.press("#question", "Enter")
-
-
-async def no_violations(page):
-    found = await Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
-
-
-async def until(condition):
-    with anyio.fail_after(30):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -107,7 +80,7 @@ async def test_a_document_is_read_and_its_passages_light_up(chatting, tmp_path):
     small = Capabilities(context_window=4_000, json_schema=True)
     async with chatting(ScriptedBackend({"": record}, capabilities=small)) as page:
         await page.set_input_files("#attach", file)
-        await page.wait_for_selector("#documents >> text=lease")
+        await page.wait_for_selector("#documents >> text=/^lease/")  # and no longer "Reading lease.txt …"
         await ask(page, "What is the rent?", strategy="document")
         await page.wait_for_selector(ENDED)
         assert "with lease" in await page.inner_text(".asked")
@@ -120,7 +93,7 @@ async def test_a_file_that_cannot_be_read_is_named(chatting, tmp_path):
     file.write_bytes(b"%PDF-1.7 nothing else")
     async with chatting(ScriptedBackend({"": "Yes."})) as page:
         await page.set_input_files("#attach", file)
-        await page.wait_for_selector("#documents >> text=broken.pdf")
+        await page.wait_for_selector("#documents .problem >> text=broken.pdf")
         assert "/" not in await page.inner_text("#documents")  # no path of the server
 
 

@@ -88,6 +88,40 @@ async def test_points_stand_below_each_other_where_there_is_no_room(width, colum
         assert all(strip.cell_length <= width for strip in chat.strips)
 
 
+@pytest.mark.parametrize("width", [40, 60, 200])
+async def test_the_foot_names_its_keys_however_narrow_the_terminal_is(width):
+    open_client, let_go = held()
+    async with chatting(open_client, strategy="skeleton", size=(width, 24)) as chat:
+        assert "/help · Ctrl-D ends" in chat.screen
+        await chat.send("How do I make tea?")
+        await chat.until(lambda: len(chat.app.query("Card")) == 4)
+        await chat.until(lambda: "writing 4 points" in chat.app.foot)
+        await chat.pilot.pause()
+        assert "writing 4 points" in chat.screen
+        assert "Ctrl-C stops" in chat.screen
+        let_go.set()
+        await chat.done()
+        await chat.pilot.press("up")
+        await chat.tick()
+        assert "Escape leaves it" in chat.screen
+
+
+async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come():
+    unending = HttpReply("Hot words without end.", fault=Fault("stall", after=2))
+    chat = ChatFolder().begin()
+    async with (
+        ScriptedServer([Rule("1\\. Tea", unending), Rule("", POINTS)]) as server,
+        over(server, chat=chat) as driven,
+    ):
+        await driven.send("How do I make tea?")
+        await driven.until(lambda: [card.text.count("Hot words") for card in driven.view.cards.values()] == [1] * 4)
+        await driven.pilot.press("escape")
+        await driven.done()
+        assert driven.view.text.count("Hot words") == 4
+        assert all(driven.view.text.count(title) == 1 for title in ("Tea", "Milk", "Sugar", "Lemon"))
+        assert driven.state.turns[-1].text == driven.view.text
+
+
 async def test_points_are_arranged_anew_when_the_window_changes():
     open_client, let_go = held()
     async with chatting(open_client, strategy="skeleton", size=(120, 30)) as chat:

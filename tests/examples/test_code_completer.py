@@ -52,6 +52,9 @@ async def test_what_an_earlier_keystroke_had_read_is_not_read_again(endpoint):
     async with plug_in(endpoint) as (client, _):
         text, first = await completed(client, CODE)
         _, second = await completed(client, CODE + "radius\n")
+        if not second["cached_tokens"]:  # in between it changed to compiled code; it does so once, and forgets all
+            await completed(client, CODE)
+            _, second = await completed(client, CODE + "radius\n")
     assert text
     assert first["end"] in ("stop", "length")
     assert first["cached_tokens"] == 0

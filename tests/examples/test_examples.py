@@ -151,7 +151,9 @@ async def test_a_contract_reader_cites_what_stands_in_the_contracts(monkeypatch,
     text = Document.read(Path(citation.source)).text
     assert text[citation.start : citation.end] == citation.quote == "The code of Storeroom is 6150."
     assert len({record.document for record in answer.passages}) == 3
-    said = " ".join(capsys.readouterr().out.split())
+    printed = capsys.readouterr().out
+    assert answer.text in printed  # as it is, not a line for each piece
+    said = " ".join(printed.split())
     assert f"{len(answer.passages)} passages read, 1 with evidence, 1 cited." in said
 
 

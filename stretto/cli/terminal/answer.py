@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 PARTS = ("point", "item", "piece")
 WORTH_SAYING = 1.05  # times as fast
+SAME = 80  # characters at the beginning of a part, by which it is found in the text
 
 
 class AnswerView(Widget):
@@ -142,14 +143,22 @@ class AnswerView(Widget):
         self._notes.say(*notes)
 
     def stop(self, said: str) -> None:
-        """It ended before it was complete. What is there stays."""
-        self._settle(self.text)
+        """It ended before it was complete. What is there stays, the parts whose turn had not come included."""
+        self._settle(self._whole_text())
         self._notes.say(words(said, "dim"))
 
     def fail(self, problem: str) -> None:
         """Likewise, because something failed."""
-        self._settle(self.text)
+        self._settle(self._whole_text())
         self._notes.say(words(f"error: {one_line(problem)}", "red"))
+
+    def _whole_text(self) -> str:
+        """The text so far, and behind it each part that is not in it yet."""
+        written = _bare(self.text)
+        parts = [card for card in self.cards.values() if card.text]
+        later = [card for card in parts if not all(_bare(it)[:SAME] in written for it in (card.title, card.text))]
+        told = [f"**{card.title}**: {card.text}" if card.title else card.text for card in later]
+        return "\n\n".join(filter(None, (self.text, *told)))
 
     def _settle(self, text: str) -> None:
         self.running = False
@@ -160,6 +169,10 @@ class AnswerView(Widget):
         self.text = text
         self._written.display = bool(text)
         self._written.settle(text)
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.split())
 
 
 def timeline_of(answer: Answer, width: int) -> list[Text]:

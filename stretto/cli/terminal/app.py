@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len, set_cell_size
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -31,6 +32,10 @@ Enter sends; Ctrl-J, Shift-Enter, or a \\ before Enter begins another line; Up e
 Ctrl-C or Escape stops the answer; Page Up and Page Down scroll; Ctrl-D ends
 Text that is selected with the mouse is copied with Ctrl-C; with --no-mouse, the terminal's own way"""
 IDLE = "Enter sends · Ctrl-J new line · /help · Ctrl-D ends"
+SHORT_IDLE = "/help · Ctrl-D ends"
+EDITING = "Enter sends it instead of the last question · Escape leaves it"
+SHORT_EDITING = "Enter sends it · Escape leaves it"
+STOPS = " · Ctrl-C stops"
 
 
 class ChatApp(App[None]):
@@ -94,11 +99,22 @@ class ChatApp(App[None]):
     def tick(self) -> None:
         """Show what came since the last time."""
         self.answering.redraw()
-        idle = f"{one_line(self.state.name)} · {self.state.strategy} · {IDLE}"
-        doing = self.answering.phrase() if self.busy else ""
-        said = f"{doing} · Ctrl-C stops" if doing else self._hint or idle
+        said = self._said(max(1, self.size.width - 2))
         if said != self.foot:
             self._foot.say(words(said, "cyan" if self.busy else "dim"))
+
+    def _said(self, width: int) -> str:
+        """Where things stand and which keys help, in so many cells; on a narrow terminal the keys come first."""
+        if self.busy:
+            doing = self.answering.phrase()
+            shorter = (doing, doing.rpartition(" · ")[0], doing.partition(",")[0])
+            cut = set_cell_size(doing, max(0, width - len(STOPS)))
+            return next((said for said in shorter if said and cell_len(said + STOPS) <= width), cut) + STOPS
+        if self._hint:
+            return SHORT_EDITING if self._hint == EDITING and width < len(EDITING) else self._hint
+        about = f"{one_line(self.state.name)} · {self.state.strategy}"
+        every = (f"{about} · {IDLE}", f"{about} · {SHORT_IDLE}", SHORT_IDLE)
+        return next((said for said in every if cell_len(said) <= width), SHORT_IDLE)
 
     @on(Asking.Sent)
     def sent(self, message: Asking.Sent) -> None:
@@ -134,7 +150,7 @@ class ChatApp(App[None]):
         self._editing = question is not None
         self.asking.set_class(self._editing, "-editing")
         self.asking.put(question or "")
-        self._hint = "Enter sends it instead of the last question · Escape leaves it" if self._editing else ""
+        self._hint = EDITING if self._editing else ""
 
     def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
         self._work = self.run_worker(partial(self._guarded, work))

@@ -25,27 +25,74 @@ async function inStore(mode, act) {
   }
 }
 
-export const newConversation = () => ({ id: crypto.randomUUID(), title: "", changed: Date.now(), turns: [] });
+// Not crypto.randomUUID: a page that came over the network without encryption does not have it.
+const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+const others = new BroadcastChannel(NAME); // pages of this browser that show the same list
+
+export const onChange = (act) => (others.onmessage = act);
+export const newConversation = () => ({ id: newId(), title: "", changed: 0, turns: [] });
 
 export const all = async () => (await inStore("readonly", (store) => store.getAll())).sort((a, b) => b.changed - a.changed);
-export const keep = (conversation) => inStore("readwrite", (store) => store.put({ ...conversation, changed: Date.now() }));
-export const remove = (id) => inStore("readwrite", (store) => store.delete(id));
-export const removeAll = () => inStore("readwrite", (store) => store.clear());
+export const one = (id) => inStore("readonly", (store) => store.get(id));
+
+// Keep a conversation, with `turns` instead of its own if they are given. If another page wrote the same one since it was
+// read here, this one goes on under an id of its own, so that neither is lost. Returns whether that was so.
+export async function keep(conversation, turns = conversation.turns) {
+  let apart = false;
+  await inStore("readwrite", (store) => {
+    const kept = store.get(conversation.id);
+    kept.onsuccess = () => {
+      apart = kept.result !== undefined && kept.result.changed !== conversation.changed;
+      if (apart) conversation.id = newId();
+      conversation.changed = Math.max(Date.now(), conversation.changed + 1);
+      store.put({ ...conversation, turns });
+    };
+  });
+  others.postMessage("changed");
+  return apart;
+}
+
+async function changing(act) {
+  await inStore("readwrite", act);
+  others.postMessage("changed");
+}
+
+export const remove = (id) => changing((store) => store.delete(id));
+export const removeAll = () => changing((store) => store.clear());
 
 export const exported = async () =>
   new Blob([JSON.stringify({ stretto: 1, conversations: await all() }, null, 1)], { type: "application/json" });
 
 // Read an export. What is not a conversation is refused as a whole: nothing is kept of a file that is only half right.
+// A conversation that went on since it was exported is not overwritten; the one of the file comes beside it.
 export async function imported(text) {
   const found = JSON.parse(text);
   const conversations = found?.conversations;
   const isText = (value) => typeof value === "string";
   const right = Array.isArray(conversations) && conversations.every((each) =>
     isText(each?.id) && isText(each.title) && Array.isArray(each.turns) && each.turns.every((turn) =>
-      isText(turn?.question) && Array.isArray(turn.documents) && Array.isArray(turn.answers)));
+      isText(turn?.question) && Array.isArray(turn.documents) && Array.isArray(turn.answers) &&
+      turn.answers.every((answer) => isText(answer?.text) && Array.isArray(answer.branches))));
   if (!right) throw new Error("This file holds no conversations that were exported here.");
-  for (const each of conversations) await keep(each);
+  const here = new Map((await all()).map((each) => [each.id, JSON.stringify(each.turns)]));
+  for (const each of conversations) {
+    if (here.get(each.id) === JSON.stringify(each.turns)) continue;
+    await keep({ ...each, id: here.has(each.id) ? newId() : each.id, changed: 0 });
+  }
   return conversations.length;
+}
+
+// What a model is told of a conversation: the questions up to one, and the last answer of each before it.
+export function messagesBefore(conversation, turn) {
+  const messages = [];
+  for (const each of conversation.turns) {
+    messages.push({ role: "user", content: each.question });
+    if (each === turn) return messages;
+    const text = each.answers.at(-1)?.text;
+    if (text) messages.push({ role: "assistant", content: text });
+    else messages.pop(); // a question without an answer
+  }
+  return messages;
 }
 
 export function saveFile(name, blob) {

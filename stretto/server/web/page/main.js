@@ -1,55 +1,95 @@
 // The page: questions in, answers out, and what is kept of them.
 
+import { failed, loadModels, said } from "./connection.js";
+import { Attached } from "./documents.js";
 import * as history from "./history.js";
-import { Refused, ask, isThere, models, pageOf, readDocument, setKey } from "./server.js";
+import { showList, side } from "./list.js";
+import { announce, tell } from "./notices.js";
+import { ask, pageOf } from "./server.js";
 import { AnswerView, comparison, element } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const SHOWN_TURNS = 20; // of a conversation, until earlier ones are asked for
-const AGAIN_MS = 2_000; // between two looks whether the server is back
+const KEEP_MS = 3_000; // between two times that an answer is kept while it is written
+const LEFT = "The page was left before the answer was complete.";
 const LONGEST_MARKED = 60; // characters of a question in the list
 const EXAMPLES = ["How do I look after a bicycle?", "Why is the sky blue?", "What should I pack for a week by the sea?"];
 
 let conversation = history.newConversation();
-let attached = []; // {title, text}
 let running = null; // AbortController
-let waitingForServer = null;
+let left = false; // the browser is leaving the page, which breaks its calls off
+let ended = Promise.resolve(); // the last answer, whether it was complete or not
 
-const announce = (text) => ($("status").textContent = text);
 const chosen = (id) => $(id).value;
+const attached = new Attached($("documents"));
+
+// Whether an answer is being written, which is said: what was asked for has to wait.
+function isBusy() {
+  if (running) tell("An answer is being written. Stop it first, or open this page once more.");
+  return Boolean(running);
+}
 
 // Asking
 
-async function send(question, documents, turn = null) {
-  if (running) return;
+function send(question, documents, turn = null) {
+  if (!isBusy()) ended = answer(question, documents, turn);
+}
+
+async function answer(question, documents, turn) {
   running = new AbortController();
   busy(true);
+  tell("");
   const asked = turn ?? { question, documents, answers: [] };
   if (!turn) conversation.turns.push(asked);
   conversation.title ||= question.slice(0, LONGEST_MARKED);
   const place = turn ? shownTurns.get(turn) : showTurn(asked);
   place.answers.replaceChildren();
+  place.compared?.remove();
   scrollDown();
-  const messages = messagesBefore(asked);
+  const messages = history.messagesBefore(conversation, asked);
   const compare = $("compare").checked;
   place.answers.classList.toggle("two", compare);
+  await keep();
   try {
-    const answer = await answered(place, asked, messages, chosen("strategy"), "The answer");
-    if (answer) asked.answers.push(answer);
-    if (compare && answer && !answer.stopped) {
+    const first = await answered(place, asked, messages, chosen("strategy"), "The answer");
+    asked.answers.push(first);
+    if (compare && first.route?.strategy === "direct") {
+      place.answers.classList.remove("two");
+      tell("There is nothing to compare: the answer was written straight on. Choose another strategy.");
+    } else if (compare && !first.stopped) {
       const straight = await answered(place, asked, messages, "direct", "Straight generation");
-      if (straight && !straight.stopped) {
-        answer.straight = straight;
-        place.answers.after(comparison(answer, straight));
+      if (!straight.stopped) {
+        first.straight = straight;
+        showComparison(place, first);
       }
     }
-    if (answer) addActions(place, asked);
+    addActions(place, asked);
   } finally {
     running = null;
     busy(false);
-    await history.keep(conversation).catch((error) => announce(`This conversation is not kept: ${error}`));
-    await listConversations();
+    await keep();
   }
+}
+
+// Keep the conversation, as it stands or with what there is of an answer.
+async function keep(turns = conversation.turns) {
+  try {
+    if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on it is one of its own.");
+    window.history.replaceState(null, "", `#${conversation.id}`);
+  } catch (error) {
+    tell(`This conversation is not kept: ${error.message}`);
+  }
+  await listConversations();
+}
+
+function keepUnfinished(turn, answer) {
+  const unfinished = { ...turn, answers: [...turn.answers, { ...answer, stopped: LEFT }] };
+  return keep(conversation.turns.map((each) => (each === turn ? unfinished : each)));
+}
+
+function showComparison(place, answer) {
+  place.compared = comparison(answer, answer.straight);
+  place.answers.after(place.compared);
 }
 
 async function answered(place, turn, messages, strategy, title) {
@@ -63,43 +103,38 @@ async function answered(place, turn, messages, strategy, title) {
     stretto: { strategy, preference: chosen("preference"), ...(documents.length ? { documents } : {}) },
   };
   const { signal } = running;
+  let keptAt = performance.now();
   try {
     for await (const event of ask(request, signal)) {
       const down = isDown();
       view.see(event);
       if (down) scrollDown();
+      if (!turn.answers.length && performance.now() - keptAt > KEEP_MS) {
+        keptAt = performance.now();
+        keepUnfinished(turn, view.record());
+      }
     }
     if (!view.answer) view.end({ stopped: "The connection was lost.", problem: "The answer broke off. Ask again with Retry." });
   } catch (error) {
-    if (signal.aborted) view.end({ stopped: `Stopped after ${view.seconds.toFixed(1)} s.` });
+    const down = isDown();
+    if (left) view.end({ stopped: LEFT });
+    else if (signal.aborted) view.end({ stopped: `Stopped after ${view.seconds.toFixed(1)} s.` });
     else {
       view.end({ stopped: "Not complete.", problem: said(error) });
-      if (error instanceof Refused && error.status === 401) showKeyForm();
-      else if (!(error instanceof Refused)) waitForServer();
+      failed(error);
     }
+    if (down) scrollDown();
     announce(view.figures.textContent);
   }
   return view.record();
 }
 
-const said = (error) => (error instanceof Refused ? error.message : "The server cannot be reached. Retry asks again when it is back.");
-
-function messagesBefore(turn) {
-  const messages = [];
-  for (const each of conversation.turns) {
-    messages.push({ role: "user", content: each.question });
-    if (each === turn) return messages;
-    const text = each.answers.at(-1)?.text;
-    if (text) messages.push({ role: "assistant", content: text });
-    else messages.pop(); // a question without an answer
-  }
-  return messages;
-}
-
 function busy(is) {
   $("send").disabled = is;
+  const lost = [document.body, $("stop"), $("send")].includes(document.activeElement); // it was on a button that goes
   $("stop").hidden = !is;
-  if (!is) $("question").focus({ preventScroll: true });
+  const touched = matchMedia("(pointer: coarse)").matches; // where a keyboard would cover the answer
+  if (!is && lost && !touched) $("question").focus({ preventScroll: true });
 }
 
 // Showing a conversation
@@ -110,26 +145,33 @@ function showTurn(turn) {
   document.querySelector(".welcome")?.remove();
   const documents = turn.documents.map((each) => each.title).join(", ");
   const edit = element("button", { type: "button", class: "quiet", onclick: () => editTurn(turn) }, "Edit");
-  const asked = element("div", { class: "asked" }, element("h2", {}, turn.question),
+  const asked = element("div", { class: "asked" }, element("h2", { dir: "auto" }, turn.question),
     element("div", { class: "bar" }, documents ? element("span", { class: "dim" }, `with ${documents}`) : null, element("span", { class: "grow" }), edit));
   const answers = element("div", { class: "sides" });
   const root = element("article", { "aria-label": `Question: ${turn.question.slice(0, LONGEST_MARKED)}` }, asked, answers);
   $("conversation").append(root);
-  const place = { root, answers };
+  const place = { root, answers, compared: null };
   shownTurns.set(turn, place);
   return place;
 }
 
 function showStored(turn, place) {
-  const answer = turn.answers.at(-1);
-  if (!answer) return;
-  place.answers.append(AnswerView.of("The answer", answer).root);
-  if (answer.straight) {
-    place.answers.classList.add("two");
-    place.answers.append(AnswerView.of("Straight generation", answer.straight).root);
-    place.answers.after(comparison(answer, answer.straight));
+  const answer = turn.answers.at(-1) ?? { text: "", branches: [], stopped: "There is no answer: the page was left." };
+  try {
+    showWhole(answer, place);
+  } catch { // of another version, or out of a file that somebody changed
+    place.answers.replaceChildren();
+    AnswerView.of("The answer", { text: answer.text, branches: [], stopped: "Its figures cannot be shown." }, place.answers);
   }
   addActions(place, turn);
+}
+
+function showWhole(answer, place) {
+  place.answers.classList.toggle("two", Boolean(answer.straight));
+  AnswerView.of("The answer", answer, place.answers);
+  if (!answer.straight) return;
+  AnswerView.of("Straight generation", answer.straight, place.answers);
+  showComparison(place, answer);
 }
 
 function addActions(place, turn) {
@@ -159,12 +201,12 @@ function welcome() {
     element("p", {}, "Answers are written in several places at once, where that does them good."), ...buttons));
 }
 
-async function retry(turn) {
-  if (running) return;
+function retry(turn) {
+  if (isBusy()) return;
   const later = conversation.turns.slice(conversation.turns.indexOf(turn) + 1);
   if (later.length) branchAt(turn);
   const again = conversation.turns.at(-1);
-  await send(again.question, again.documents, again);
+  send(again.question, again.documents, again);
 }
 
 // Go on from an earlier question in a conversation of its own; the one it comes from stays as it is.
@@ -176,26 +218,25 @@ function branchAt(turn) {
 }
 
 function editTurn(turn) {
-  if (running) return;
+  if (isBusy()) return;
   const { question, documents } = turn;
   branchAt(turn);
   conversation.turns.pop();
   show();
-  attached = [...documents];
-  showAttached();
+  attached.put(documents);
   $("question").value = question;
   $("question").focus();
-  announce("Change the question and send it. The conversation so far stays in the list.");
+  tell("Change the question and send it. The conversation so far stays in the list.");
 }
 
 async function saveAnswer(turn) {
   const answer = turn.answers.at(-1);
-  if (answer.stopped) return announce("Only a complete answer can be saved as a page.");
+  if (!answer || answer.stopped) return tell("Only a complete answer can be saved as a page.");
   const { straight, ...whole } = answer;
   try {
     history.saveFile("answer.html", await pageOf(turn.question, whole));
   } catch (error) {
-    announce(said(error));
+    tell(said(error));
   }
 }
 
@@ -208,30 +249,40 @@ const scrollDown = () => ($("conversation").scrollTop = $("conversation").scroll
 // The list of conversations
 
 async function listConversations() {
-  const words = $("search").value.trim().toLowerCase();
-  const found = (await history.all()).filter((each) => !words || JSON.stringify(each.turns.map((turn) => [turn.question, turn.answers.at(-1)?.text])).toLowerCase().includes(words));
-  $("conversations").replaceChildren(...found.map((each) => element("li", {},
-    element("button", { type: "button", "aria-current": each.id === conversation.id ? "true" : null, onclick: () => open(each) }, each.title || "Untitled"),
-    element("button", { type: "button", class: "quiet", "aria-label": `Delete ${each.title}`, onclick: () => forget(each) }, "✕"))));
+  const kept = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error.message}`), []));
+  showList(kept, conversation.id, { open, forget });
 }
 
-function open(other) {
-  if (running) return;
-  conversation = other;
-  location.hash = other.id;
+// The conversation that the address names; its other fragments are places of the page.
+const named = () => location.hash.match(/^#([0-9a-f-]{32,36})$/)?.[1];
+
+async function open(id) {
+  if (id === conversation.id || isBusy()) return side(false);
+  const found = await history.one(id).catch(() => null); // as it is now: another tab may have gone on with it
+  if (!found) return startNew();
+  conversation = found;
+  location.hash = id;
+  tell("");
   show();
   side(false);
-  listConversations();
+  await listConversations();
 }
 
 async function forget(each) {
+  if (each.id === conversation.id) await leave();
   await history.remove(each.id);
   if (each.id === conversation.id) startNew();
   await listConversations();
 }
 
+async function leave() {
+  running?.abort();
+  await ended;
+}
+
 function startNew() {
-  if (running) return;
+  if (isBusy()) return;
+  tell("");
   conversation = history.newConversation();
   window.history.replaceState(null, "", location.pathname);
   show();
@@ -239,76 +290,15 @@ function startNew() {
   $("question").focus();
 }
 
-function side(isOpen) {
-  $("side").classList.toggle("open", isOpen);
-  $("open-side").setAttribute("aria-expanded", String(isOpen));
-  if (isOpen) $("close-side").focus();
-}
-
-// Documents
-
-async function attach(files) {
-  for (const file of files) {
-    try {
-      attached.push(await readDocument(file));
-    } catch (error) {
-      announce(said(error));
-      $("documents").append(element("li", { class: "problem" }, said(error)));
-      return;
-    }
-  }
-  showAttached();
-}
-
-function showAttached() {
-  $("documents").replaceChildren(...attached.map((each, index) => element("li", {}, each.title,
-    element("button", { type: "button", class: "quiet", "aria-label": `Take ${each.title} out`, onclick: () => { attached.splice(index, 1); showAttached(); } }, "✕"))));
-}
-
-// The server
-
-async function loadModels() {
-  try {
-    const names = (await models()).filter((name) => !name.startsWith("stretto-")); // the strategy is chosen beside
-    $("model").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
-    $("key-form").hidden = true;
-    $("away").hidden = true;
-  } catch (error) {
-    if (error instanceof Refused && error.status === 401) showKeyForm();
-    else waitForServer();
-  }
-}
-
-function showKeyForm() {
-  $("key-form").hidden = false;
-  $("key").focus();
-}
-
-function waitForServer() {
-  if (waitingForServer) return;
-  $("away").textContent = "The server is away. This page looks for it and goes on when it is back.";
-  $("away").hidden = false;
-  waitingForServer = setInterval(async () => {
-    if (!(await isThere())) return;
-    clearInterval(waitingForServer);
-    waitingForServer = null;
-    $("away").hidden = true;
-    announce("The server is back.");
-    if (!$("model").options.length) loadModels();
-  }, AGAIN_MS);
-}
-
 // Wiring
 
 $("composer").addEventListener("submit", (event) => {
   event.preventDefault();
   const question = $("question").value.trim();
-  if (!question || running) return;
+  if (!question || isBusy()) return;
+  if (attached.reading) return tell("A document is still being read. Send the question when it is there.");
   $("question").value = "";
-  const documents = attached;
-  attached = [];
-  showAttached();
-  send(question, documents);
+  send(question, attached.take());
 });
 $("question").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -324,50 +314,30 @@ document.addEventListener("keydown", (event) => {
 $("stop").addEventListener("click", () => running?.abort());
 $("new").addEventListener("click", startNew);
 $("search").addEventListener("input", listConversations);
-$("open-side").addEventListener("click", () => side(true));
-$("close-side").addEventListener("click", () => { side(false); $("open-side").focus(); });
 $("export").addEventListener("click", async () => history.saveFile("conversations.json", await history.exported()));
 $("import").addEventListener("change", async (event) => {
   try {
-    announce(`${await history.imported(await event.target.files[0].text())} conversations were imported.`);
+    tell(`${await history.imported(await event.target.files[0].text())} conversations were imported.`);
   } catch (error) {
-    announce(`Nothing was imported: ${error.message}`);
+    tell(`Nothing was imported: ${error.message}`);
   }
   event.target.value = "";
   await listConversations();
 });
 $("delete-all").addEventListener("click", async () => {
   if (!confirm("Delete all conversations of this browser?")) return;
+  await leave();
   await history.removeAll();
   startNew();
   await listConversations();
 });
-$("attach").addEventListener("change", async (event) => {
-  await attach([...event.target.files]);
-  event.target.value = "";
-});
-for (const kind of ["dragover", "dragleave", "drop"]) {
-  $("composer").addEventListener(kind, (event) => {
-    event.preventDefault();
-    $("composer").classList.toggle("drop", kind === "dragover");
-    if (kind === "drop") attach([...event.dataTransfer.files]);
-  });
-}
-$("question").addEventListener("paste", (event) => {
-  if (event.clipboardData.files.length) {
-    event.preventDefault();
-    attach([...event.clipboardData.files]);
-  }
-});
-$("key-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  setKey($("key").value.trim());
-  $("key").value = "";
-  loadModels();
-});
+attached.takeFrom($("attach"), $("question"), $("composer"));
+addEventListener("hashchange", () => named() && open(named())); // back and forward
+addEventListener("pagehide", () => (left = true));
+addEventListener("pageshow", () => (left = false));
+history.onChange(listConversations);
 
 await loadModels();
 await listConversations();
-const named = (await history.all()).find((each) => `#${each.id}` === location.hash);
-if (named) open(named);
+if (named()) await open(named());
 else show();

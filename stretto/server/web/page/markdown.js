@@ -45,8 +45,28 @@ const ALLOWED = {
 // Headings of an answer stand below those of the page.
 const LOWER = { H1: "h3", H2: "h4", H3: "h5", H4: "h6", H5: "h6", H6: "h6" };
 
+// Lists in lists and quotations in quotations, cut at 40 characters: the time to parse them grows with the depth squared.
+const shallow = (text) => text
+  .replace(/^([ \t]{40})[ \t]+(?=[-*+]|\d+[.)])/gm, "$1")
+  .replace(/^(?=[ \t]*>)([ \t>]{40})[ \t>]+/gm, "$1");
+
+// The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stands there as it was written.
 export function rendered(text) {
-  const fragment = DOMPurify.sanitize(marked.parse(text), ALLOWED);
+  try {
+    return fragmentOf(text);
+  } catch {
+    const fragment = document.createDocumentFragment();
+    const plain = document.createElement("p");
+    plain.className = "plain";
+    plain.dir = "auto";
+    plain.textContent = text;
+    fragment.append(plain);
+    return fragment;
+  }
+}
+
+function fragmentOf(text) {
+  const fragment = DOMPurify.sanitize(marked.parse(shallow(text)), ALLOWED);
   for (const element of fragment.querySelectorAll("[class]")) {
     const kept = [...element.classList].filter((name) => name.startsWith("hljs-"));
     if (kept.length) element.className = kept.join(" ");
@@ -72,8 +92,10 @@ export function rendered(text) {
   }
   for (const block of fragment.querySelectorAll("pre")) {
     block.tabIndex = 0;
+    block.dir = "ltr";
     block.append(copyButton(() => block.querySelector("code").textContent, "Copy code"));
   }
+  for (const block of fragment.children) block.dir ||= "auto"; // each runs as its own first letters do
   return fragment;
 }
 
@@ -84,9 +106,32 @@ export function copyButton(text, label) {
   button.textContent = "Copy";
   button.setAttribute("aria-label", label);
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(text());
-    button.textContent = "Copied";
+    button.textContent = (await copied(text())) ? "Copied" : "Not copied";
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
   return button;
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copiedAsSelection(text);
+  }
+}
+
+// Where the page came over the network without encryption, or the clipboard is refused, browsers have the old way only.
+function copiedAsSelection(text) {
+  const focused = document.activeElement;
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "hidden";
+  area.setAttribute("aria-hidden", "true");
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  focused?.focus({ preventScroll: true });
+  return done;
 }

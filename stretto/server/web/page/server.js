@@ -12,6 +12,7 @@ export class Refused extends Error {
 }
 
 export const setKey = (key) => sessionStorage.setItem(KEY, key);
+export const hasKey = () => Boolean(sessionStorage.getItem(KEY));
 
 function headers() {
   const key = sessionStorage.getItem(KEY);

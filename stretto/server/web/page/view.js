@@ -4,6 +4,9 @@ import { copyButton, rendered } from "./markdown.js";
 import { timeline } from "./timeline.js";
 
 const FRAME_MS = 120; // between two drawings while text arrives
+const REST = 3; // times as long as a drawing took, until the next: a long answer leaves the page time for its reader
+const SAME = 80; // characters at the beginning of a part, by which it is found in the text
+const SAYING_MS = 2_000; // between two words on how many parts there are
 const PARTS = new Set(["point", "item", "piece"]);
 
 export function element(name, attributes = {}, ...children) {
@@ -40,11 +43,13 @@ export class AnswerView {
     this.root = element("section", { "aria-label": title, "aria-busy": "true" },
       this.routeLine, this.strip, this.cards, this.body, this.figures, this.notes, this.details, this.actions);
     this.dirty = new Set();
+    this.drawnAt = this.restMs = this.saidAt = this.saidParts = 0;
     this.timer = setInterval(() => this.draw(), FRAME_MS);
   }
 
-  static of(title, answer) {
+  static of(title, answer, room) {
     const view = new AnswerView(title);
+    room.append(view.root);
     if (answer.route) view.showRoute(answer.route);
     if (answer.passages?.length) for (const record of answer.passages) view.passage(record, answer.passages.length);
     view.text = answer.text;
@@ -106,8 +111,6 @@ export class AnswerView {
     if (!this.branches.has(id)) {
       this.branches.set(id, { id, kind, title, text: "", state: "waiting", needed: this.seconds, started: null, first: null, ended: null });
       this.dirty.add(id);
-      const parts = [...this.branches.values()].filter((each) => PARTS.has(each.kind)).length;
-      if (PARTS.has(kind) && parts > 1) this.announce(`${parts} parts so far.`);
     }
     const branch = this.branches.get(id);
     branch.kind ||= kind;
@@ -134,7 +137,13 @@ export class AnswerView {
 
   // While it is written: the points side by side, or the text where there are none.
   draw() {
-    const parts = [...this.branches.values()].filter((branch) => PARTS.has(branch.kind));
+    const began = performance.now();
+    if (began - this.drawnAt < this.restMs) return;
+    const parts = this.parts;
+    if (parts.length > 1 && parts.length !== this.saidParts && began - this.saidAt > SAYING_MS) {
+      this.announce(`${parts.length} parts so far.`);
+      [this.saidAt, this.saidParts] = [began, parts.length];
+    }
     if (parts.length) {
       this.cards.hidden = false;
       for (const branch of parts) if (this.dirty.has(branch.id)) this.card(branch);
@@ -144,13 +153,19 @@ export class AnswerView {
     if (this.dirty.size || this.branches.size) this.plot();
     this.dirty.clear();
     this.figures.textContent = `${this.seconds.toFixed(1)} s`;
+    this.drawnAt = performance.now();
+    this.restMs = REST * (this.drawnAt - began);
+  }
+
+  get parts() {
+    return [...this.branches.values()].filter((branch) => PARTS.has(branch.kind));
   }
 
   card(branch) {
     const states = { waiting: "waits for its turn", silent: "waits for the first text", writing: "writes", finished: "done", failed: "failed" };
     if (!branch.card) {
       branch.card = element("div", { role: "group", tabindex: "0", "aria-label": branch.title || branch.id },
-        element("h3", {}, branch.title || branch.id), element("div", { class: "text" }), element("p", { class: "state" }));
+        element("h3", { dir: "auto" }, branch.title || branch.id), element("div", { class: "text" }), element("p", { class: "state" }));
       this.cards.append(branch.card);
     }
     branch.card.className = `card ${branch.state}`;
@@ -165,7 +180,7 @@ export class AnswerView {
     const rows = [...this.branches.values()].map((branch) => ({ ...branch, name: branch.title || branch.id, failed: branch.state === "failed" }));
     if (!rows.length) return;
     this.details.hidden = false;
-    this.picture.replaceChildren(timeline(rows, this.seconds));
+    this.picture.replaceChildren(timeline(rows, this.seconds, this.root.clientWidth));
   }
 
   finish(answer) {
@@ -179,17 +194,17 @@ export class AnswerView {
     if (rows.length) {
       this.details.hidden = false;
       this.details.open = rows.length > 1;
-      this.picture.replaceChildren(timeline(rows, answer.timeline.total_s));
+      this.picture.replaceChildren(timeline(rows, answer.timeline.total_s, this.root.clientWidth));
     }
     this.figures.replaceChildren(...figuresOf(answer));
     this.note(answer.warnings);
     if (answer.citations?.length) this.notes.append(citationsOf(answer.citations));
   }
 
-  // It ended before it was complete: what is there stays.
+  // It ended before it was complete: what is there stays, the parts whose turn had not come included.
   end({ stopped, problem }) {
+    this.text = this.whatIsThere();
     this.settle();
-    for (const branch of this.branches.values()) if (PARTS.has(branch.kind) && !branch.ended) branch.state = "failed";
     this.figures.textContent = stopped;
     if (problem) this.notes.append(element("p", { class: "problem", role: "alert" }, problem));
   }
@@ -208,9 +223,17 @@ export class AnswerView {
     if (warnings?.length) this.notes.append(element("ul", { class: "warnings" }, ...warnings.map((warning) => element("li", {}, warning))));
   }
 
+  // The text so far, and behind it each part that is not in it yet.
+  whatIsThere() {
+    const bare = (text) => text.replace(/\s+/g, " ").trim();
+    const written = bare(this.text);
+    const later = this.parts.filter((part) => part.text && ![part.title ?? "", part.text].every((each) => written.includes(bare(each).slice(0, SAME))));
+    return [this.text, ...later.map((part) => (part.title ? `**${part.title}**: ${part.text}` : part.text))].filter(Boolean).join("\n\n");
+  }
+
   // What belongs into the history.
   record() {
-    return this.answer ?? { text: this.text, route: this.route ?? null, branches: [], stopped: this.figures.textContent };
+    return this.answer ?? { text: this.whatIsThere(), route: this.route ?? null, branches: [], stopped: this.figures.textContent };
   }
 }
 

@@ -1,0 +1,58 @@
+// The server this page came from: its models, its key, and what to do while it is away.
+
+import { announce, tell } from "./notices.js";
+import { Refused, hasKey, isThere, models, setKey } from "./server.js";
+import { element } from "./view.js";
+
+const $ = (id) => document.getElementById(id);
+const AGAIN_MS = 2_000; // between two looks whether the server is back
+
+let waiting = null;
+
+export async function loadModels() {
+  try {
+    const names = (await models()).filter((name) => !name.startsWith("stretto-")); // the strategy is chosen beside
+    $("model").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+    $("key-form").hidden = true;
+    $("away").hidden = true;
+  } catch (error) {
+    failed(error);
+  }
+}
+
+// A call failed: ask for the key, or wait until the server is back. What it refused is said elsewhere.
+export function failed(error) {
+  if (!(error instanceof Refused)) waitForServer();
+  else if (error.status === 401) showKeyForm();
+  else if (!$("model").options.length) waitForServer(); // it is there, and not ready yet
+}
+
+export const said = (error) => (error instanceof Refused ? error.message : "The server cannot be reached. Retry asks again when it is back.");
+
+function showKeyForm() {
+  if (hasKey()) tell("The server does not know this key.");
+  $("key-form").hidden = false;
+  $("key").focus();
+}
+
+function waitForServer() {
+  if (waiting) return;
+  $("away").textContent = "The server is away. This page looks for it and goes on when it is back.";
+  $("away").hidden = false;
+  waiting = setInterval(async () => {
+    if (!(await isThere())) return;
+    clearInterval(waiting);
+    waiting = null;
+    $("away").hidden = true;
+    announce("The server is back.");
+    if (!$("model").options.length) loadModels();
+  }, AGAIN_MS);
+}
+
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  setKey($("key").value.trim());
+  $("key").value = "";
+  tell("");
+  loadModels();
+});
