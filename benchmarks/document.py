@@ -134,7 +134,7 @@ class Timed:
 
 
 async def over_http(repeats: int) -> dict[str, Any]:
-    """Stretto and LangChain over the same server, in turns; a document whose findings are collapsed by Stretto alone."""
+    """Stretto and LangChain over the same server, in turns, and Stretto alone where findings are collapsed."""
     walls: list[float] = []
     ratios: dict[str, list[float]] = {"whole": [], "collapsed": []}
     peers: list[dict[str, float]] = []

@@ -49,6 +49,17 @@ async def test_a_record_is_understood_with_and_without_its_name(form):
     assert [each.quote for each in found.citations] == fields["evidence"]
 
 
+async def test_a_short_quotation_has_a_place_of_its_own_whatever_its_order():
+    text = "raise Error from exc\n\nraise Error"
+
+    def script(prompt):
+        quotes = ["raise Error", "raise Error from exc"]
+        return json.dumps({"record": {"evidence": quotes}}) if '"no_information"' in text_of(prompt) else ""
+
+    found = await ask(scripted(script), "List every line that raises.", Document(text=text, title="t"))
+    assert [(each.start, each.quote) for each in found.citations] == [(0, "raise Error from exc"), (22, "raise Error")]
+
+
 @pytest.mark.parametrize("broken", ['{"record": {}}', '{"record": "yes"}', '{"record": [1]}'])
 async def test_a_record_that_says_nothing_is_asked_for_again(broken):
     asked = []
