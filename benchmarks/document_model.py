@@ -65,10 +65,10 @@ def _between(text: str, name: str) -> str:
 
 
 def _numbered(text: str) -> list[tuple[str, str]]:
-    """The facts of a text, each with the number in brackets at the beginning of its line."""
+    """The facts of a text, each with the first number in brackets at the beginning of its line."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         begins = re.match(r"\[(\d+)\]", line)
         for fact in FACT.finditer(line):
-            found.setdefault(fact[0], begins[1] if begins else "")
+            found[fact[0]] = found.get(fact[0]) or (begins[1] if begins else "")
     return [(number, fact) for fact, number in found.items()]

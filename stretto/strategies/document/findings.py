@@ -51,8 +51,8 @@ class Findings:
         for record in records:
             numbers = []
             for evidence in record.evidence:
-                place = (evidence.document, evidence.start, evidence.end)
-                numbers.append(known.setdefault(place, len(known) + 1))
+                span = (evidence.document, evidence.start, evidence.end)
+                numbers.append(known.setdefault(span, len(known) + 1))
                 self.quotes[numbers[-1]] = evidence
             if record.informative:
                 self.found.append(Finding(record.answer, tuple(numbers), record.confidence))
