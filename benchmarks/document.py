@@ -30,6 +30,7 @@ import anyio
 from document_chart import draw
 from document_langchain import HOW, read
 from document_model import CAPTAIN, FACT, HOPS, QUESTION, haystack, reply
+from document_prompt import parts_of_prompts
 from measuring import IMAGES, Spread, machine, save
 
 from stretto import AsyncStretto, Document
@@ -50,6 +51,9 @@ DENSE = 160  # needles whose findings do not fit into the last prompt, so that t
 LENGTH = 500_000  # characters of the document that is read over HTTP
 HOPS_WINDOWS = (10, 100, 1_000)
 CHARACTERS_OF_WINDOW = 6_000
+
+
+ABLE = Capabilities(context_window=WINDOW, parallel_slots=SLOTS, json_schema=True)
 
 
 class Narrow(Wrapper):
@@ -313,6 +317,7 @@ def main() -> None:
         "server": {"time_to_first_token_s": FIRST_S, "tokens_per_second": RATE, "window": WINDOW, "slots": SLOTS},
         "needles_there": NEEDLES,
         "over_http": http,
+        "map_prompt_tokens": parts_of_prompts(LENGTH, NEEDLES, ABLE),
         "needles": needles(),
         "own_cpu_seconds": own_time(options.repeats),
     }
