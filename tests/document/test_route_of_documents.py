@@ -107,3 +107,11 @@ async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_
     chosen = await route("Translate it into German.", haystack(10, FACTS), response_format={"type": "object"})
     assert chosen.strategy == "direct"
     assert "response_format holds an answer as a whole" in chosen.cause
+
+
+@pytest.mark.parametrize(("able", "strategy"), [({}, "direct"), ({"passage_tokens": 256}, "document")])
+async def test_a_model_that_was_trained_on_single_questions_cites_where_it_learned_to_read(able, strategy):
+    async with AsyncStretto(scripted(context_window=100_000, reads_history=False, **able)) as stretto:
+        chosen = await stretto.route("Who signed?", documents=[Document(text="Signed by Ada.")])
+    assert chosen.strategy == strategy
+    assert ("scripted:model has not learned to cite" in chosen.cause) == (strategy == "direct")
