@@ -60,7 +60,7 @@ async def test_a_short_quotation_has_a_place_of_its_own_whatever_its_order():
     assert [(each.start, each.quote) for each in found.citations] == [(0, "raise Error from exc"), (22, "raise Error")]
 
 
-@pytest.mark.parametrize("broken", ['{"record": {}}', '{"record": "yes"}', '{"record": [1]}'])
+@pytest.mark.parametrize("broken", ['{"record": {}}', '{"record": "yes"}', '{"record": {"no_information": false}}'])
 async def test_a_record_that_says_nothing_is_asked_for_again(broken):
     asked = []
 

@@ -91,14 +91,19 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def told_in(text: str) -> dict[str, Any] | None:
-    """The fields of the record in a text, with or without ``"record"`` around them; ``None`` where there is none."""
+    """The fields of the record in a text, with or without ``"record"`` around them; ``None`` where they tell nothing.
+
+    A record that only denies that the passage holds nothing does not say what it holds.
+    """
     found = json_object(text)
-    if found is None or "record" not in found:
-        return found
-    record = found.pop("record")
-    if record is None:
-        return {"no_information": True}
-    return found | record if isinstance(record, dict) and record else None
+    if found is not None and "record" in found:
+        record = found.pop("record")
+        if record is None:
+            return {"no_information": True}
+        found = found | record if isinstance(record, dict) and record else None
+    if found is not None and found.keys() == {"no_information"} and not is_uninformative(found):
+        return None
+    return found
 
 
 def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off: bool = False) -> PassageRecord:
