@@ -30,6 +30,7 @@ import anyio
 from document_chart import draw
 from document_langchain import HOW, read
 from document_model import CAPTAIN, FACT, HOPS, QUESTION, haystack, reply
+from document_prompt import parts_of_prompts
 from measuring import IMAGES, Spread, machine, save
 
 from stretto import AsyncStretto, Document
@@ -46,9 +47,13 @@ from stretto.testing.server import HttpReply, ScriptedServer
 
 FIRST_S, RATE = 0.3, 300.0
 WINDOW, SLOTS, NEEDLES = 4_000, 8, 72
+DENSE = 160  # needles whose findings do not fit into the last prompt, so that they are collapsed
 LENGTH = 500_000  # characters of the document that is read over HTTP
 HOPS_WINDOWS = (10, 100, 1_000)
 CHARACTERS_OF_WINDOW = 6_000
+
+
+ABLE = Capabilities(context_window=WINDOW, parallel_slots=SLOTS, json_schema=True)
 
 
 class Narrow(Wrapper):
@@ -106,57 +111,82 @@ def critical_s(calls: Sequence[tuple[str, float, float]]) -> float:
     return max(slots) + rest["collapse"] + rest["final"]
 
 
-async def answered(stretto: AsyncStretto, document: Document) -> tuple[float, Answer]:
-    """Seconds and the answer."""
-    began = time.perf_counter()
-    answer = await stretto.ask(QUESTION, strategy="document", documents=[document])
-    return time.perf_counter() - began, answer
+class Timed:
+    """Answers over the server, with their seconds and those of the critical path.
+
+    Args:
+        stretto: asks the server.
+        record: file to which the server writes the times of its calls.
+    """
+
+    def __init__(self, stretto: AsyncStretto, record: Path) -> None:
+        self._stretto, self._record = stretto, record
+
+    async def answer(self, document: Document) -> tuple[Answer, float, float]:
+        """The answer, its seconds, and these over the critical path."""
+        known = len(self._ended())
+        began = time.perf_counter()
+        answer = await self._stretto.ask(QUESTION, strategy="document", documents=[document])
+        seconds = time.perf_counter() - began
+        # Another process writes them.
+        while len(calls := self._ended()[known:]) < answer.usage.calls:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+        return answer, seconds, seconds / critical_s([json.loads(line) for line in calls])
+
+    def _ended(self) -> list[str]:
+        return self._record.read_text().splitlines() if self._record.exists() else []
 
 
 async def over_http(repeats: int) -> dict[str, Any]:
-    """Stretto and LangChain over the same server, in turns."""
+    """Stretto and LangChain over the same server, in turns, and Stretto alone where findings are collapsed."""
     walls: list[float] = []
-    ratios: list[float] = []
+    ratios: dict[str, list[float]] = {"whole": [], "collapsed": []}
     peers: list[dict[str, float]] = []
-    text = haystack(LENGTH, NEEDLES)
+    text, dense = haystack(LENGTH, NEEDLES), haystack(LENGTH, DENSE)
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "times.jsonl"
         with server(record) as url:
             backend = Narrow(open_backend("openai:scripted", base_url=url, api_key="none"))
             async with AsyncStretto(backend) as stretto:
+                timed = Timed(stretto, record)
                 for turn in range(repeats + 1):
-                    document = Document(text=f"{text}\n\n{turn}", title="report")  # one that was not cut before
-                    known = len(record.read_text().splitlines()) if record.exists() else 0
-                    seconds, answer = await answered(stretto, document)
-                    # Another process writes them.
-                    while len(calls := record.read_text().splitlines()[known:]) < answer.usage.calls:  # noqa: ASYNC110
-                        await anyio.sleep(0.01)
+                    # A document that was not cut before.
+                    collapsed, _, over = await timed.answer(Document(text=f"{dense}\n\n{turn}", title="report"))
+                    document = Document(text=f"{text}\n\n{turn}", title="report")
+                    answer, seconds, ratio = await timed.answer(document)
                     longest = max(record.end - record.start for record in answer.passages)
                     peer = await read(url, document.text, slots=SLOTS, chunk_characters=longest, most_tokens=2_300)
                     if turn == 0:
                         continue  # imports and connections
                     walls.append(seconds)
-                    ratios.append(seconds / critical_s([json.loads(line) for line in calls]))
+                    ratios["whole"].append(ratio)
+                    ratios["collapsed"].append(over)
                     if peer is not None:
                         peers.append(peer)
             await backend.aclose()
     found = {
         "repeats": repeats,
         "passages": len(answer.passages),
-        "collapses": sum(branch.kind == "collapse" for branch in answer.branches),
         "stretto": {
             "seconds": _spread(walls),
             "calls": answer.usage.calls,
             "tokens": answer.usage.total_tokens,
+            "prompt_tokens": answer.usage.prompt_tokens,
             "needles": len({citation.quote for citation in answer.citations}),
         },
-        "wall_over_critical_path": _spread(ratios),
+        "wall_over_critical_path": _spread(ratios["whole"]),
+        "collapsed": {
+            "needles_there": DENSE,
+            "needles": len({citation.quote for citation in collapsed.citations}),
+            "collapses": sum(branch.kind == "collapse" for branch in collapsed.branches),
+            "wall_over_critical_path": _spread(ratios["collapsed"]),
+        },
     }
     if peers:
         found["langchain"] = peers[-1] | {"seconds": _spread([peer["seconds"] for peer in peers])}
     else:
         sys.stderr.write(f"LangChain is left out: {HOW}\n")
-    picture(answer)
+    picture(collapsed)
     return found
 
 
@@ -287,6 +317,7 @@ def main() -> None:
         "server": {"time_to_first_token_s": FIRST_S, "tokens_per_second": RATE, "window": WINDOW, "slots": SLOTS},
         "needles_there": NEEDLES,
         "over_http": http,
+        "map_prompt_tokens": parts_of_prompts(LENGTH, NEEDLES, ABLE),
         "needles": needles(),
         "own_cpu_seconds": own_time(options.repeats),
     }

@@ -40,7 +40,7 @@ def draw(result: Mapping[str, Any]) -> None:
     names = {"cut_10_mb": "cut 10 MB", "pdf": "300 pages", "pypdf": "by pypdf"}
     heights = [own[name]["median"] for name in names]
     _bars(panels[4], [*names.values()], heights, [_OURS, _OURS, _THEIRS])
-    panels[4].set_title("seconds of processor: text, PDF")
+    panels[4].set_title("seconds of processor")
     figure.tight_layout()
     IMAGES.mkdir(exist_ok=True)
     figure.savefig(IMAGES / "document-figures.png", dpi=110)

@@ -27,7 +27,7 @@ async def read(url: str, text: str, *, slots: int, chunk_characters: int, most_t
     except ImportError:
         return None
     room = asyncio.Semaphore(slots)
-    spent = {"calls": 0, "tokens": 0}
+    spent = {"calls": 0, "tokens": 0, "prompt_tokens": 0}
 
     class Model(ChatOpenAI):
         """Counts tokens without fetching a tokenizer, and makes so many calls at a time."""
@@ -39,7 +39,9 @@ async def read(url: str, text: str, *, slots: int, chunk_characters: int, most_t
             async with room:
                 result = await super()._agenerate(*arguments, **options)
             spent["calls"] += 1
-            spent["tokens"] += ((result.llm_output or {}).get("token_usage") or {}).get("total_tokens", 0)
+            usage = (result.llm_output or {}).get("token_usage") or {}
+            spent["tokens"] += usage.get("total_tokens", 0)
+            spent["prompt_tokens"] += usage.get("prompt_tokens", 0)
             return result
 
     asked = f"{{text}}\n\nWrite down what helps to answer this question: {QUESTION}"
@@ -55,7 +57,6 @@ async def read(url: str, text: str, *, slots: int, chunk_characters: int, most_t
     result = await chain.ainvoke({"input_documents": [Document(page_content=part) for part in parts]})
     return {
         "seconds": time.perf_counter() - began,
-        "calls": spent["calls"],
-        "tokens": spent["tokens"],
+        **spent,
         "needles": len({fact[1] for fact in FACT.finditer(result["output_text"])}),
     }

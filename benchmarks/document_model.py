@@ -36,9 +36,8 @@ def reply(text: str) -> str:
     facts = _numbered(text)
     if '"no_information"' in text:
         quotes = [fact[0] for fact in FACT.finditer(_between(text, "the passage"))]
-        said = "The passage names codes." if quotes else ""
-        return json.dumps({"evidence": quotes, "rationale": "", "answer": said, "confidence": 4 if quotes else 0,
-                           "no_information": not quotes})  # fmt: skip
+        said = {"rationale": "It names a code.", "answer": "The passage names codes.", "confidence": 4}
+        return _record({"evidence": quotes, **said} if quotes else {})
     if '"keep"' in text:
         numbers = [int(number) for number in re.findall(r"^\[(\d+)\]", text, re.MULTILINE)]
         return json.dumps({"keep": numbers, "answer": "They name codes.", "confidence": 4})
@@ -51,7 +50,11 @@ def _following(passage: str, notes: str) -> str:
     notes = "The captain is name3." if quotes else notes.strip()
     codes = [fact[0] for fact in FACT.finditer(passage) if fact[1] == "name3" and "name3" in notes]
     told = {"notes": notes, "answer": "".join(codes[:1]), "confidence": 5 if codes else 0}
-    return json.dumps({"evidence": quotes + codes, **told, "no_information": not quotes + codes})
+    return _record({"evidence": quotes + codes, **told} if quotes + codes else {})
+
+
+def _record(fields: dict[str, object]) -> str:
+    return json.dumps({"record": fields or {"no_information": True}})
 
 
 def _between(text: str, name: str) -> str:
@@ -62,10 +65,10 @@ def _between(text: str, name: str) -> str:
 
 
 def _numbered(text: str) -> list[tuple[str, str]]:
-    """The facts of a text, each with the number in brackets at the beginning of its line."""
+    """The facts of a text, each with the first number in brackets at the beginning of its line."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         begins = re.match(r"\[(\d+)\]", line)
         for fact in FACT.finditer(line):
-            found.setdefault(fact[0], begins[1] if begins else "")
+            found[fact[0]] = found.get(fact[0]) or (begins[1] if begins else "")
     return [(number, fact) for fact, number in found.items()]

@@ -23,10 +23,10 @@ def find_lines(prompt: Prompt) -> str:
     """What a model would write that can only find the lines where a TimeoutError is raised."""
     text = prompt.messages[-1].content
     if '"no_information"' in text:  # it reads one passage
-        passage = text.partition(" the passage\n")[2].rpartition(" after the passage\n")[0]
+        passage = text.partition(" the passage\n")[2].rpartition("\n===")[0]
         quotes = [line.strip() for line in FOUND.findall(passage)]
-        answer = "It raises a TimeoutError." if quotes else ""
-        return json.dumps({"evidence": quotes, "answer": answer, "confidence": 4, "no_information": not quotes})
+        record = {"evidence": quotes, "answer": "It raises a TimeoutError.", "confidence": 4}
+        return json.dumps({"record": record if quotes else {"no_information": True}})
     numbers = re.findall(r"^\[(\d+)\]", text, re.MULTILINE)  # it puts the findings together
     return "A TimeoutError is raised in these places: " + "; ".join(f"[{number}]" for number in numbers) + "."
 

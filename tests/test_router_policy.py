@@ -208,7 +208,6 @@ def test_a_question_that_stands_alone_is_read_without_the_turns_before():
     [
         ({"max_tokens": 100}, "max_tokens=100"),
         ({"stop": "\n"}, "stop strings"),
-        ({"documents": ["A text about bees."]}, "documents"),
         ({"budget": {"max_calls": 3}}, "budget of 3 calls"),
         ({"budget": {"max_tokens_total": 900}}, "budget of 900 tokens"),
         ({"system": "Respond only with valid JSON."}, "demands a format"),

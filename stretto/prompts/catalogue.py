@@ -23,6 +23,7 @@ from stretto.request import Message, Role
 
 _PART = re.compile(r"^--- (system|user|assistant) ---\n", re.MULTILINE)
 GENERAL = "general"
+POCKET = "pocket"  # of the embedded model, which was trained on these texts as they are
 
 
 @dataclass(frozen=True)

@@ -61,15 +61,8 @@ def answer_to(text: str) -> str:
         passage = inside.get("the passage", "")
         found = [fact for fact in FACT.finditer(passage) if wanted in (None, fact[1])]
         quotes = [fact[2] if "every single thing" in outside else fact[0] for fact in found]
-        return json.dumps(
-            {
-                "evidence": quotes,
-                "rationale": "It says so.",
-                "answer": " ".join(fact[0] for fact in found),
-                "confidence": 5 if found else 0,
-                "no_information": not found,
-            }
-        )
+        said = {"rationale": "It says so.", "answer": " ".join(fact[0] for fact in found), "confidence": 5}
+        return record({"evidence": quotes, **said} if found else {"no_information": True})
     if '"keep"' in outside:
         kept = [int(number) for number in re.findall(r"^\[(\d+)\]", inside["records"], re.MULTILINE)]
         return json.dumps({"keep": kept, "answer": "Codes.", "confidence": 5})
@@ -78,6 +71,11 @@ def answer_to(text: str) -> str:
     return (
         " ".join(f"The code of {each[1]} is {each[2]} [{each[0]}]." for each in said) or "The documents do not tell it."
     )
+
+
+def record(fields):
+    """The record of a passage, as the prompt wants it written."""
+    return json.dumps({"record": fields})
 
 
 def _numbered(text: str) -> list[tuple[str, str, str]]:
@@ -100,7 +98,7 @@ def _following(inside: dict[str, str], asked: re.Match[str] | None) -> str:
             notes = f"The captain is {ship[2]}."
     captain = re.search(r"The captain is (\w+)\.", notes)
     quotes += [fact[0] for fact in FACT.finditer(passage) if captain and fact[1] == captain[1]]
-    return json.dumps({"evidence": quotes, "notes": notes, "no_information": not quotes})
+    return record({"evidence": quotes, "notes": notes} if quotes else {"no_information": True})
 
 
 def unfenced(text: str, fence: str) -> tuple[str, dict[str, str]]:

@@ -2,7 +2,7 @@ import json
 import sys
 
 import pytest
-from reader import FACTS, answer, ask, haystack, scripted
+from reader import FACTS, answer, ask, haystack, record, scripted
 
 from stretto import AsyncStretto, Document
 from stretto.errors import BackendError, ContextOverflowError, ServerFailedError
@@ -81,9 +81,9 @@ async def test_backends_without_schemas_may_write_lines():
         said = answer(prompt)
         if "no_information" not in prompt.messages[-1].content:
             return said
-        record = json.loads(said)
-        lines = [f'Evidence: "{quote}"' for quote in record["evidence"]]
-        return "\n".join([*lines, f"Answer: {record['answer']}", f"no_information: {record['no_information']}"])
+        told = json.loads(said)["record"]
+        lines = [f'Evidence: "{quote}"' for quote in told.get("evidence", ())]
+        return "\n".join([*lines, f"Answer: {told.get('answer', '')}", f"no_information: {not lines}"])
 
     found = await ask(scripted(plain, json_schema=False), "What is the code of name3?", haystack(10, FACTS))
     assert found.text.startswith("The code of name3 is 1021 [report, chars ")
@@ -215,11 +215,11 @@ async def test_a_question_in_two_hops_follows_its_notes_even_backwards(windows, 
 @pytest.mark.parametrize("windows", [6, 100])
 async def test_reading_for_two_hops_ends_when_a_reader_is_sure_of_the_answer(windows):
     def sure(prompt):
-        record = json.loads(said) if (said := answer(prompt)).startswith("{") else None
-        if record is None or "notes" not in record:
+        told = json.loads(said)["record"] if (said := answer(prompt)).startswith("{") else {}
+        if "notes" not in told:
             return said
-        told = [quote for quote in record["evidence"] if quote.startswith("The code")]
-        return json.dumps(record | {"answer": "".join(told), "confidence": 5 if told else 0})
+        codes = [quote for quote in told["evidence"] if quote.startswith("The code")]
+        return record(told | {"answer": "".join(codes), "confidence": 5 if codes else 0})
 
     text = "The captain of the Aurora is name3.\n\n" + haystack(windows, FACTS).text
     if windows > 6:  # read in rounds, which come to the code in the second one

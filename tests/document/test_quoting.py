@@ -48,3 +48,9 @@ def test_a_quotation_that_is_given_twice_stands_in_two_places():
     passage = Passage("cat and cat")
     assert passage.find("cat", {(0, 3)}) == (8, 11)
     assert passage.find("cat", {(0, 3), (8, 11)}) == (0, 3)
+
+
+def test_a_quotation_is_not_looked_for_within_another_one():
+    passage = Passage("raise Error from exc, or raise Error")
+    assert passage.find("raise Error", {(0, 20)}) == (25, 36)
+    assert passage.find("raise Error", {(0, 20), (25, 36)}) == (0, 11)

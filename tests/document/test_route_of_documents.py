@@ -33,16 +33,61 @@ async def test_hops_over_many_passages_are_followed_in_rounds():
     assert "read in parallel rounds" in chosen.cause
 
 
-async def test_a_question_about_a_document_that_fits_is_answered_with_places():
-    chosen = await route("Who signed the contract?", Document(text="Signed by Ada."), window=100_000)
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who signed the contract?",
+        "What are the main risks?",
+        "Give an overview of the tenant's obligations.",
+        "What are the advantages and disadvantages of the new tariff?",
+        "Which function reads the settings file?",
+        "Why did the experiment fail?",
+        "Summarise the report.",
+        "What is the code of the person who is captain of the Aurora?",
+    ],
+)
+async def test_a_question_about_a_document_that_fits_is_answered_with_places(question):
+    chosen = await route(question, Document(text="Signed by Ada."), window=100_000)
     assert chosen.strategy == "document"
-    assert "sent whole" in chosen.cause
+    assert "sent whole, and the answer cites them" in chosen.cause
 
 
-async def test_code_to_write_from_a_document_that_fits_is_written_straight_on():
-    question = "Write a Python unit test for the function add."
-    chosen = await route(question, Document(text="def add(a, b): return a + b"), window=100_000)
+@pytest.mark.parametrize(
+    "question", ["List all the dates.", "Extract the names as JSON.", "How many people are there?"]
+)
+async def test_all_of_a_kind_is_searched_for_in_every_passage_even_of_a_document_that_fits(question):
+    chosen = await route(question, Document(text="Signed by Ada."), window=100_000)
+    assert chosen.strategy == "document"
+    assert "every passage is searched in parallel" in chosen.cause
+    few = await route(question, Document(text="Signed by Ada. " * 2_000), window=100_000, budget={"max_calls": 2})
+    assert few.strategy == "direct"
+    assert "the budget of 2 calls is too small" in few.cause
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "says"),
+    [
+        ("Write a Python unit test for the function add.", {}, "mainly code, and citations would stand in it"),
+        ("Turn this into a Markdown table.", {}, "mostly text from the prompt, and citations would stand in it"),
+        ("Translate this into German.", {}, "they are to be rewritten"),
+        ("Who signed? Answer as JSON.", {}, 'a format is asked for ("as json"), which citations would spoil'),
+        ("Who signed?", {"system": "Respond only with valid JSON."}, "which citations would spoil"),
+        ("Who signed?", {"response_format": {"type": "object"}}, "response_format leaves no place for citations"),
+    ],
+)
+async def test_an_answer_that_citations_would_spoil_has_none_and_the_route_says_so(question, options, says):
+    chosen = await route(question, Document(text="def add(a, b): return a + b"), window=100_000, **options)
     assert chosen.strategy == "direct"
+    assert "although an answer about the documents could cite them" in chosen.cause
+    assert says in chosen.cause
+
+
+async def test_an_answer_about_a_document_that_fits_cites_it_without_being_told_to():
+    text = "The lease begins in May.\n\nThe code of name3 is 1021."
+    async with AsyncStretto(scripted(context_window=100_000)) as stretto:
+        found = await stretto.ask("What is the code of name3?", documents=[Document(text=text, title="lease")])
+    assert found.text == f"The code of name3 is 1021 {found.citations[0].label}."
+    assert text[found.citations[0].start : found.citations[0].end] == found.citations[0].quote
 
 
 async def test_a_long_document_is_read_in_passages_for_an_answer_in_a_form():
@@ -62,3 +107,11 @@ async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_
     chosen = await route("Translate it into German.", haystack(10, FACTS), response_format={"type": "object"})
     assert chosen.strategy == "direct"
     assert "response_format holds an answer as a whole" in chosen.cause
+
+
+@pytest.mark.parametrize(("able", "strategy"), [({}, "direct"), ({"passage_tokens": 256}, "document")])
+async def test_a_model_that_was_trained_on_single_questions_cites_where_it_learned_to_read(able, strategy):
+    async with AsyncStretto(scripted(context_window=100_000, reads_history=False, **able)) as stretto:
+        chosen = await stretto.route("Who signed?", documents=[Document(text="Signed by Ada.")])
+    assert chosen.strategy == strategy
+    assert ("scripted:model has not learned to cite" in chosen.cause) == (strategy == "direct")

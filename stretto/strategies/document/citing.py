@@ -26,6 +26,7 @@ class CitationFilter:
         self._held = ""
         self.citations: list[Citation] = []
         self.unknown = 0
+        self._cited_places: set[tuple[int, int, int]] = set()
 
     def feed(self, text: str) -> str:
         """Take new text, give back what can be shown already."""
@@ -46,7 +47,9 @@ class CitationFilter:
             if citation is None:
                 self.unknown += 1
                 continue
-            if citation not in self.citations:
+            place = (citation.document, citation.start, citation.end)
+            if place not in self._cited_places:
+                self._cited_places.add(place)
                 self.citations.append(citation)
             if citation.label not in labels:
                 labels.append(citation.label)

@@ -25,10 +25,25 @@ class Finding:
 
 
 class Findings:
-    """All quotations that were found, numbered from 1 in the order of the documents."""
+    """All quotations that were found, numbered from 1 in the order of the documents.
 
-    def __init__(self, library: Library, records: Sequence[PassageRecord], count: Callable[[str], int]) -> None:
+    Args:
+        library: the documents.
+        records: of their passages.
+        count: tokens of a text.
+        place: what the prompt calls the place of a quotation, from document, start and end.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        records: Sequence[PassageRecord],
+        count: Callable[[str], int],
+        *,
+        place: Callable[[int, int, int], str] | None = None,
+    ) -> None:
         self._library = library
+        self._place = place or library.briefly
         self._count = count
         self.quotes: dict[int, Evidence] = {}
         self.found: list[Finding] = []
@@ -36,8 +51,8 @@ class Findings:
         for record in records:
             numbers = []
             for evidence in record.evidence:
-                place = (evidence.document, evidence.start, evidence.end)
-                numbers.append(known.setdefault(place, len(known) + 1))
+                span = (evidence.document, evidence.start, evidence.end)
+                numbers.append(known.setdefault(span, len(known) + 1))
                 self.quotes[numbers[-1]] = evidence
             if record.informative:
                 self.found.append(Finding(record.answer, tuple(numbers), record.confidence))
@@ -47,8 +62,9 @@ class Findings:
         lines = [f"Finding, confidence {finding.confidence} of 5: {' '.join(finding.answer.split())}"]
         for number in finding.evidence:
             quote = self.quotes[number]
-            called = self._library.called(quote.document, quote.start, quote.end)
-            lines.append(f'[{number}] ({called}) "{" ".join(quote.quote.split())}"')
+            place = self._place(quote.document, quote.start, quote.end)
+            named = f" ({place})" if place else ""
+            lines.append(f'[{number}]{named} "{" ".join(quote.quote.split())}"')
         return "\n".join(lines)
 
     def all_shown(self, findings: Sequence[Finding]) -> str:

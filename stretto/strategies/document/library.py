@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,8 @@ from stretto.strategies.fencing import fence_for, one_line, titles_of
 __all__ = ["Library", "Place"]
 
 _MOST_HEADINGS = 40  # of a document in the outline
+_BEGINNING = 300  # characters of a document without headings in the outline
+_BORDER = re.compile(r"(?<=[.!?])[\"')\]”’]*\s+|(?<=[。！？])\s*|\n\s*\n\s*")  # between two sentences
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,16 @@ class Library:
         return Passage(self.documents[place.document].text[start:end], start, (place.chunk.start, place.chunk.end))
 
     def shown(self, place: Place) -> dict[str, str]:
-        """The values that templates show of a passage: its text, the edges of its neighbours, and the fence."""
+        """The values that templates show of a passage: its text, the edges of its neighbours, and the fence.
+
+        ``leading`` is the sentence before it and ``following`` the rest of its last one, fenced, or nothing.
+        """
         document, chunk = self.documents[place.document], place.chunk
         return {
             "fence": self.fence,
             "passage": self.text(place),
+            "leading": self._fenced("before", _sentence_before(document.text, chunk.start)),
+            "following": self._fenced("after", _rest_of_sentence(document.text, chunk.end)),
             "before": document.text[max(0, chunk.start - EDGE) : chunk.start].lstrip(),
             "after": document.text[chunk.end : chunk.end + EDGE].rstrip(),
             "number": str(place.number),
@@ -76,9 +84,18 @@ class Library:
             "title": f'"{self.titles[place.document]}", {self.where(place.document, chunk.start, chunk.end)}',
         }
 
+    def _fenced(self, side: str, edge: str) -> str:
+        return f"{self.fence} {side} the passage\n{edge}\n" if edge else ""
+
     def called(self, document: int, start: int, end: int) -> str:
         """What a person calls a passage: ``report, p. 12``."""
         return f"{self.titles[document]}, {self.where(document, start, end)}"
+
+    def briefly(self, document: int, start: int, end: int) -> str:
+        """What a model has to know of where a quotation stands: of several documents which, of a page its number."""
+        title = self.titles[document] if len(self.documents) > 1 else ""
+        place = self.where(document, start, end) if self.documents[document].pages else ""
+        return ", ".join(each for each in (title, place) if each)
 
     def where(self, document: int, start: int, end: int) -> str:
         """``p. 12`` or ``chars 100-250``."""
@@ -91,7 +108,7 @@ class Library:
         for title, document in zip(self.titles, self.documents, strict=True):
             upper = (heading for heading in document.headings[:_MOST_HEADINGS] if heading.level <= 2)
             headings = "; ".join(one_line(heading.text, 0) for heading in upper)
-            head = headings or " ".join(document.text[:room].split())
+            head = headings or " ".join(document.text[:_BEGINNING].split())
             parts.append(f'"{title}": {head[:room]}')
         return "\n".join(parts)[: 2 * OUTLINE]
 
@@ -110,3 +127,21 @@ class Library:
             page=whole.page(start),
             heading=one_line(heading.text, 0) if heading else "",
         )
+
+
+def _sentence_before(text: str, start: int) -> str:
+    """The sentence before a passage, which may name what its first one speaks of, or the beginning of that one."""
+    before = text[max(0, start - EDGE) : start].rstrip()
+    borders = [found.end() for found in _BORDER.finditer(before[:-1])]
+    if not borders and start > EDGE:  # a longer sentence, from its first whole word
+        borders = [found.end() for found in re.finditer(r"^\S*\s+", before)]
+    return before[borders[-1] if borders else 0 :]
+
+
+def _rest_of_sentence(text: str, end: int) -> str:
+    """What follows a passage that ends within a sentence, up to its end; empty for one that ends with a sentence."""
+    after = text[end : end + EDGE]
+    if _BORDER.match(text[end - 1 : end] + after, 1):
+        return ""
+    found = _BORDER.search(after)
+    return after[: found.start() if found else len(after)].strip()

@@ -16,7 +16,7 @@ from stretto.queue import Queue
 from stretto.strategies.branch import Running
 from stretto.strategies.document.attempt import Tries, next_tries, outcome_of
 from stretto.strategies.document.library import Place
-from stretto.strategies.document.records import MAP_SCHEMA, record_of
+from stretto.strategies.document.records import MAP_SCHEMA, TRAINED_SCHEMA, record_of
 from stretto.strategies.document.run import Reading
 
 __all__ = ["read_passages"]
@@ -38,7 +38,8 @@ async def read_passages(
         ask: the prompt for a passage; by default the one that asks what it holds.
         name: of the branches, before their numbers.
     """
-    run = _Map(reading, ask or partial(reading.passage_prompt, "document_map", schema=MAP_SCHEMA), len(places), name)
+    schema = TRAINED_SCHEMA if reading.trained else MAP_SCHEMA
+    run = _Map(reading, ask or partial(reading.passage_prompt, "document_map", schema=schema), len(places), name)
     await run.read(places)
     return sorted(run.records, key=lambda record: (record.document, record.start))
 

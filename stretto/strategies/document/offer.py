@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from stretto.route import Forecast
-from stretto.router.case import Case
+from stretto.router.case import PHRASES, Case
+from stretto.router.demands import wants_format
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
 from stretto.router.offer import Offer
 from stretto.strategies.document.chain import MOST_IN_ORDER
-from stretto.strategies.document.sizes import LARGEST_CHUNK, UNKNOWN_WINDOW
+from stretto.strategies.document.sizes import LARGEST_CHUNK, UNKNOWN_WINDOW, USUAL_LEAST
 from stretto.strategies.document.task import Task, task_of
 
 __all__ = ["offer_document"]
 
-PRIORITY = 40
-BEFORE_DIRECT = 5  # what fits is cited, unless an outline or items serve
+PRIORITY = 40  # above the outline and the items, which never serve where documents come with the request
 RECORD_TOKENS = 120
-_FITS = 0.7  # of the context window, which estimated counts may fill
+_FITS = 0.7  # of the context window, or of what the model reads well, which estimated counts may fill
 _ROUNDS = 2  # of reading, where one passage is needed to find the next
-_ASKS = frozenset({"short", "points", "steps", "prose"})  # shapes of answers to questions about a text
+_REWORKED = 0.5  # sure that the answer is code or mostly text from the prompt: citations would spoil it
 _SAYS = {
     "answer": "passages are read in parallel, and the answer is put together from what they hold",
     "order": "one passage is needed to find the next, so they are read in order",
@@ -40,17 +41,8 @@ def offer_document(case: Case) -> Offer | None:
     task = task_of(case.request.question, len(documents))
     able = case.backend.capabilities
     fits = case.prompt_tokens + case.answer_tokens <= window * _FITS
-    fits = fits and case.prompt_tokens <= (able.passage_tokens or window)
-    in_form = case.request.options.response_format is not None
-    if fits:
-        asked = case.judgement.shape in _ASKS and task.kind in ("answer", "compare", "summarise") and not in_form
-        return Offer(
-            confidence=1.0,
-            cause="The documents fit into the context window: they are sent whole, and the answer cites them.",
-            forecast=case.straight,
-            suits=asked and case.backend.capabilities.reads_history,
-            priority=BEFORE_DIRECT,
-        )
+    if fits and case.prompt_tokens <= (able.passage_tokens or window) * _FITS:
+        return _offer_whole(case, task, window)
     way, forecast = _forecast(case, task, window)
     most = f"the context window of {window:,} tokens"
     if (short := able.passage_tokens) is not None and short < window:
@@ -65,6 +57,43 @@ def offer_document(case: Case) -> Offer | None:
     )
 
 
+def _offer_whole(case: Case, task: Task, window: int) -> Offer:
+    """Offer to send the documents as they are and to cite them; all of a kind is found by a search of every passage."""
+    forecast, said = case.straight, "they are sent whole, and the answer cites them"
+    if task.kind == "extract":
+        way, forecast = _forecast(case, task, window)
+        said = _SAYS[way]
+    return Offer(
+        confidence=1.0,
+        cause=f"The documents fit into the context window: {said}.",
+        forecast=forecast,
+        priority=PRIORITY,
+        although="an answer about the documents could cite them",
+        obstacle=lambda: next(_against_citations(case, task, forecast), None),
+    )
+
+
+def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[str]:
+    """What speaks for an answer without citations to documents that fit."""
+    request, able, judgement = case.request, case.backend.capabilities, case.judgement
+    if request.options.response_format is not None:
+        yield "response_format leaves no place for citations"
+    if task.kind == "rewrite":
+        yield "they are to be rewritten, and citations would stand in the text"
+    if not able.reads_history and able.passage_tokens is None:
+        yield f"{case.backend.name} has not learned to cite"
+    if task.kind == "extract":
+        if (most := request.budget.max_calls) and most < forecast.calls:
+            yield f"the budget of {most} calls is too small, {forecast.calls} are needed"
+        return
+    if found := case.parse.format or wants_format(request.system):
+        yield f'a format is asked for ("{found}"), which citations would spoil'
+    reworked = judgement.shapes["code"] + judgement.shapes["transform"] >= _REWORKED
+    if reworked and task.kind == "answer" and not judgement.unsure:
+        shape = max(("code", "transform"), key=judgement.shapes.__getitem__)
+        yield f"the answer most likely {PHRASES[shape]}, and citations would stand in it"
+
+
 def _obstacle(case: Case, task: Task) -> str | None:
     """What speaks for sending long documents as they are."""
     if case.request.options.response_format is not None and task.kind == "rewrite":
@@ -76,7 +105,9 @@ def _obstacle(case: Case, task: Task) -> str | None:
 
 def _forecast(case: Case, task: Task, window: int) -> tuple[str, Forecast]:
     """How the documents would be read, and what that costs."""
-    calls = max(1, math.ceil(case.prompt_tokens / min(LARGEST_CHUNK[case.request.preference], window // 2)))
+    largest = min(LARGEST_CHUNK[case.request.preference], window // 2)
+    chunk = min(largest, max(USUAL_LEAST, math.ceil(case.prompt_tokens / case.speed.slots)))
+    calls = max(1, math.ceil(case.prompt_tokens / chunk))
     waves, way = math.ceil(calls / case.speed.slots), str(task.kind)
     if task.hops and calls <= MOST_IN_ORDER:
         waves, way = calls, "order"

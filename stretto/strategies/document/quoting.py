@@ -29,7 +29,7 @@ class Passage:
         self._at: list[int] = []
 
     def find(self, quote: str, taken: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:
-        """The place of ``quote`` in the document, preferably one not ``taken``; ``None`` if it stands nowhere here."""
+        """The place of ``quote`` in the document, apart from those ``taken`` if it can be; ``None`` if nowhere."""
         place = self._find(quote.strip(), {(start - self.start, end - self.start) for start, end in taken})
         return place and (self.start + place[0], self.start + place[1])
 
@@ -44,10 +44,10 @@ class Passage:
         return self._best([(self._at[start], self._at[end - 1] + 1) for start, end in spans], taken)
 
     def _best(self, spans: list[tuple[int, int]], taken: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """The first that touches the passage itself and is not taken, else the first that does one, else the first."""
+        """The first in the passage itself that is apart from what is taken, else the first in it, else the first."""
         first, last = self._own
         own = [span for span in spans if span[0] < last and span[1] > first]
-        free = (span for span in own if span not in taken)
+        free = (span for span in own if span not in taken and not _overlaps(span, taken))
         return next(free, own[0] if own else spans[0] if spans else None)
 
     def _plainly(self) -> str:
@@ -62,6 +62,10 @@ class Passage:
                 self._at.extend(range(word.start(), word.end()))
             self._plain = "".join(kept)
         return self._plain
+
+
+def _overlaps(span: tuple[int, int], taken: set[tuple[int, int]]) -> bool:
+    return any(span[0] < end and span[1] > start for start, end in taken)
 
 
 def _places(quote: str, text: str) -> list[re.Match[str]]:

@@ -11,7 +11,17 @@ from stretto.citation import Evidence, PassageRecord
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.run import Reading
 
-__all__ = ["COLLAPSE_SCHEMA", "MAP_SCHEMA", "NOTES_SCHEMA", "is_uninformative", "json_object", "numbers", "record_of"]
+__all__ = [
+    "COLLAPSE_SCHEMA",
+    "MAP_SCHEMA",
+    "NOTES_SCHEMA",
+    "TRAINED_SCHEMA",
+    "is_uninformative",
+    "json_object",
+    "numbers",
+    "record_of",
+    "told_in",
+]
 
 _HIGHEST = 5
 _LONGEST = 4_000  # characters of one field
@@ -31,22 +41,23 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 
 _STRINGS = {"type": "array", "items": {"type": "string"}}
-MAP_SCHEMA = _object(
-    evidence=_STRINGS,
-    rationale={"type": "string"},
-    answer={"type": "string"},
-    confidence={"type": "integer"},
-    no_information={"type": "boolean"},
-)
+_NOTHING = {"no_information": {"type": "boolean"}}
+_SAID: dict[str, Any] = {"answer": {"type": "string"}, "confidence": {"type": "integer"}}
+_MAP = {"evidence": _STRINGS, "rationale": {"type": "string"}, **_SAID}
+
+
+def _record(**fields: Any) -> dict[str, Any]:
+    """A record with these fields, or a short one that holds nothing; strict servers know no fields that may lack."""
+    return _object(record={"anyOf": [_object(**_NOTHING), _object(**fields)]})
+
+
+MAP_SCHEMA = _record(**_MAP)
 """What is written about a passage, for backends that can be held to a schema."""
 
-NOTES_SCHEMA = _object(
-    evidence=_STRINGS,
-    notes={"type": "string"},
-    answer={"type": "string"},
-    confidence={"type": "integer"},
-    no_information={"type": "boolean"},
-)
+TRAINED_SCHEMA = _object(**_MAP, **_NOTHING)
+"""The same as the pocket model was trained to write it."""
+
+NOTES_SCHEMA = _record(evidence=_STRINGS, notes={"type": "string"}, **_SAID)
 """The same in a chain, with notes for the next passage."""
 
 COLLAPSE_SCHEMA = _object(
@@ -79,6 +90,22 @@ def json_object(text: str) -> dict[str, Any] | None:
     return {"evidence": quotes} | {key: values[0] for key, values in fields.items()}
 
 
+def told_in(text: str) -> dict[str, Any] | None:
+    """The fields of the record in a text, with or without ``"record"`` around them; ``None`` where they tell nothing.
+
+    A record that only denies that the passage holds nothing does not say what it holds.
+    """
+    found = json_object(text)
+    if found is not None and "record" in found:
+        record = found.pop("record")
+        if record is None:
+            return {"no_information": True}
+        found = found | record if isinstance(record, dict) and record else None
+    if found is not None and found.keys() == {"no_information"} and not is_uninformative(found):
+        return None
+    return found
+
+
 def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off: bool = False) -> PassageRecord:
     """The record of a passage, with those quotations only that stand in it.
 
@@ -87,7 +114,8 @@ def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off:
     chunk, passage = place.chunk, reading.library.passage(place)
     evidence: dict[tuple[int, int], Evidence] = {}
     unfounded = 0
-    for quote in _strings(found.get("evidence")):
+    # The longest first: a short quotation may stand within a longer one, and means a place of its own.
+    for quote in sorted(_strings(found.get("evidence")), key=len, reverse=True):
         at = passage.find(quote, evidence)
         if at is None:
             unfounded += 1

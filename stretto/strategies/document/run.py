@@ -15,6 +15,7 @@ from stretto.backends.base import Prompt
 from stretto.citation import PassageRecord
 from stretto.documents import cut
 from stretto.events import PassageRead
+from stretto.prompts import POCKET
 from stretto.request import Message, Request
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import asked
@@ -83,6 +84,11 @@ class Reading:
         messages = _passage_messages(self.request, self.runner, self.library, template, task=self.task, shown=shown)
         at = messages[-1].content.find(f"\n{self.library.fence} passage {place.number} of ")
         return Prompt(messages, response_schema=self.schema(schema), shared=max(at, 0), reads=True)
+
+    @property
+    def trained(self) -> bool:
+        """Whether the model was trained on its family's own prompts, which must stay as they were."""
+        return self.runner.capabilities.prompt_family == POCKET
 
     def schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The schema, if this backend can be held to one."""
@@ -163,7 +169,9 @@ def _reading_of(request: Request, runner: FanOut, cache: DocumentCache, count: C
     library = Library.of(request.documents)
     bare = request.model_copy(update={"documents": ()})
     task = task_of(request.question, len(request.documents))
-    empty = dict.fromkeys(("before", "after", "passage", "title"), "") | {"fence": library.fence}
+    empty = dict.fromkeys(("before", "after", "leading", "following", "passage", "title"), "") | {
+        "fence": library.fence
+    }
     empty |= {"number": "0", "total": "0"}
     mapping = _passage_messages(bare, runner, library, "document_map", task=task, shown=empty)
     closing = asked(bare, runner, "document_answer", fence=library.fence, records="", form="")

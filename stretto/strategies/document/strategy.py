@@ -99,7 +99,8 @@ class _Run:
             await self.runner.merge.finish()
             self.runner.citations = extract.citations
             return
-        findings = Findings(reading.library, records, reading.count)
+        place = reading.library.called if reading.trained else None
+        findings = Findings(reading.library, records, reading.count, place=place)
         kept = await collapsed(reading, findings)
         if not self.in_form:
             await self._end(answer_from(reading, findings, kept))

@@ -16,7 +16,6 @@ from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import asked
 from stretto.strategies.fan_out import FanOut
 
-POCKET = "pocket"  # prompt family of small models that were trained on single items: no plans, no groups
 THINKING = 2_000  # tokens for reasoning before the text; providers count them as completion tokens
 TITLE = 60  # characters
 TOKENS_PER_WORD = 2.0

@@ -6,13 +6,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 
+from stretto.prompts import POCKET
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.parse import parse_of
 from stretto.strategies.branch import Running
 from stretto.strategies.direct import Direct
 from stretto.strategies.fan_out import FanOut
-from stretto.strategies.items.calls import POCKET, Calls, evenly
+from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.entries import Entries
 from stretto.strategies.items.layout import Layout, layout_for
 from stretto.strategies.items.plan import planned
@@ -50,6 +51,7 @@ async def write_items(request: Request, route: Route, runner: FanOut) -> None:
 def _may_plan(calls: Calls) -> bool:
     budget = calls.request.budget.max_calls
     family = calls.runner.capabilities.prompt_family
+    # The embedded model was trained on single items: no plans, no groups.
     return family != POCKET and calls.most >= FEWEST_CALLS and (budget is None or budget > PLANNED_CALLS)
 
 
