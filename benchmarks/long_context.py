@@ -38,8 +38,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from recipes.focus.needles import NAMES, Haystack, pocket_texts
+from recipes.focus.needles import NAMES, Haystack, asked_for, passkey, pocket_texts
 from recipes.pocket.source import held_out_source
+from recipes.reading.facts import Fact
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
@@ -49,6 +50,7 @@ from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.reading import reading_change
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
@@ -116,7 +118,7 @@ def ways_of(model: LoadedModel, adapter: FocusAdapter, control: FocusAdapter | N
     head = (int(model.tokenizer.bos_token_id),)
 
     def focus(own: FocusAdapter | None, **more: int) -> Callable[[Sequence[int]], Reader]:
-        options = FocusOptions(chunk=adapter.chunk, **more)
+        options = FocusOptions(chunk=adapter.chunk, kept_bytes=2**32, **more)
         return lambda document: FocusReader(forward, own, document, options, device=CPU, head=head)
 
     def star(document: Sequence[int]) -> Reader:
@@ -141,38 +143,48 @@ def last(reader: Reader, local: Sequence[int], answer: Sequence[int] = ()) -> Te
     return logits
 
 
-def passkey(haystack: Haystack, ways: Sequence[Way], window: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+def found_by(haystack: Haystack, ways: Sequence[Way], window: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Share of the codes found, by length of the document."""
     rows: list[dict[str, Any]] = []
     for times in options.times:
         chance = random.Random(f"passkey {times}")  # noqa: S311 - chance, not secrets
-        documents = [hidden(haystack, chance, times * window, options.questions) for _ in range(options.documents)]
+        count = options.documents if times <= 16 else 1
+        documents = [hidden(haystack, chance, times * window, options.questions) for _ in range(count)]
         for way in ways:
             if times > way.longest:
                 continue
-            began, right, asked = time.perf_counter(), 0, 0
-            for document, codes in documents:
+            began, told = time.perf_counter(), list[tuple[float, bool]]()
+            for document, facts in documents:
                 reader = way.open(document)
-                for name, code in codes.items():
-                    right += said(reader, haystack.question(name), haystack.answer(name, code))
-                    asked += 1
-            took = time.perf_counter() - began
-            rows.append({"way": way.name, "times": times, "right": right, "asked": asked, "seconds": took})
-            console.print(f"{times} x window, {way.name}: {right} of {asked} ({took:.0f} s)", highlight=False)
+                for fact, depth in facts.items():
+                    right = said(reader, haystack.question(asked_for(fact)), haystack.answer(fact.sentence))
+                    told.append((depth, right))
+            took, right = time.perf_counter() - began, sum(right for _, right in told)
+            row = {"way": way.name, "times": times, "right": right, "asked": len(told), "seconds": took}
+            rows.append(row | {"thirds": thirds(told)})
+            console.print(f"{times} x window, {way.name}: {right} of {len(told)} ({took:.0f} s)", highlight=False)
     return rows
 
 
-def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -> tuple[list[int], dict[str, str]]:
-    """A document of so many tokens with ``count`` codes in it."""
-    codes = {name: str(chance.randrange(10_000, 100_000)) for name in chance.sample(NAMES, count)}
-    needles = [haystack.needle(name, code) for name, code in codes.items()]
+def thirds(told: Sequence[tuple[float, bool]]) -> list[str]:
+    """How many were found in each third of the documents."""
+    parts = [[right for depth, right in told if min(2, int(3 * depth)) == part] for part in range(3)]
+    return [f"{sum(part)} of {len(part)}" for part in parts]
+
+
+def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -> tuple[list[int], dict[Fact, float]]:
+    """A document of so many tokens with ``count`` codes in it, and how deep each stands, from 0 to 1."""
+    facts = [passkey(chance, name) for name in chance.sample(NAMES, count)]
+    needles = [haystack.needle(fact) for fact in facts]
     hay = haystack.hay(chance, length - sum(map(len, needles)))
+    ends = sorted(chance.randint(0, len(hay)) for _ in needles)
     found: list[int] = []
     start = 0
-    for needle, end in zip(needles, sorted(chance.randint(0, len(hay)) for _ in needles), strict=True):
+    for needle, end in zip(needles, ends, strict=True):
         found += [*hay[start:end], *needle]
         start = end
-    return [*found, *hay[start:]], codes
+    depths = [end / max(1, len(hay)) for end in ends]
+    return [*found, *hay[start:]], dict(zip(facts, depths, strict=True))
 
 
 def said(reader: Reader, local: Sequence[int], expected: Sequence[int]) -> bool:
@@ -184,7 +196,7 @@ def times_of(haystack: Haystack, ways: Sequence[Way], options: argparse.Namespac
     """Seconds to the first token and for each that follows, and bytes held, by length."""
     chance, rows = random.Random("times"), []  # noqa: S311 - chance, not secrets
     chosen = [way for way in ways if way.name in ("focus", "full attention", "star")]
-    local, answer = haystack.question("Anna"), haystack.answer("Anna", "12345")
+    local, answer = haystack.question("What is the code of Anna?"), haystack.answer("The code of Anna is 12345.")
     for length in options.lengths:
         document = haystack.hay(chance, length)
         for way in chosen:
@@ -292,7 +304,7 @@ def main() -> None:
     parser.add_argument("--adapter", type=Path, help=f"by default {FOCUS_FILE} beside the weights")
     parser.add_argument("--control", type=Path, help="adapter trained with --losses continuation")
     parser.add_argument("--times", nargs="+", type=int, default=[1, 4, 16, 64], help="windows of a document")
-    parser.add_argument("--documents", type=int, default=4, help="of each length")
+    parser.add_argument("--documents", type=int, default=4, help="of each length; one beyond 16 windows")
     parser.add_argument("--questions", type=int, default=10, help="about each document")
     parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 2048, 4096, 8192, 16384, 32768])
     parser.add_argument("--before", nargs="+", type=int, default=[256, 1024, 4096, 16384])
@@ -305,10 +317,11 @@ def main() -> None:
         options.before, options.files = [256], 1
     torch.set_num_threads(1)
     source = find_source(options.model)
-    model = load_model(source, dtype="float32", device="cpu")
     assert source.folder is not None
+    change = reading_change(source.folder, source.name)
+    model = load_model(source, dtype="float32", device="cpu", change=change)
     assert isinstance(model.forward, LlamaForward)
-    base = fingerprint(source.folder)
+    base = fingerprint(source.folder, reading=True)
     path = options.adapter or source.folder / FOCUS_FILE
     if not path.is_file():
         sys.exit(f"{path} is missing. Train it with: python -m recipes.focus.train {options.model}")
@@ -317,7 +330,7 @@ def main() -> None:
     ways = [way for way in ways_of(model, adapter, control) if not options.only or way.name in options.only]
     haystack = Haystack(model, pocket_texts())
     with torch.inference_mode():
-        found = passkey(haystack, ways, model.context_window, options)
+        found = found_by(haystack, ways, model.context_window, options)
         timed = times_of(haystack, ways, options)
         scored = perplexity(model, ways, options)
     show(found)
