@@ -29,7 +29,8 @@ _FILES = ("*.txt", "*.md", "*.py")
 _SHORT = 40
 _SPAN = 32  # tokens of a local context that repeats or continues
 _LESS = 0.1  # weight of a token that the memory hardly helps to predict
-_PASSKEYS = 0.6  # of the facts
+_PASSKEYS = 0.75  # of the facts
+_DENSE = 3  # needles in a chunk at most
 _ABSENT = 0.3  # of the lessons, those with a question whose answer is not there
 _FENCED = 0.3  # of the questions
 _LENGTHS = (64, 96, 128, 192, 256, 384, 512)
@@ -187,7 +188,7 @@ class Lessons:
     tokens: int = 1024
     total: int = 1400
     jobs: int = 8
-    lookups: int = 6
+    lookups: int = 12
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
         """Draw a lesson. ``ease`` falls from 1 to 0; a high one makes chunks few and short."""
@@ -198,8 +199,8 @@ class Lessons:
         total = max(count, int(self.total ** chance.uniform(0, 1 - ease)))
         hidden = chance.randint(count - int(count * (1 - ease) / 2), count)
         writer = Writer(chance)
-        facts = self._facts(chance, writer, 2 * hidden)
-        places = [place for place in range(count) for _ in range(2)]  # some chunks have two needles, some have none
+        facts = self._facts(chance, writer, _DENSE * hidden)
+        places = [place for place in range(count) for _ in range(_DENSE)]  # some have none
         chance.shuffle(places)
         where: dict[Fact, int] = {}
         chunks: list[tuple[int, ...]] = []

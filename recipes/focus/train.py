@@ -62,7 +62,7 @@ LOSSES = ("question", "repetition", "continuation")
 class Plan:
     """The settings of a training run."""
 
-    minutes: float = 25.0
+    minutes: float = 57.0
     steps: int | None = None  # instead of minutes
     rank: int | None = None  # of the matrix added to a projection; None for a full matrix
     losses: tuple[str, ...] = LOSSES
@@ -71,9 +71,9 @@ class Plan:
     learned: int = 5  # tokens of a local context that carry loss in one step
     skilled: tuple[float, float] = (0.75, 0.85)  # shares of recalled tokens that are right; below the first, lessons
     climb: float = 0.02  # get easier by this in a step, and above the second harder; 1 is the hardest level
-    rate: float = 0.007
+    rate: float = 0.03
     warm_up: int = 20  # steps
-    fall: float = 0.4  # of the run, in which the rate falls
+    fall: float = 0.5  # of the run, in which the rate falls
     seed: int = 1
     save_every: float = 60.0  # seconds
 
@@ -230,6 +230,9 @@ class Trainer(Training[Shares]):
                 Counter({job.loss: len(wanted)}),
             )
         total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        for parameter in self.projections.parameters():
+            if parameter.grad is None:  # the last output changes nothing but what lookups read
+                parameter.grad = torch.zeros_like(parameter)
         warm, left = min(1.0, (self.number + 1) / self.plan.warm_up), (1 - self.progress) / self.plan.fall
         self.number += 1
         self.optimiser.step(self.number, warm * min(1.0, max(0.02, left)), self._workers)
@@ -287,6 +290,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=1024, help="of the chunks of a step (default %(default)s)")
     parser.add_argument("--start", type=Path, help="adapter of the same sizes to begin with")
     parser.add_argument("--rate", type=float, default=Plan.rate, help="learning rate (default %(default)s)")
+    parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --target and stop")
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FOCUS_FILE} beside the weights")
     chosen = parser.parse_args(arguments)
     try:
@@ -316,7 +320,9 @@ def _train(chosen: argparse.Namespace) -> None:
     if chosen.start is not None and trainer.number == 0:
         trainer.begin_with(read_focus(chosen.start, base, source.name, trainer.forward, torch.device("cpu")))
     target = chosen.target or folder / FOCUS_FILE
-    train_adapter(trainer, console, target, lambda file: write_focus(file, trainer.adapter(), base))
+    train_adapter(
+        trainer, console, target, lambda file: write_focus(file, trainer.adapter(), base), train=not chosen.export_only
+    )
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ from stretto import AsyncStretto, Document
 pytestmark = pytest.mark.anyio
 
 
-async def route(question, *documents, window=2_000, beyond_window=False, **options):
-    async with AsyncStretto(scripted(context_window=window, beyond_window=beyond_window)) as stretto:
+async def route(question, *documents, window=2_000, beyond_window=False, passage=None, **options):
+    able = {"context_window": window, "beyond_window": beyond_window, "passage_tokens": passage}
+    async with AsyncStretto(scripted(**able)) as stretto:
         return await stretto.route(question, documents=documents, **options)
 
 
@@ -56,6 +57,11 @@ async def test_a_model_that_reads_beyond_its_window_is_sent_the_document_for_a_q
     assert "the model reads beyond its window by itself" in chosen.cause
     for question in ("List all the codes.", "What is the code of the person who is captain of the Aurora?"):
         assert (await route(question, haystack(10, FACTS), beyond_window=True)).strategy == "document"
+
+
+async def test_what_fits_into_the_window_but_not_into_a_passage_is_read_in_passages_all_the_same():
+    chosen = await route("Who signed?", haystack(1, FACTS), window=100_000, passage=256, beyond_window=True)
+    assert chosen.strategy == "document"
 
 
 async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_by_piece():

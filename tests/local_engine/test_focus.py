@@ -57,7 +57,7 @@ def changed(model, adapter):
 
 
 @torch.no_grad()
-def reference(model, candidate_model, chunks, behind, local):
+def reference(model, candidate_model, chunks, behind, local, *, head=()):
     """Logits behind the local context: chunk by chunk, keys before their rotation, nothing cached between calls."""
     rotary = model.model.rotary_emb
     keys_before = {}
@@ -79,16 +79,19 @@ def reference(model, candidate_model, chunks, behind, local):
         for number in range(layers):
             value = cache.layers[number].values[:, :, -1:]
             key = keys_before[number].view(1, 1, value.shape[1], value.shape[3]).transpose(1, 2)
-            cosine, sine = rotary(value, torch.tensor([[place]]))
+            cosine, sine = rotary(value, torch.tensor([[len(head) + place]]))
             first, second = key.chunk(2, -1)
             keys[number].append(key * cosine + torch.cat((-second, first), -1) * sine)
             values[number].append(value)
     for hook in hooks:
         hook.remove()
     past = DynamicCache()
+    if head:
+        model(torch.tensor([[*head]]), past_key_values=past)
     for number in range(layers):
         past.update(torch.cat(keys[number], 2), torch.cat(values[number], 2), number)
-    positions = torch.arange(len(chunks), len(chunks) + len(local))[None]
+    count = len(head) + len(chunks)
+    positions = torch.arange(count, count + len(local))[None]
     return model(torch.tensor([[*local]]), past_key_values=past, position_ids=positions).logits[0, -1]
 
 
@@ -201,10 +204,10 @@ def test_an_adapter_beside_the_weights_does_not_change_their_fingerprint(tmp_pat
     assert fingerprint(tmp_path, reading=True) != before
 
 
-def test_a_head_stands_before_each_chunk(loaded):
+def test_a_head_stands_before_each_chunk_and_before_all_candidates(loaded):
     model, ready = build("llama"), loaded("llama")
     chunks = [(1, *chunk) for chunk in cut(DOCUMENT, OPTIONS.chunk, OPTIONS.overlap)]
-    expected = reference(model, changed(model, None), chunks, LOCAL[-OPTIONS.appended :], LOCAL)
+    expected = reference(model, changed(model, None), chunks, LOCAL[-OPTIONS.appended :], LOCAL, head=[1])
     assert torch.allclose(last(reader_of(ready, None, head=[1]), LOCAL), expected, atol=2e-4)
 
 

@@ -23,7 +23,7 @@ from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 CPU = torch.device("cpu")
-PLAN = Plan(steps=30, rank=8, chunk=96, appended=48, rate=0.01)
+PLAN = Plan(steps=30, rank=8, chunk=96, appended=48, rate=0.03)
 HAY = ["The bicycle needs oil, air and a dry place.", "Grüße aus 東京.", "One two three, four and five."]
 
 

@@ -61,15 +61,16 @@ def offer_document(case: Case) -> Offer | None:
         forecast=forecast,
         priority=PRIORITY,
         although="the documents are long",
-        obstacle=lambda: _obstacle(case, task),
+        obstacle=lambda: _obstacle(case, task, window),
     )
 
 
-def _obstacle(case: Case, task: Task) -> str | None:
+def _obstacle(case: Case, task: Task, window: int) -> str | None:
     """What speaks for sending long documents as they are."""
     if case.request.options.response_format is not None and task.kind == "rewrite":
         return "response_format holds an answer as a whole"
-    if case.backend.capabilities.beyond_window and task.kind == "answer" and not task.hops:
+    beyond = case.backend.capabilities.beyond_window and case.prompt_tokens + case.answer_tokens > window
+    if beyond and task.kind == "answer" and not task.hops:
         return "the model reads beyond its window by itself"
     return None
 
