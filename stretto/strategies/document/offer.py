@@ -61,16 +61,19 @@ def offer_document(case: Case) -> Offer | None:
         forecast=forecast,
         priority=PRIORITY,
         although="the documents are long",
-        obstacle=lambda: _obstacle(case, task, window),
+        obstacle=lambda: _obstacle(case, task),
     )
 
 
-def _obstacle(case: Case, task: Task, window: int) -> str | None:
+def _obstacle(case: Case, task: Task) -> str | None:
     """What speaks for sending long documents as they are."""
     if case.request.options.response_format is not None and task.kind == "rewrite":
         return "response_format holds an answer as a whole"
-    beyond = case.backend.capabilities.beyond_window and case.prompt_tokens + case.answer_tokens > window
-    if beyond and task.kind == "answer" and not task.hops:
+    able = case.backend.capabilities
+    by_itself = (
+        able.beyond_window and able.passage_tokens is None
+    )  # one that was trained for passages finds more in them
+    if by_itself and task.kind == "answer" and not task.hops:
         return "the model reads beyond its window by itself"
     return None
 
