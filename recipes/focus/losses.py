@@ -118,10 +118,11 @@ def _read(plain: LlamaForward, cache: KeyValueCache, tokens: Sequence[Sequence[i
 
 def _joined(head: Candidates, past: Candidates) -> Candidates:
     """The keys and values of the head before those of the candidates, the same for each learned token."""
-    return tuple(
+    keys, values = (
         [torch.cat((first.expand(-1, rest.shape[1], -1, -1), rest)) for first, rest in zip(*both, strict=True)]
         for both in zip(head, past, strict=True)
     )
+    return keys, values
 
 
 def _decode(forward: LlamaForward, past: Candidates, lesson: Lesson, job: Job, at: Tensor) -> Tensor:

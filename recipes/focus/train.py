@@ -121,7 +121,7 @@ class Projections(nn.Module):
     def take(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over the numbers of an adapter."""
         for name, tensor in tensors.items():
-            parts = tensor.split(self._rows) if _is_joined(name) else [tensor]
+            parts = torch.split(tensor, self._rows) if _is_joined(name) else [tensor]
             for number, part in enumerate(parts):
                 self.register_parameter(_key(name, number), nn.Parameter(part.detach().float().clone()))
 
