@@ -29,8 +29,9 @@ import math
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
@@ -57,6 +58,7 @@ from stretto.local_engine.model.reading import reading_change
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
+_NEAR = 128  # tokens between two codes that are likely to stand in one chunk
 CPU = torch.device("cpu")
 console = Console(width=118)
 
@@ -156,27 +158,44 @@ def found_by(haystack: Haystack, ways: Sequence[Way], window: int, options: argp
         for way in ways:
             if times > way.longest:
                 continue
-            began, told = time.perf_counter(), list[tuple[float, bool]]()
+            began, told = time.perf_counter(), list[tuple[Place, bool]]()
             for document, facts in documents:
                 reader = way.open(document)
-                for fact, depth in facts.items():
+                for fact, place in facts.items():
                     local, answer = haystack.question(asked_for(fact)), haystack.answer(fact.sentence)
-                    told.append((depth, said(reader, local, answer)))
+                    told.append((place, said(reader, local, answer)))
             took, right = time.perf_counter() - began, sum(right for _, right in told)
             row = {"way": way.name, "times": times, "right": right, "asked": len(told), "seconds": took}
-            rows.append(row | {"thirds": thirds(told)})
-            console.print(f"{times} x window, {way.name}: {right} of {len(told)} ({took:.0f} s)", highlight=False)
+            parts = {
+                "thirds": [share(right for place, right in told if place.third == part) for part in range(3)],
+                "near_others": share(right for place, right in told if place.near),
+                "apart": share(right for place, right in told if not place.near),
+            }
+            rows.append(row | parts)
+            console.print(
+                f"{times} x window, {way.name}: {right} of {len(told)} ({took:.0f} s); within {_NEAR} tokens of "
+                f"another code {parts['near_others']}, elsewhere {parts['apart']}; by thirds {parts['thirds']}",
+                highlight=False,
+            )
     return rows
 
 
-def thirds(told: Sequence[tuple[float, bool]]) -> list[str]:
-    """How many were found in each third of the documents."""
-    parts = [[right for depth, right in told if min(2, int(3 * depth)) == part] for part in range(3)]
-    return [f"{sum(part)} of {len(part)}" for part in parts]
+@dataclass(frozen=True)
+class Place:
+    """Where a code stands: in which third of its document, and whether near another one."""
+
+    third: int
+    near: bool
 
 
-def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -> tuple[list[int], dict[Fact, float]]:
-    """A document of so many tokens with ``count`` codes in it, and how deep each stands, from 0 to 1."""
+def share(found: Iterable[bool]) -> str:
+    """How many of them."""
+    every = [*found]
+    return f"{sum(every)} of {len(every)}"
+
+
+def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -> tuple[list[int], dict[Fact, Place]]:
+    """A document of so many tokens with ``count`` codes in it, and the place of each."""
     facts = [passkey(chance, name) for name in chance.sample(NAMES, count)]
     needles = [haystack.needle(fact) for fact in facts]
     hay = haystack.hay(chance, length - sum(map(len, needles)))
@@ -186,8 +205,10 @@ def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -
     for needle, end in zip(needles, ends, strict=True):
         found += [*hay[start:end], *needle]
         start = end
-    depths = [end / max(1, len(hay)) for end in ends]
-    return [*found, *hay[start:]], dict(zip(facts, depths, strict=True))
+    gaps = [length, *(end - start for start, end in pairwise(ends)), length]
+    near = [min(before, after) < _NEAR for before, after in pairwise(gaps)]
+    places = [Place(min(2, 3 * end // max(1, len(hay))), close) for end, close in zip(ends, near, strict=True)]
+    return [*found, *hay[start:]], dict(zip(facts, places, strict=True))
 
 
 def said(reader: Reader, local: Sequence[int], expected: Sequence[int]) -> bool:

@@ -31,7 +31,7 @@ _SPAN = 32  # tokens of a local context that repeats or continues
 _LESS = 0.1  # weight of a token that the memory hardly helps to predict
 _PASSKEYS = 0.75  # of the facts
 _DENSE = 3  # needles in a chunk at most
-_ABSENT = 0.3  # of the lessons, those with a question whose answer is not there
+_ABSENT = 0.7  # of the lessons, those with a question whose answer is not there
 _FENCED = 0.3  # of the questions
 _LENGTHS = (64, 96, 128, 192, 256, 384, 512)
 

@@ -62,7 +62,7 @@ LOSSES = ("question", "repetition", "continuation")
 class Plan:
     """The settings of a training run."""
 
-    minutes: float = 57.0
+    minutes: float = 62.0
     steps: int | None = None  # instead of minutes
     rank: int | None = None  # of the matrix added to a projection; None for a full matrix
     losses: tuple[str, ...] = LOSSES
@@ -287,7 +287,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES), help="by default all")
     parser.add_argument("--chunk", type=int, default=256, help="tokens of a chunk at most (default 256)")
     parser.add_argument("--appended", type=int, default=64, help="local tokens behind each chunk (default 64)")
-    parser.add_argument("--tokens", type=int, default=1024, help="of the chunks of a step (default %(default)s)")
+    parser.add_argument("--tokens", type=int, default=1536, help="of the chunks of a step (default %(default)s)")
     parser.add_argument("--start", type=Path, help="adapter of the same sizes to begin with")
     parser.add_argument("--rate", type=float, default=Plan.rate, help="learning rate (default %(default)s)")
     parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --target and stop")
