@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tiny_models import build
 
 from recipes.focus.losses import chunks_of, lesson_losses, lookup_losses
@@ -16,9 +17,10 @@ from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors,
 from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FocusOptions
-from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.reading import reading_change, write_reading
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
@@ -169,6 +171,28 @@ def test_the_command_writes_an_adapter_for_the_folder_it_was_given(tokenizer, tm
     adapter = read_focus(folder / FOCUS_FILE, fingerprint(folder, reading=True), name, model.forward, CPU)
     assert (adapter.chunk, adapter.appended) == (96, 64)
     assert any(bool(layer.output.outer.any()) for layer in adapter.layers)
+
+
+def test_an_adapter_is_trained_over_the_sum_with_the_adapter_for_reading_and_belongs_to_both(tokenizer, tmp_path):
+    folder, texts = tmp_path / "model", tmp_path / "texts"
+    build("llama").save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    texts.mkdir()
+    (texts / "bicycle.txt").write_text("The bicycle needs oil, air and a dry place.\n" * 9)
+    name, weights = f"local:{folder}", load_file(folder / "model.safetensors")
+    command = [name, "--texts", str(texts), "--steps", "1", "--threads", "1", "--chunk", "96", "--rank", "2"]
+    main([*command, "--folder", str(tmp_path / "before")])
+    generator = torch.Generator().manual_seed(5)
+    differences = {each: torch.randn(one.shape, generator=generator) * 0.02 for each, one in weights.items()}
+    write_reading(folder / READING_FILE, differences, fingerprint(folder))
+    model = load_model(find_source(name), dtype="float32", change=reading_change(folder, name))
+    with pytest.raises(SettingsError, match="was trained on other weights"):
+        read_focus(folder / FOCUS_FILE, fingerprint(folder, reading=True), name, model.forward, CPU)
+    before = read_focus(folder / FOCUS_FILE, fingerprint(folder), name, model.forward, CPU)
+    main([*command, "--folder", str(tmp_path / "after")])
+    after = read_focus(folder / FOCUS_FILE, fingerprint(folder, reading=True), name, model.forward, CPU)
+    one, other = (adapter.tensors()["layers.0.output.outer"] for adapter in (before, after))
+    assert not torch.equal(one, other)
 
 
 @pytest.mark.parametrize(
