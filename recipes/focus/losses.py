@@ -128,7 +128,7 @@ def _joined(head: Candidates, past: Candidates) -> Candidates:
 def _decode(forward: LlamaForward, past: Candidates, lesson: Lesson, job: Job, at: Tensor) -> Tensor:
     """Decode the local context after each set of candidates, up to the token before the learned one.
 
-    Gradients go through that token alone: through all others they cost twice as much and had nearly the same direction.
+    Gradients go through that token alone. Those through the tokens before it cost more, and are left out.
 
     Args:
         forward: the frozen decoder.

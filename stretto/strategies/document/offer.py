@@ -72,7 +72,7 @@ def _obstacle(case: Case, task: Task) -> str | None:
     able = case.backend.capabilities
     by_itself = (
         able.beyond_window and able.passage_tokens is None
-    )  # one that was trained for passages finds more in them
+    )  # one that was trained for passages makes up less in them
     if by_itself and task.kind == "answer" and not task.hops:
         return "the model reads beyond its window by itself"
     return None
