@@ -5,14 +5,14 @@ the frozen decoder over the local context, and only the projections at the candi
 kinds of loss: *continuation*, where the local context follows the memory; *repetition*, where it is a part of the
 memory; and questions about needles in it. Many tokens of each local context carry loss, each with candidates that have
 not read it. One more loss asks the candidate of the chunk with the answer for the answer itself. Chunks, of random
-sizes, run without a gradient; it goes through the candidates only. Matrices learn by Muon. Where the folder has an adapter
-for reading documents, the frozen model is its sum with the weights: one that can look something up in a chunk.
+sizes, run without a gradient; it goes through the candidates only. Matrices learn by Muon. Where the folder has an
+adapter for reading documents, the frozen model is its sum with the weights: one that can look something up in a chunk.
 
 Only some chunks of a long document are computed. A candidate also stands for the left out ones up to the next: the
 logarithm of their number is added to its attention scores.
 
-The adapter is written beside the weights, with the SHA-256 of both. Training is seeded and goes on from its last checkpoint
-when it is started again.
+The adapter is written beside the weights, with the SHA-256 of both. Training is seeded and goes on from its last
+checkpoint when it is started again.
 """
 
 from __future__ import annotations
