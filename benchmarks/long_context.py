@@ -8,6 +8,8 @@ Passkey: sentences such as "The code of Anna is 48213." stand at drawn places of
 and words in no order. The question for one of them is a chat message behind the document. It counts as found if greedy
 decoding says the whole sentence, token by token. The numbers are drawn, so they are in no training text.
 
+The model is the sum of its weights and of the adapter for reading beside them, if there is one.
+
 Ways: focus reading with the adapter; with an adapter trained with the continuation loss only (`--control`), and with
 projections that were not trained, which have to fail; plain truncation, where the model reads the end of the prompt
 that fits into its window; full attention, also beyond the positions that were trained; Star attention, all blocks at
@@ -27,9 +29,11 @@ import math
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
 import torch
@@ -38,8 +42,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from recipes.focus.needles import NAMES, Haystack, pocket_texts
+from recipes.focus.needles import NAMES, Haystack, asked_for, passkey, pocket_texts
 from recipes.pocket.source import held_out_source
+from recipes.reading.facts import Fact
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
@@ -49,9 +54,11 @@ from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.reading import reading_change
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
+_NEAR = 128  # tokens between two codes that are likely to stand in one chunk
 CPU = torch.device("cpu")
 console = Console(width=118)
 
@@ -116,7 +123,7 @@ def ways_of(model: LoadedModel, adapter: FocusAdapter, control: FocusAdapter | N
     head = (int(model.tokenizer.bos_token_id),)
 
     def focus(own: FocusAdapter | None, **more: int) -> Callable[[Sequence[int]], Reader]:
-        options = FocusOptions(chunk=adapter.chunk, **more)
+        options = FocusOptions(chunk=adapter.chunk, kept_bytes=2**32, **more)
         return lambda document: FocusReader(forward, own, document, options, device=CPU, head=head)
 
     def star(document: Sequence[int]) -> Reader:
@@ -141,38 +148,67 @@ def last(reader: Reader, local: Sequence[int], answer: Sequence[int] = ()) -> Te
     return logits
 
 
-def passkey(haystack: Haystack, ways: Sequence[Way], window: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+def found_by(haystack: Haystack, ways: Sequence[Way], window: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Share of the codes found, by length of the document."""
     rows: list[dict[str, Any]] = []
     for times in options.times:
         chance = random.Random(f"passkey {times}")  # noqa: S311 - chance, not secrets
-        documents = [hidden(haystack, chance, times * window, options.questions) for _ in range(options.documents)]
+        count = options.documents if times <= 16 else 1
+        documents = [hidden(haystack, chance, times * window, options.questions) for _ in range(count)]
         for way in ways:
             if times > way.longest:
                 continue
-            began, right, asked = time.perf_counter(), 0, 0
-            for document, codes in documents:
+            began, told = time.perf_counter(), list[tuple[Place, bool]]()
+            for document, facts in documents:
                 reader = way.open(document)
-                for name, code in codes.items():
-                    right += said(reader, haystack.question(name), haystack.answer(name, code))
-                    asked += 1
-            took = time.perf_counter() - began
-            rows.append({"way": way.name, "times": times, "right": right, "asked": asked, "seconds": took})
-            console.print(f"{times} x window, {way.name}: {right} of {asked} ({took:.0f} s)", highlight=False)
+                for fact, place in facts.items():
+                    local, answer = haystack.question(asked_for(fact)), haystack.answer(fact.sentence)
+                    told.append((place, said(reader, local, answer)))
+            took, right = time.perf_counter() - began, sum(right for _, right in told)
+            row = {"way": way.name, "times": times, "right": right, "asked": len(told), "seconds": took}
+            parts = {
+                "thirds": [share(right for place, right in told if place.third == part) for part in range(3)],
+                "near_others": share(right for place, right in told if place.near),
+                "apart": share(right for place, right in told if not place.near),
+            }
+            rows.append(row | parts)
+            console.print(
+                f"{times} x window, {way.name}: {right} of {len(told)} ({took:.0f} s); within {_NEAR} tokens of "
+                f"another code {parts['near_others']}, elsewhere {parts['apart']}; by thirds {parts['thirds']}",
+                highlight=False,
+            )
     return rows
 
 
-def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -> tuple[list[int], dict[str, str]]:
-    """A document of so many tokens with ``count`` codes in it."""
-    codes = {name: str(chance.randrange(10_000, 100_000)) for name in chance.sample(NAMES, count)}
-    needles = [haystack.needle(name, code) for name, code in codes.items()]
+@dataclass(frozen=True)
+class Place:
+    """Where a code stands: in which third of its document, and whether near another one."""
+
+    third: int
+    near: bool
+
+
+def share(found: Iterable[bool]) -> str:
+    """How many of them."""
+    every = [*found]
+    return f"{sum(every)} of {len(every)}"
+
+
+def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -> tuple[list[int], dict[Fact, Place]]:
+    """A document of so many tokens with ``count`` codes in it, and the place of each."""
+    facts = [passkey(chance, name) for name in chance.sample(NAMES, count)]
+    needles = [haystack.needle(fact) for fact in facts]
     hay = haystack.hay(chance, length - sum(map(len, needles)))
+    ends = sorted(chance.randint(0, len(hay)) for _ in needles)
     found: list[int] = []
     start = 0
-    for needle, end in zip(needles, sorted(chance.randint(0, len(hay)) for _ in needles), strict=True):
+    for needle, end in zip(needles, ends, strict=True):
         found += [*hay[start:end], *needle]
         start = end
-    return [*found, *hay[start:]], codes
+    gaps = [length, *(end - start for start, end in pairwise(ends)), length]
+    near = [min(before, after) < _NEAR for before, after in pairwise(gaps)]
+    places = [Place(min(2, 3 * end // max(1, len(hay))), close) for end, close in zip(ends, near, strict=True)]
+    return [*found, *hay[start:]], dict(zip(facts, places, strict=True))
 
 
 def said(reader: Reader, local: Sequence[int], expected: Sequence[int]) -> bool:
@@ -184,24 +220,27 @@ def times_of(haystack: Haystack, ways: Sequence[Way], options: argparse.Namespac
     """Seconds to the first token and for each that follows, and bytes held, by length."""
     chance, rows = random.Random("times"), []  # noqa: S311 - chance, not secrets
     chosen = [way for way in ways if way.name in ("focus", "full attention", "star")]
-    local, answer = haystack.question("Anna"), haystack.answer("Anna", "12345")
+    local, answer = haystack.question("What is the code of Anna?"), haystack.answer("The code of Anna is 12345.")
     for length in options.lengths:
         document = haystack.hay(chance, length)
         for way in chosen:
-            reader = way.open(document)
-            began = time.perf_counter()
-            last(reader, local)
-            first = time.perf_counter() - began
-            began = time.perf_counter()
-            for count in range(1, 5):
-                last(reader, local, answer[:count])
-            each = (time.perf_counter() - began) / 4
-            rows.append(
-                {"way": way.name, "tokens": length, "first_s": first, "token_s": each, "bytes": reader.held_bytes}
-            )
+            firsts, others = list[float](), list[float]()
+            for _ in range(options.runs):
+                reader = way.open(document)
+                began = time.perf_counter()
+                last(reader, local)
+                firsts.append(time.perf_counter() - began)
+                began = time.perf_counter()
+                for count in range(1, 5):
+                    last(reader, local, answer[:count])
+                others.append((time.perf_counter() - began) / 4)
+            held, row = reader.held_bytes, {"way": way.name, "tokens": length}
+            first, each = median(firsts), median(others)
+            rows.append(row | {"first_s": first, "token_s": each, "bytes": held, "firsts": firsts, "others": others})
             console.print(
-                f"{length} tokens, {way.name}: {first:.2f} s, {each * 1e3:.0f} ms a token, "
-                f"{reader.held_bytes / 2**20:.0f} MiB",
+                f"{length} tokens, {way.name}: {first:.2f} s ({min(firsts):.2f} to {max(firsts):.2f}), "
+                f"{each * 1e3:.0f} ms a token ({min(others) * 1e3:.0f} to {max(others) * 1e3:.0f}), "
+                f"{held / 2**20:.0f} MiB",
                 highlight=False,
             )
     return rows
@@ -292,23 +331,25 @@ def main() -> None:
     parser.add_argument("--adapter", type=Path, help=f"by default {FOCUS_FILE} beside the weights")
     parser.add_argument("--control", type=Path, help="adapter trained with --losses continuation")
     parser.add_argument("--times", nargs="+", type=int, default=[1, 4, 16, 64], help="windows of a document")
-    parser.add_argument("--documents", type=int, default=4, help="of each length")
+    parser.add_argument("--documents", type=int, default=2, help="of each length; one beyond 16 windows")
     parser.add_argument("--questions", type=int, default=10, help="about each document")
-    parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 2048, 4096, 8192, 16384, 32768])
-    parser.add_argument("--before", nargs="+", type=int, default=[256, 1024, 4096, 16384])
+    parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 2048, 4096, 8192])
+    parser.add_argument("--runs", type=int, default=3, help="of each timing, of which the median counts")
+    parser.add_argument("--before", nargs="+", type=int, default=[256, 1024, 4096])
     parser.add_argument("--files", type=int, default=6, help="places of the source files")
     parser.add_argument("--only", nargs="+", help="ways by name")
     parser.add_argument("--quick", action="store_true", help="little of everything; writes no result and no plot")
     options = parser.parse_args()
     if options.quick:
         options.times, options.documents, options.questions, options.lengths = [1], 1, 3, [512, 1024]
-        options.before, options.files = [256], 1
+        options.before, options.files, options.runs = [256], 1, 1
     torch.set_num_threads(1)
     source = find_source(options.model)
-    model = load_model(source, dtype="float32", device="cpu")
     assert source.folder is not None
+    change = reading_change(source.folder, source.name)
+    model = load_model(source, dtype="float32", device="cpu", change=change)
     assert isinstance(model.forward, LlamaForward)
-    base = fingerprint(source.folder)
+    base = fingerprint(source.folder, reading=True)
     path = options.adapter or source.folder / FOCUS_FILE
     if not path.is_file():
         sys.exit(f"{path} is missing. Train it with: python -m recipes.focus.train {options.model}")
@@ -317,7 +358,7 @@ def main() -> None:
     ways = [way for way in ways_of(model, adapter, control) if not options.only or way.name in options.only]
     haystack = Haystack(model, pocket_texts())
     with torch.inference_mode():
-        found = passkey(haystack, ways, model.context_window, options)
+        found = found_by(haystack, ways, model.context_window, options)
         timed = times_of(haystack, ways, options)
         scored = perplexity(model, ways, options)
     show(found)

@@ -7,14 +7,14 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
-from recipes.training import AdapterTraining
 from stretto.errors import SettingsError
 from stretto.local_engine.model.dtype import chosen_dtype
 from stretto.local_engine.model.source import Source
@@ -40,6 +40,17 @@ class Run(Protocol):
 
     def run(self, console: Console) -> None:
         """Train to the end of the plan."""
+
+
+class AdapterRun(Run, Protocol):
+    """A training run of an adapter."""
+
+    number: int
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Of the adapter, by name."""
+        ...
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, minutes: float, folder: Path) -> None:
@@ -112,7 +123,7 @@ def run_until_stopped(run: Run, console: Console) -> bool:
 
 
 def train_adapter(
-    trainer: AdapterTraining[Any], console: Console, target: Path, write: Callable[[Path], None], *, train: bool = True
+    trainer: AdapterRun, console: Console, target: Path, write: Callable[[Path], None], *, train: bool = True
 ) -> None:
     """Train an adapter and write it; a run that is stopped writes nothing. Without ``train``, the last checkpoint."""
     size = sum(tensor.numel() for tensor in trainer.tensors.values())

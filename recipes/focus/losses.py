@@ -11,7 +11,7 @@ from torch import Tensor
 from recipes.focus.needles import Job, Lesson
 from stretto.local_engine.long_context.adapter import FocusAdapter
 from stretto.local_engine.long_context.decoder import attention, run
-from stretto.local_engine.long_context.focus import Candidates, candidates, candidates_and_states
+from stretto.local_engine.long_context.focus import Candidates, candidates, candidates_and_states, states_of
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.rows import Rows
@@ -53,11 +53,11 @@ def lesson_losses(
         at = torch.tensor(wanted) - 1  # the candidate of a learned token is at the token before it
         slots = length + at - first
         tokens = torch.tensor([job.tokens[place] for place in at.tolist()])
-        past = candidates(
-            forward, adapter.layers, tokens.expand(count, -1), cache, slots=slots, ranks=torch.tensor(lesson.ranks)
-        )
-        states = _decode(forward, past, lesson, job, int(at[-1]) + 1)
-        logits = forward.read_out(states[torch.arange(len(at)), at])
+        ranks = torch.tensor(lesson.ranks) + len(lesson.head)
+        past = candidates(forward, adapter.layers, tokens.expand(count, -1), cache, slots=slots, ranks=ranks)
+        if lesson.head:
+            past = _joined(states_of(forward, lesson.head, torch.device("cpu")), past)
+        logits = forward.read_out(_decode(forward, past, lesson, job, at))
         found.append((torch.tensor([job.tokens[place] for place in wanted]), logits))
     return found
 
@@ -86,7 +86,7 @@ def lookup_losses(
         with torch.no_grad():
             _read(plain, own, [job.tokens[: stop - 1] for job in jobs], length)
         at = torch.arange(start - 1, stop - 1)
-        tokens = torch.tensor([job.tokens for job in jobs])
+        tokens = torch.tensor([job.tokens[:stop] for job in jobs])
         _, states = candidates_and_states(
             forward,
             adapter.layers,
@@ -116,27 +116,65 @@ def _read(plain: LlamaForward, cache: KeyValueCache, tokens: Sequence[Sequence[i
     plain(rows, cache, torch.tensor([ids.shape[1] - 1]))
 
 
-def _decode(forward: LlamaForward, past: Candidates, lesson: Lesson, job: Job, length: int) -> Tensor:
-    """Decode the local context after each set of candidates; there is one set for each learned token.
+def _joined(head: Candidates, past: Candidates) -> Candidates:
+    """The keys and values of the head before those of the candidates, the same for each learned token."""
+    keys, values = (
+        [torch.cat((first.expand(-1, rest.shape[1], -1, -1), rest)) for first, rest in zip(*both, strict=True)]
+        for both in zip(head, past, strict=True)
+    )
+    return keys, values
+
+
+def _decode(forward: LlamaForward, past: Candidates, lesson: Lesson, job: Job, at: Tensor) -> Tensor:
+    """Decode the local context after each set of candidates, up to the token before the learned one.
+
+    Gradients go through that token alone. Those through the tokens before it cost more, and are left out.
+
+    Args:
+        forward: the frozen decoder.
+        past: head and candidates, one set for each learned token.
+        lesson: says which positions they have.
+        job: the local context.
+        at: where each set is used # [learned]
 
     Returns:
-        final states # [learned, length, hidden]
+        final states there # [learned, hidden]
     """
-    learned, count = past[0][0].shape[1], len(lesson.ranks)
-    ranks = torch.tensor([*lesson.ranks, lesson.total])
+    learned, head, length = len(at), len(lesson.head), int(at[-1])
+    ranks = torch.tensor([*range(head), *(head + rank for rank in lesson.ranks), head + lesson.total])
     weights = ranks.diff().float().log()  # a candidate also stands for the left out ones after it
-    weights[job.source] = 0.0
-    rows = torch.arange(length)
-    bias = torch.cat((weights.expand(length, -1), torch.where(rows <= rows[:, None], 0.0, -torch.inf)), 1)
+    weights[:head] = 0.0
+    if job.source >= 0:
+        weights[head + job.source] = 0.0
+    total, rows = head + lesson.total, torch.arange(length)
+    slots = torch.cat((ranks[:-1], total + rows))
+    held: Candidates = ([], [])
+
+    def seen(own: Tensor, window: int | None) -> Tensor:
+        """Which of head, candidates and rows are seen from some places # [..., slots]."""
+        found = slots < own[..., None]
+        return found if window is None else found & (slots > own[..., None] - window)
+
+    def before(layer: int) -> list[Tensor]:
+        return [kind[layer].transpose(0, 1) for kind in past]  # [learned, candidates, key_value_heads, head_dim]
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
-        before = [kind[layer].transpose(0, 1) for kind in past]  # [learned, chunks, key_value_heads, head_dim]
-        both = [torch.cat((old, new), 1) for old, new in zip(before, (keys, values), strict=True)]
-        seen = bias
-        if window is not None:
-            slots = torch.cat((ranks[:count], lesson.total + rows))
-            seen = bias.masked_fill(slots <= (lesson.total + rows - window)[:, None], -torch.inf)
-        return attention(queries, both[0], both[1], bias=seen)[0].flatten(2)
+        both = [torch.cat(each, 1) for each in zip(before(layer), (keys, values), strict=True)]
+        for kind, each in zip(held, (keys, values), strict=True):
+            kind.append(each)
+        mask = seen(total + rows, window)
+        mask[:, len(ranks) - 1 :].fill_diagonal_(True)
+        bias = torch.cat((weights, torch.zeros(length))).expand(length, -1)
+        return attention(queries, both[0], both[1], mask[None], bias=bias)[0].flatten(2)
 
-    tokens = torch.tensor([job.tokens[:length]] * learned)
-    return run(forward, tokens, (lesson.total + rows).expand(learned, -1), attend)
+    def attend_last(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
+        known = [kind[layer] for kind in held]
+        both = [torch.cat(each, 1) for each in zip(before(layer), known, (keys, values), strict=True)]
+        mask = torch.cat((seen(total + at, window), torch.ones(learned, 1, dtype=torch.bool)), 1)
+        bias = torch.cat((weights, torch.zeros(length + 1)))[None]
+        return attention(queries, both[0], both[1], mask[:, None], bias=bias)[0].flatten(2)
+
+    tokens = torch.tensor(job.tokens[:length])
+    with torch.no_grad():
+        run(forward, tokens.expand(learned, -1), (total + rows).expand(learned, -1), attend)
+    return run(forward, torch.tensor(job.tokens)[at][:, None], (total + at)[:, None], attend_last)[:, 0]

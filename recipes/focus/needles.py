@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recipes.pocket import tasks
 from recipes.pocket.corpus import Corpus, straight_answer
+from recipes.reading.facts import Fact, Writer
+from recipes.reading.lessons import NOTHING
 from stretto.errors import SettingsError
 from stretto.local_engine.model.load import LoadedModel
+from stretto.strategies.fencing import fence_for
 
-__all__ = ["NAMES", "Haystack", "Job", "Lesson", "Lessons", "pocket_texts", "texts_in"]
+__all__ = ["NAMES", "Haystack", "Job", "Lesson", "Lessons", "asked_for", "passkey", "pocket_texts", "texts_in"]
 
 NAMES = (
     "Ada", "Anna", "Arthur", "Boris", "Clara", "Daniel", "David", "Edith", "Emma", "Erik", "Frank", "Greta",
@@ -26,6 +29,10 @@ _FILES = ("*.txt", "*.md", "*.py")
 _SHORT = 40
 _SPAN = 32  # tokens of a local context that repeats or continues
 _LESS = 0.1  # weight of a token that the memory hardly helps to predict
+_PASSKEYS = 0.75  # of the facts
+_DENSE = 3  # needles in a chunk at most
+_ABSENT = 0.7  # of the lessons, those with a question whose answer is not there
+_FENCED = 0.3  # of the questions
 _LENGTHS = (64, 96, 128, 192, 256, 384, 512)
 
 
@@ -42,7 +49,7 @@ class Job:
         tokens: local context and learned tokens.
         learned: index of the first learned token.
         appended: number of tokens before the first learned one that are appended to each chunk.
-        source: the chunk that helps to predict them.
+        source: the chunk that helps to predict them; -1 for none.
         weight: how much its tokens count.
         recalled: the range of tokens that only the memory can give, such as a code; empty where all learned tokens are
             alike.
@@ -66,6 +73,7 @@ class Lesson:
         jobs: local contexts.
         ranks: positions of the chunks' candidates among all, rising; gaps are chunks that are left out.
         total: number of candidates of the whole document, left out ones included.
+        head: tokens that begin every text, before each chunk and before all candidates.
         lookups: questions about needles, each only for the chunk with the answer.
     """
 
@@ -73,6 +81,7 @@ class Lesson:
     jobs: tuple[Job, ...]
     ranks: tuple[int, ...]
     total: int
+    head: tuple[int, ...] = ()
     lookups: tuple[Job, ...] = ()
 
 
@@ -132,11 +141,6 @@ class Haystack:
             text = str(model.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
             self._behind = text.rpartition(mark)[2]
 
-    @property
-    def ending(self) -> tuple[int, ...]:
-        """The tokens that end an answer."""
-        return self.encode(f".{self._end}")
-
     def encode(self, text: str) -> tuple[int, ...]:
         """The tokens of a text between others."""
         found: Any = self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids
@@ -149,17 +153,17 @@ class Haystack:
             found += self.encode(" " + self._draw(chance, ease).strip())
         return found[:count]
 
-    def needle(self, name: str, code: str) -> tuple[int, ...]:
+    def needle(self, fact: Fact) -> tuple[int, ...]:
         """The hidden sentence."""
-        return self.encode(f" The code of {name} is {code}.")
+        return self.encode(f" {fact.sentence}")
 
-    def question(self, name: str) -> tuple[int, ...]:
-        """The end of a prompt that asks for a code."""
-        return self.encode(f"\n\nWhat is the code of {name}?{self._behind}")
+    def question(self, text: str) -> tuple[int, ...]:
+        """The end of a prompt that asks a question."""
+        return self.encode(f"\n\n{text}{self._behind}")
 
-    def answer(self, name: str, code: str) -> tuple[int, ...]:
-        """The answer to that question."""
-        return self.encode(f"The code of {name} is {code}.{self._end}")
+    def answer(self, sentence: str) -> tuple[int, ...]:
+        """The answer to it, and what ends an answer."""
+        return self.encode(f"{sentence}{self._end}")
 
 
 @dataclass(frozen=True)
@@ -174,8 +178,7 @@ class Lessons:
         tokens: of all chunks of a lesson, approximately.
         total: candidates of a document at most.
         lookups: questions at most about the chunk with the answer alone; they cost little.
-        jobs: questions of a hard lesson, which has one repeated needle; an easy lesson has one question and so many
-            repeated needles. Every lesson has a repeated span and a continuation too.
+        jobs: questions of a lesson at most. Every lesson has a repeated span and a continuation too.
     """
 
     haystack: Haystack
@@ -184,8 +187,8 @@ class Lessons:
     appended: int = 64
     tokens: int = 1024
     total: int = 1400
-    jobs: int = 4
-    lookups: int = 16
+    jobs: int = 8
+    lookups: int = 12
 
     def draw(self, chance: random.Random, ease: float = 0.0) -> Lesson:
         """Draw a lesson. ``ease`` falls from 1 to 0; a high one makes chunks few and short."""
@@ -195,31 +198,30 @@ class Lessons:
         count = chance.randint(most - int(most * (1 - ease) / 2), most)
         total = max(count, int(self.total ** chance.uniform(0, 1 - ease)))
         hidden = chance.randint(count - int(count * (1 - ease) / 2), count)
-        names = chance.sample(NAMES, min(hidden, len(NAMES)))
-        if chance.random() < ease:
-            where = dict(zip(names, chance.sample(range(count), len(names)), strict=True))
-        else:
-            where = {name: chance.randrange(count) for name in names}  # some chunks have two needles, some have none
-        codes = {name: str(chance.randrange(10_000, 100_000)) for name in names}
+        writer = Writer(chance)
+        facts = self._facts(chance, writer, _DENSE * hidden)
+        places = [place for place in range(count) for _ in range(_DENSE)]  # some have none
+        chance.shuffle(places)
+        where: dict[Fact, int] = {}
         chunks: list[tuple[int, ...]] = []
         follows: tuple[int, ...] = ()
         for place in range(count):
-            held = [name for name in names if where.get(name) == place]
-            needles = [self.haystack.needle(name, codes[name]) for name in held]
-            room = max(1, length // 2 // len(needles[0])) if needles else 0
-            for name in held[room:]:
-                del where[name]
-            chunk, follows = self._chunk(chance, length, needles[:room], ease)
+            held = [fact for fact, own in zip(facts, places, strict=False) if own == place]
+            needles: list[tuple[int, ...]] = []
+            for fact in held:
+                needle = self.haystack.needle(fact)
+                if sum(map(len, needles)) + len(needle) < max(length // 2, 24):
+                    needles.append(needle)
+                    where[fact] = place
+            chunk, follows = self._chunk(chance, length, needles, ease)
             chunks.append(chunk)
         jobs: list[Job] = []
         if "question" in self.losses:
-            asked = chance.sample(sorted(where), min(round(self.jobs * min(1.0, 2 - 2 * ease)), len(where)))
-            jobs += [self._question(chance, name, codes[name], where[name]) for name in asked]
+            asked = chance.sample([*where], min(self.jobs, len(where)))
+            jobs += [self._question(chance, writer, fact, where[fact]) for fact in asked]
+            if chance.random() < _ABSENT:
+                jobs.append(self._absent(chance, writer, {(fact.kind, fact.about) for fact in facts}))
         if "repetition" in self.losses:
-            for name in chance.sample(sorted(where), min(self.jobs - round((self.jobs - 1) * (1 - ease)), len(where))):
-                given, needle = self.haystack.encode(f" The code of {name} is"), self.haystack.needle(name, codes[name])
-                recalled = (len(given), len(needle) - len(self.haystack.encode(".")))
-                jobs.append(Job("repetition", needle, len(given), self.appended, where[name], recalled=recalled))
             place = chance.randrange(count)
             start = chance.randrange(max(1, length - _SPAN))
             span = chunks[place][start : start + _SPAN]
@@ -227,9 +229,9 @@ class Lessons:
         if "continuation" in self.losses:
             jobs.append(Job("continuation", follows, _SPAN // 2, self.appended, count - 1, _LESS))
         ranks = tuple(sorted(chance.sample(range(total), count)))
-        lookups = [self._question(chance, name, codes[name], where[name], alone=True) for name in where]
+        lookups = [self._question(chance, writer, fact, place, alone=True) for fact, place in where.items()]
         lookups = lookups if "question" in self.losses else []
-        return Lesson(tuple(chunks), tuple(jobs), ranks, total, tuple(lookups[: self.lookups]))
+        return Lesson(tuple(chunks), tuple(jobs), ranks, total, self.haystack.head, tuple(lookups[: self.lookups]))
 
     def _chunk(
         self, chance: random.Random, length: int, needles: Sequence[tuple[int, ...]], ease: float
@@ -247,11 +249,50 @@ class Lessons:
             start = end
         return (*found, *hay[start:count]), tuple(hay[count:])
 
-    def _question(self, chance: random.Random, name: str, code: str, place: int, *, alone: bool = False) -> Job:
-        asked, said = self.haystack.question(name), self.haystack.answer(name, code)
-        before = self.haystack.hay(chance, 0 if alone else chance.choice((0, 0, 0, 16, self.appended)))
+    def _facts(self, chance: random.Random, writer: Writer, count: int) -> list[Fact]:
+        """Draw facts about different things: codes as in the benchmark, and others."""
+        found: dict[tuple[str, str], Fact] = {}
+        for name in chance.sample(NAMES, min(count, len(NAMES))):
+            fact = passkey(chance, name) if chance.random() < _PASSKEYS else writer.fact()
+            found.setdefault((fact.kind, fact.about), fact)
+        return [*found.values()]
+
+    def _asked(self, chance: random.Random, writer: Writer, fact: Fact) -> str:
+        """A question for a fact."""
+        plain = fact.kind == "code" and chance.random() < 0.5
+        return asked_for(fact) if plain else writer.question(fact)
+
+    def _before(self, chance: random.Random) -> tuple[int, ...]:
+        """What stands before a question in the local context: nothing, or the end of the document and of its fence."""
+        hay = self.haystack.hay(chance, chance.choice((0, 0, 0, 16, self.appended // 2)))
+        fence = self.haystack.encode(f"\n{fence_for(str(chance.random()))} end") if chance.random() < _FENCED else ()
+        return (*hay, *fence)
+
+    def _question(self, chance: random.Random, writer: Writer, fact: Fact, place: int, *, alone: bool = False) -> Job:
+        encode = self.haystack.encode
+        asked, said = self.haystack.question(self._asked(chance, writer, fact)), self.haystack.answer(fact.sentence)
+        before = () if alone else self._before(chance)
         appended = chance.randint(len(asked), max(len(asked), self.appended))
         start = len(before) + len(asked)
-        first = start + len(self.haystack.encode(f"The code of {name} is"))
-        recalled = (first, start + len(said) - len(self.haystack.ending))
-        return Job("question", (*before, *asked, *said), start, appended, place, recalled=recalled)
+        given, told, _ = fact.sentence.rpartition(fact.value)
+        first, last = len(encode(given.rstrip())), len(encode(given + told))
+        return Job("question", (*before, *asked, *said), start, appended, place, recalled=(start + first, start + last))
+
+    def _absent(self, chance: random.Random, writer: Writer, there: Set[tuple[str, str]]) -> Job:
+        """A question whose answer is not in the document."""
+        while ((fact := passkey(chance, chance.choice(NAMES))).kind, fact.about) in there:
+            pass
+        asked, before = self.haystack.question(self._asked(chance, writer, fact)), self._before(chance)
+        tokens = (*before, *asked, *self.haystack.answer(NOTHING))
+        return Job("question", tokens, len(before) + len(asked), self.appended, -1)
+
+
+def passkey(chance: random.Random, name: str) -> Fact:
+    """The code of a person."""
+    code = str(chance.randrange(10_000, 100_000))
+    return Fact("code", name, code, f"The code of {name} is {code}.")
+
+
+def asked_for(fact: Fact) -> str:
+    """The question for a passkey."""
+    return f"What is the code of {fact.about}?"

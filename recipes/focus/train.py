@@ -5,13 +5,14 @@ the frozen decoder over the local context, and only the projections at the candi
 kinds of loss: *continuation*, where the local context follows the memory; *repetition*, where it is a part of the
 memory; and questions about needles in it. Many tokens of each local context carry loss, each with candidates that have
 not read it. One more loss asks the candidate of the chunk with the answer for the answer itself. Chunks, of random
-sizes, run without a gradient; it goes through the candidates only.
+sizes, run without a gradient; it goes through the candidates only. Matrices learn by Muon. Where the folder has an
+adapter for reading documents, the frozen model is its sum with the weights: one that can look something up in a chunk.
 
 Only some chunks of a long document are computed. A candidate also stands for the left out ones up to the next: the
 logarithm of their number is added to its attention scores.
 
-The adapter is written beside the weights, with their SHA-256. Training is seeded and goes on from its last checkpoint
-when it is started again.
+The adapter is written beside the weights, with the SHA-256 of both. Training is seeded and goes on from its last
+checkpoint when it is started again.
 """
 
 from __future__ import annotations
@@ -21,17 +22,21 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor
+from safetensors.torch import load_file
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from recipes.focus.losses import chunks_of, lesson_losses, lookup_losses
 from recipes.focus.needles import Haystack, Job, Lessons, pocket_texts, texts_in
+from recipes.pocket.optimiser import Optimiser
 from recipes.program import (
     add_arguments,
     announce,
@@ -40,11 +45,13 @@ from recipes.program import (
     train_adapter,
     training_dtype,
 )
-from recipes.training import AdapterTraining, llama_forward
+from recipes.training import Training, llama_forward, read_state
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
+from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.reading import reading_change
 from stretto.local_engine.model.source import find_source
 
 __all__ = ["LOSSES", "Plan", "Shares", "Trainer", "main"]
@@ -56,16 +63,18 @@ LOSSES = ("question", "repetition", "continuation")
 class Plan:
     """The settings of a training run."""
 
-    minutes: float = 25.0
+    minutes: float = 62.0
     steps: int | None = None  # instead of minutes
     rank: int | None = None  # of the matrix added to a projection; None for a full matrix
     losses: tuple[str, ...] = LOSSES
     chunk: int = 256  # tokens at most
     appended: int = 64
     learned: int = 5  # tokens of a local context that carry loss in one step
-    skilled: tuple[float, float] = (0.88, 0.94)  # shares of recalled tokens that are right; below the first, lessons
-    climb: float = 0.01  # get easier by this in a step, and above the second harder; 1 is the hardest level
-    rate: float = 0.001
+    skilled: tuple[float, float] = (0.75, 0.85)  # shares of recalled tokens that are right; below the first, lessons
+    climb: float = 0.02  # get easier by this in a step, and above the second harder; 1 is the hardest level
+    rate: float = 0.03
+    warm_up: int = 20  # steps
+    fall: float = 0.5  # of the run, in which the rate falls
     seed: int = 1
     save_every: float = 60.0  # seconds
 
@@ -93,12 +102,49 @@ class Shares:
 def _chosen(chance: random.Random, job: Job, count: int) -> list[int]:
     """The indices of the tokens with loss in one step: mostly those that only the memory can give."""
     every, recalled = range(job.learned, len(job.tokens)), range(*job.recalled)
-    if recalled and chance.random() < 0.75:
-        return [*recalled[:count]]
-    return sorted(chance.sample(every, min(len(every), count if recalled else count // 2)))
+    if job.loss != "question":
+        return sorted(chance.sample(every, min(len(every), count // 2)))
+    told = chance.sample(recalled, min(len(recalled), count - 1 if chance.random() < 0.7 else count // 2))
+    others = [place for place in every if place not in told]
+    return sorted([*told, *chance.sample(others, min(len(others), count - len(told)))])
 
 
-class Trainer(AdapterTraining[Shares]):
+class Projections(nn.Module):
+    """The tensors of an adapter, with query, key and value apart: Muon would make their changes equally large."""
+
+    def __init__(self, forward: LlamaForward, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        heads, stored = forward.heads
+        self._rows = [heads * forward.head_width, stored * forward.head_width, stored * forward.head_width]
+        self._names = [*tensors]
+        self.take(tensors)
+
+    def take(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over the numbers of an adapter."""
+        for name, tensor in tensors.items():
+            parts = torch.split(tensor, self._rows) if _is_joined(name) else [tensor]
+            for number, part in enumerate(parts):
+                self.register_parameter(_key(name, number), nn.Parameter(part.detach().float().clone()))
+
+    def joined(self, dtype: torch.dtype) -> dict[str, Tensor]:
+        """The tensors of the adapter by name."""
+        return {
+            name: torch.cat(
+                [self.get_parameter(_key(name, number)) for number in range(3 if _is_joined(name) else 1)]
+            ).to(dtype)
+            for name in self._names
+        }
+
+
+def _is_joined(name: str) -> bool:
+    return name.endswith("query_key_value.outer")
+
+
+def _key(name: str, number: int) -> str:
+    return f"{name.replace('.', '-')}-{number}"
+
+
+class Trainer(Training[Shares]):
     """One training run, continued from ``folder`` if it holds a checkpoint.
 
     Args:
@@ -124,17 +170,24 @@ class Trainer(AdapterTraining[Shares]):
     ) -> None:
         self.plan, self.lessons = plan, lessons
         self.forward, self.plain = llama_forward(model), llama_forward(model if plain is None else plain)
-        tensors = new_tensors(self.forward, plan.rank, plan.seed)
-        super().__init__(plan, folder, tensors, base, rate=plan.rate, weight_decay=0.0)
+        super().__init__(plan, folder)
+        self.base = base
+        self.projections = Projections(self.forward, new_tensors(self.forward, plan.rank, plan.seed))
+        self.optimiser = Optimiser(self.projections, self.forward.dtype, matrix_rate=plan.rate, decay=0.0)
+        self._workers = ThreadPoolExecutor(1)
         self.level, self.skill = 0.0, 0.0  # how hard the lessons are, and the recent share of right tokens
         self._shares = Shares()
         if self.checkpoint.is_file():
-            state = self.load()
-            self.level, self.skill = float(state["level"]), float(state["skill"])
+            self._load()
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Of the adapter, by name."""
+        return self.projections.joined(torch.float32)
 
     def adapter(self) -> FocusAdapter:
         """The adapter as trained so far."""
-        tensors = {name: tensor.detach().to(self.forward.dtype) for name, tensor in self.tensors.items()}
+        tensors = {name: tensor.detach() for name, tensor in self.projections.joined(self.forward.dtype).items()}
         return FocusAdapter.of(tensors, self.plan.chunk, self.plan.appended)
 
     def begin_with(self, adapter: FocusAdapter) -> None:
@@ -144,8 +197,8 @@ class Trainer(AdapterTraining[Shares]):
             name: each.shape for name, each in self.tensors.items()
         }:
             raise SettingsError("The adapter to begin with has other sizes. Choose the same --rank, or begin without.")
-        for name, tensor in self.tensors.items():
-            tensor.data.copy_(found[name])
+        for name, parameter in Projections(self.forward, found).named_parameters():
+            self.projections.get_parameter(name).data.copy_(parameter)
 
     def step(self) -> Shares:
         """Train one step: one lesson."""
@@ -153,7 +206,7 @@ class Trainer(AdapterTraining[Shares]):
         chance = random.Random(f"{self.plan.seed}: step {self.number}")  # noqa: S311 - no secrets
         lesson = self.lessons.draw(chance, ease=1 - self.level)
         chosen = [_chosen(chance, job, self.plan.learned) for job in lesson.jobs]
-        adapter = FocusAdapter.of({name: each.to(self.forward.dtype) for name, each in self.tensors.items()})
+        adapter = FocusAdapter.of(self.projections.joined(self.forward.dtype))
         shares = Shares()
         total, count, right, asked = torch.zeros(()), sum(map(len, chosen)), 0, 0
         cache = chunks_of(self.plain, lesson)
@@ -178,7 +231,12 @@ class Trainer(AdapterTraining[Shares]):
                 Counter({job.loss: len(wanted)}),
             )
         total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self.update(falling=0.4, least=0.02)
+        for parameter in self.projections.parameters():
+            if parameter.grad is None:  # the last output changes nothing but what lookups read
+                parameter.grad = torch.zeros_like(parameter)
+        warm, left = min(1.0, (self.number + 1) / self.plan.warm_up), (1 - self.progress) / self.plan.fall
+        self.number += 1
+        self.optimiser.step(self.number, warm * min(1.0, max(0.02, left)), self._workers)
         self.skill = 0.9 * self.skill + 0.1 * right / max(1, asked)
         low, high = self.plan.skilled
         if not low < self.skill < high:
@@ -197,8 +255,25 @@ class Trainer(AdapterTraining[Shares]):
 
     def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """See `Training`."""
-        tensors, state = super().kept()
+        tensors = {f"weights.{name}": parameter.detach() for name, parameter in self.projections.named_parameters()}
+        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.optimiser.state.items()}
+        state = {"number": self.number, "seconds": self.seconds, "base": self.base}
         return tensors, state | {"level": self.level, "skill": self.skill}
+
+    def _load(self) -> None:
+        state, found = read_state(self.checkpoint), load_file(self.checkpoint)
+        own = dict(self.projections.named_parameters())
+        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in own}
+        if state["base"] != self.base or any(shapes[name] != own[name].shape for name in own):
+            raise SettingsError(
+                f"{self.checkpoint} belongs to other weights, or to an adapter of other sizes. Start anew with "
+                "--fresh, or choose another --folder."
+            )
+        for name, parameter in own.items():
+            parameter.data.copy_(found[f"weights.{name}"])
+        self.optimiser.load({name[10:]: tensor for name, tensor in found.items() if name.startswith("optimiser.")})
+        self.number, self.seconds = int(state["number"]), float(state["seconds"])
+        self.level, self.skill = float(state["level"]), float(state["skill"])
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -213,9 +288,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES), help="by default all")
     parser.add_argument("--chunk", type=int, default=256, help="tokens of a chunk at most (default 256)")
     parser.add_argument("--appended", type=int, default=64, help="local tokens behind each chunk (default 64)")
-    parser.add_argument("--tokens", type=int, default=1024, help="of the chunks of a step (default %(default)s)")
+    parser.add_argument("--tokens", type=int, default=1536, help="of the chunks of a step (default %(default)s)")
     parser.add_argument("--start", type=Path, help="adapter of the same sizes to begin with")
-    parser.add_argument("--rate", type=float, default=0.001, help="learning rate (default %(default)s)")
+    parser.add_argument("--rate", type=float, default=Plan.rate, help="learning rate (default %(default)s)")
+    parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --target and stop")
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FOCUS_FILE} beside the weights")
     chosen = parser.parse_args(arguments)
     try:
@@ -234,9 +310,10 @@ def _train(chosen: argparse.Namespace) -> None:
     torch.set_num_threads(chosen.threads)
     dtype = training_dtype("cpu")
     name = str(dtype).removeprefix("torch.")
-    model = load_model(source, device="cpu", dtype=name, packed=False)
-    plain = load_model(source, device="cpu", dtype=name)
-    base = fingerprint(folder)
+    change = reading_change(folder, source.name)
+    model = load_model(source, device="cpu", dtype=name, packed=False, change=change)
+    plain = load_model(source, device="cpu", dtype=name, change=change)
+    base = fingerprint(folder, reading=True)
     announce(console, "cpu", dtype, chosen.threads)
     draw = pocket_texts() if chosen.texts is None else texts_in(chosen.texts)
     lessons = Lessons(Haystack(model, draw), plan.losses, plan.chunk, plan.appended, chosen.tokens)
@@ -244,7 +321,9 @@ def _train(chosen: argparse.Namespace) -> None:
     if chosen.start is not None and trainer.number == 0:
         trainer.begin_with(read_focus(chosen.start, base, source.name, trainer.forward, torch.device("cpu")))
     target = chosen.target or folder / FOCUS_FILE
-    train_adapter(trainer, console, target, lambda file: write_focus(file, trainer.adapter(), base))
+    train_adapter(
+        trainer, console, target, lambda file: write_focus(file, trainer.adapter(), base), train=not chosen.export_only
+    )
 
 
 if __name__ == "__main__":

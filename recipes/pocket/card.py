@@ -87,7 +87,9 @@ _TAIL = """
 ## Beside the weights
 
 `reading.safetensors` is an adapter for prompts that show documents: it looks up codes, dates, places, homes and prices
-in texts of any length, in passages. No other prompt is answered with it. Its figures are in `docs/pocket.md`.
+in texts of any length, in passages. Its figures are in `docs/pocket.md`. `focus.safetensors` lets the sum of both look
+up such facts in prompts longer than the window; its figures are in `docs/long-context.md`. No other prompt is answered
+with either of them.
 
 ## Limits
 

@@ -37,6 +37,14 @@ def to_skeleton(parse: Parse) -> str | None:
     return _needs_finished_list(parse)
 
 
+def beyond(backend: Backend, tokens: int) -> str | None:
+    """Say that a model reads a prompt longer than its window by itself."""
+    window = backend.capabilities.context_window
+    if window is None or tokens <= window or not backend.capabilities.beyond_window:
+        return None
+    return f"the prompt is longer than the context window of {window:,} tokens, and the model reads it by itself"
+
+
 def _needs_finished_list(parse: Parse) -> str | None:
     found = parse.tail
     return found and f'part of the answer needs the finished list ("{_shown(found)}")'

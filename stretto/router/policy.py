@@ -12,6 +12,7 @@ from stretto.backends.base import Backend
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Route
+from stretto.router import obstacles
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.router.parse import Parse
@@ -169,6 +170,8 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
         return _Decision(case, offers, best, offer.confidence, offer.cause)
     doubt = "" if case.judgement.unsure else next((each.doubt for each in offers.values() if each.doubt), "")
     cause = f"Written straight through: {doubt}." if doubt else offer.cause
+    if beyond := obstacles.beyond(case.backend, case.prompt_tokens):
+        cause = f"Written straight through: {beyond}."
     return _Decision(case, offers, best, offer.confidence, cause)
 
 

@@ -175,8 +175,8 @@ async def test_control_tokens_in_a_message_are_text_unless_the_caller_says_other
 
 def test_a_prompt_over_the_window_is_said_once():
     code = """
-from stretto import Stretto
-with Stretto("local:pocket") as stretto:
+from stretto import LocalBackend, Stretto
+with Stretto(LocalBackend("local:pocket", long_context=None)) as stretto:
     try:
         stretto.ask("How do I look after a bicycle? " * 500, strategy="direct")
     except Exception as error:

@@ -37,7 +37,7 @@ def adapted(tmp_path_factory):
     tensors = {
         name: torch.randn(each.shape, generator=generator) * 0.3 for name, each in new_tensors(forward, 4).items()
     }
-    write_focus(folder / FOCUS_FILE, FocusAdapter.of(tensors, 64, 32), fingerprint(folder))
+    write_focus(folder / FOCUS_FILE, FocusAdapter.of(tensors, 64, 32), fingerprint(folder, reading=True))
     return folder
 
 

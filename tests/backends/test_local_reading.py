@@ -50,20 +50,31 @@ async def test_prompts_that_show_documents_are_answered_by_the_sum_and_all_other
         assert await said(other, ABOUT_DOCUMENTS) == without  # a folder without an adapter
 
 
-async def test_a_model_with_the_differences_added_by_hand_says_the_same(adapted, tmp_path):
-    folder = save(tmp_path, end=None)
+@pytest.fixture(scope="module")
+def whole(adapted, tmp_path_factory):
+    folder = save(tmp_path_factory.mktemp("whole"), end=None)
     weights = load_file(folder / "model.safetensors")
     added(weights, read_reading(adapted / READING_FILE, fingerprint(adapted), "a model"))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    async with opened(folder) as whole, opened(adapted) as backend:
-        assert await said(backend, ABOUT_DOCUMENTS) == await said(whole, QUESTION)
+    return folder
 
 
-async def test_what_is_longer_than_the_window_is_read_by_the_weights_as_they_are(adapted, plain):
+async def test_a_model_with_the_differences_added_by_hand_says_the_same(adapted, whole):
+    async with opened(whole) as other, opened(adapted) as backend:
+        assert await said(backend, ABOUT_DOCUMENTS) == await said(other, QUESTION)
+
+
+async def test_what_is_longer_than_the_window_is_read_by_the_sum(adapted, whole, plain):
     long = prompt("The rent is 900 euros. " * 60 + "What is the rent?")
     options = StarOptions(block=64)
-    async with opened(adapted, long_context=options) as backend, opened(plain, long_context=options) as other:
-        assert await said(backend, replace(long, reads=True)) == await said(other, long)
+    async with (
+        opened(adapted, long_context=options) as backend,
+        opened(whole, long_context=options) as other,
+        opened(plain, long_context=options) as without,
+    ):
+        answer = await said(backend, long)
+        assert answer == await said(backend, replace(long, reads=True)) == await said(other, long)
+        assert answer != await said(without, long)
 
 
 async def test_an_adapter_of_other_weights_is_refused_for_documents_alone(adapted, tmp_path):

@@ -6,8 +6,9 @@ from stretto import AsyncStretto, Document
 pytestmark = pytest.mark.anyio
 
 
-async def route(question, *documents, window=2_000, beyond_window=False, **options):
-    async with AsyncStretto(scripted(context_window=window, beyond_window=beyond_window)) as stretto:
+async def route(question, *documents, window=2_000, beyond_window=False, passage=None, **options):
+    able = {"context_window": window, "beyond_window": beyond_window, "passage_tokens": passage}
+    async with AsyncStretto(scripted(**able)) as stretto:
         return await stretto.route(question, documents=documents, **options)
 
 
@@ -101,6 +102,19 @@ async def test_a_model_that_reads_beyond_its_window_is_sent_the_document_for_a_q
     assert "the model reads beyond its window by itself" in chosen.cause
     for question in ("List all the codes.", "What is the code of the person who is captain of the Aurora?"):
         assert (await route(question, haystack(10, FACTS), beyond_window=True)).strategy == "document"
+
+
+async def test_a_model_that_was_trained_for_passages_is_given_passages_even_if_it_reads_beyond_its_window():
+    chosen = await route("Who signed?", haystack(10, FACTS), passage=256, beyond_window=True)
+    assert chosen.strategy == "document"
+
+
+async def test_a_prompt_longer_than_the_window_is_answered_straight_and_the_route_says_that_the_model_can():
+    question = f"{haystack(10, FACTS).text}\n\nWhat is the code of name3?"
+    chosen = await route(question, beyond_window=True)
+    assert chosen.strategy == "direct"
+    assert chosen.cause.endswith("longer than the context window of 2,000 tokens, and the model reads it by itself.")
+    assert "by itself" not in (await route(question)).cause
 
 
 async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_by_piece():

@@ -5,24 +5,27 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tiny_models import build
 
 from recipes.focus.losses import chunks_of, lesson_losses, lookup_losses
-from recipes.focus.needles import NAMES, Haystack, Lessons
+from recipes.focus.needles import Haystack, Lessons
 from recipes.focus.train import LOSSES, Plan, Trainer, main
+from recipes.reading.lessons import NOTHING
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus
 from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.options import FocusOptions
-from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
+from stretto.local_engine.model.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.reading import reading_change, write_reading
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 CPU = torch.device("cpu")
-PLAN = Plan(steps=30, rank=8, chunk=96, appended=48, rate=0.01)
+PLAN = Plan(steps=30, rank=8, chunk=96, appended=48, rate=0.03)
 HAY = ["The bicycle needs oil, air and a dry place.", "Grüße aus 東京.", "One two three, four and five."]
 
 
@@ -54,9 +57,10 @@ def test_what_is_trained_is_what_the_reader_computes(architecture, tokenizer):
     chosen = [[job.learned, len(job.tokens) - 1] for job in lesson.jobs]
     found = lesson_losses(model.forward, model.forward, adapter, lesson, chosen)
     for job, wanted, (targets, logits) in zip(lesson.jobs, chosen, found, strict=True):
-        options = FocusOptions(chunk=length, overlap=0, appended=job.appended)
-        document = [token for chunk in lesson.chunks for token in chunk]
-        reader = FocusReader(model.forward, adapter, document, options, device=CPU)
+        head = len(lesson.head)
+        options = FocusOptions(chunk=length - head, overlap=0, appended=job.appended)
+        document = [token for chunk in lesson.chunks for token in chunk[head:]]
+        reader = FocusReader(model.forward, adapter, document, options, device=CPU, head=lesson.head)
         for row, place in enumerate(wanted):
             assert targets[row] == job.tokens[place]
             with torch.inference_mode():
@@ -96,7 +100,7 @@ def test_every_lesson_has_every_loss_and_its_needles(tokenizer):
     model = tiny("llama", tokenizer)
     lessons, chance = replace(lessons_of(model), chunk=256), random.Random(4)  # noqa: S311 - chance, not secrets
     text = model.tokenizer.decode
-    sizes = set()
+    sizes, asked, absent = set(), set[str](), 0
     for number in range(60):
         lesson = lessons.draw(chance, ease=1 - number / 60)
         sizes.add(len(lesson.chunks[0]))
@@ -110,11 +114,14 @@ def test_every_lesson_has_every_loss_and_its_needles(tokenizer):
             assert 0 < job.learned < len(job.tokens)
             if job.loss == "question":
                 said = text(job.tokens[job.learned :], skip_special_tokens=True)
-                assert said in text(lesson.chunks[job.source]), "the chunk that is named holds the answer"
-                assert said.split()[3] in NAMES
-                asked = text(job.tokens[: job.learned])
-                assert f"What is the code of {said.split()[3]}?" in asked
+                held = [said in text(chunk) for chunk in lesson.chunks]
+                assert held[job.source] if job.source >= 0 else not any(held)
+                assert (said == NOTHING) == (job.source < 0) == (not job.recalled[1])
+                absent += job.source < 0
+                asked.add(text(job.tokens[: job.learned]).rpartition("\n\n")[2].split()[0])
     assert len(sizes) > 1
+    assert 0 < absent < 60
+    assert asked > {"What", "Where", "Tell"}
 
 
 class Same:
@@ -161,9 +168,31 @@ def test_the_command_writes_an_adapter_for_the_folder_it_was_given(tokenizer, tm
     main([*base, "--texts", str(source)])
     assert "wrote" in capsys.readouterr().out
     model = load_model(find_source(name), dtype="float32")
-    adapter = read_focus(folder / FOCUS_FILE, fingerprint(folder), name, model.forward, CPU)
+    adapter = read_focus(folder / FOCUS_FILE, fingerprint(folder, reading=True), name, model.forward, CPU)
     assert (adapter.chunk, adapter.appended) == (96, 64)
     assert any(bool(layer.output.outer.any()) for layer in adapter.layers)
+
+
+def test_an_adapter_is_trained_over_the_sum_with_the_adapter_for_reading_and_belongs_to_both(tokenizer, tmp_path):
+    folder, texts = tmp_path / "model", tmp_path / "texts"
+    build("llama").save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    texts.mkdir()
+    (texts / "bicycle.txt").write_text("The bicycle needs oil, air and a dry place.\n" * 9)
+    name, weights = f"local:{folder}", load_file(folder / "model.safetensors")
+    command = [name, "--texts", str(texts), "--steps", "1", "--threads", "1", "--chunk", "96", "--rank", "2"]
+    main([*command, "--folder", str(tmp_path / "before")])
+    generator = torch.Generator().manual_seed(5)
+    differences = {each: torch.randn(one.shape, generator=generator) * 0.02 for each, one in weights.items()}
+    write_reading(folder / READING_FILE, differences, fingerprint(folder))
+    model = load_model(find_source(name), dtype="float32", change=reading_change(folder, name))
+    with pytest.raises(SettingsError, match="was trained on other weights"):
+        read_focus(folder / FOCUS_FILE, fingerprint(folder, reading=True), name, model.forward, CPU)
+    before = read_focus(folder / FOCUS_FILE, fingerprint(folder), name, model.forward, CPU)
+    main([*command, "--folder", str(tmp_path / "after")])
+    after = read_focus(folder / FOCUS_FILE, fingerprint(folder, reading=True), name, model.forward, CPU)
+    one, other = (adapter.tensors()["layers.0.output.outer"] for adapter in (before, after))
+    assert not torch.equal(one, other)
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ class LocalBackend:
                 return engine.submit(
                     request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced()
                 )
-        engine = await self._loader.ready()  # the adapter for long prompts was trained on the weights as they are
+        engine = await (self._reading or self._loader).ready()  # what is so long is a document
         reader = await self._loader.in_preparer(partial(self._long_reader, engine))
         request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
         chunks.reach("prepared")

@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,8 +33,6 @@ from stretto.local_engine.model.source import Source
 from stretto.settings import MOST_THREADS
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
@@ -156,6 +154,7 @@ class LoadingOptions:
     def _load(self) -> Engine:
         try:
             from stretto.local_engine.model.load import load_model  # noqa: PLC0415
+            from stretto.local_engine.model.reading import reading_change  # noqa: PLC0415
             from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
         except ImportError as error:
             raise MissingDependencyError(
@@ -170,7 +169,8 @@ class LoadingOptions:
             compiled=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
-        model = load(self.source, change=self._add_reading if self.reading else None)
+        change = reading_change(self.source.folder, self.source.name) if self.reading else None
+        model = load(self.source, change=change)
         draft = None if self.draft is None else load(self.draft)
         if draft is not None:
             check_vocabulary(model, draft)
@@ -190,15 +190,6 @@ class LoadingOptions:
             engine.close()
             raise
         return engine
-
-    def _add_reading(self, weights: Mapping[str, Tensor]) -> None:
-        """Add what was trained for reading documents. Raises `SettingsError` where it is not for these weights."""
-        from stretto.local_engine.model.adapter_files import fingerprint  # noqa: PLC0415 - this and the next import torch
-        from stretto.local_engine.model.reading import added, read_reading  # noqa: PLC0415
-
-        folder = self.source.folder
-        if folder is not None:
-            added(weights, read_reading(folder / READING_FILE, fingerprint(folder), self.source.name))
 
 
 class EngineLoader:

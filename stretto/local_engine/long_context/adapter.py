@@ -13,6 +13,7 @@ from torch import Tensor
 
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.decoder import Change, LayerChange
+from stretto.local_engine.model.four_bits import packed, unpacked
 from stretto.local_engine.model.llama import LlamaForward
 
 __all__ = ["FocusAdapter", "new_tensors", "read_focus", "write_focus"]
@@ -84,11 +85,14 @@ def new_tensors(forward: LlamaForward, rank: int | None, seed: int = 1) -> dict[
 
 
 def write_focus(path: Path, adapter: FocusAdapter, base: str) -> None:
-    """Write an adapter, in bfloat16, with the `fingerprint` of the weights that it was trained on."""
-    tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in adapter.tensors().items()}
-    notes = {"format": "pt", "base": base, "chunk": str(adapter.chunk), "appended": str(adapter.appended)}
+    """Write an adapter, four bits a number, with the `fingerprint` of the weights that it was trained on."""
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in adapter.tensors().items():
+        tensors[f"{name}.codes"], tensors[f"{name}.scales"] = packed(tensor)
+    inner = adapter.layers[0].output.inner
+    notes = {"rank": "0" if inner is None else str(len(inner)), "chunk": str(adapter.chunk)}
     new = path.with_suffix(".new")
-    save_file(tensors, new, metadata=notes)
+    save_file(tensors, new, metadata={"format": "pt", "base": base, "appended": str(adapter.appended), **notes})
     new.replace(path)
 
 
@@ -100,19 +104,22 @@ def read_focus(path: Path, base: str, model: str, forward: LlamaForward, device:
     try:
         with safe_open(path, framework="pt") as file:
             notes: dict[str, str] = file.metadata() or {}
-            tensors = {name: file.get_tensor(name).to(device, forward.dtype) for name in file.keys()}  # noqa: SIM118 - no mapping
-        adapter = FocusAdapter.of(tensors, int(notes.get("chunk", 0)), int(notes.get("appended", 0)))
-    except (SafetensorError, KeyError, ValueError) as error:
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        rank, chunk, appended = (int(notes.get(name, 0)) for name in ("rank", "chunk", "appended"))
+    except (SafetensorError, ValueError) as error:
         raise SettingsError(f"{path} is no adapter for focus reading: {error}. Train one with: {command}") from error
     if notes.get("base") != base:
         raise SettingsError(
             f"{path} was trained on other weights of {model} (SHA-256 {notes.get('base', 'unknown')[:12]}) than those "
             f"in its folder ({base[:12]}). Train it again with: {command} --fresh"
         )
-    expected = new_tensors(forward, 1)
-    if len(adapter.layers) * 4 != len(expected) or any(
-        layer.query_key_value.outer.shape[0] != expected["layers.0.query_key_value.outer"].shape[0]
-        for layer in adapter.layers
-    ):
+    tensors = {}
+    for name, expected in new_tensors(forward, rank or None).items():
+        codes, scales = found.pop(f"{name}.codes", None), found.pop(f"{name}.scales", None)
+        if codes is None or scales is None or len(codes) != len(packed(expected)[0]):
+            raise SettingsError(f"{path} does not fit the sizes of {model}. Train it again with: {command} --fresh")
+        numbers = unpacked(codes, scales)[: expected.numel()]
+        tensors[name] = numbers.view(expected.shape).to(device, forward.dtype)
+    if found:
         raise SettingsError(f"{path} does not fit the sizes of {model}. Train it again with: {command} --fresh")
-    return adapter
+    return FocusAdapter.of(tensors, chunk, appended)

@@ -26,7 +26,7 @@ from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.rows import Rows
 
-__all__ = ["Candidates", "FocusReader", "candidates", "candidates_and_states"]
+__all__ = ["Candidates", "FocusReader", "candidates", "candidates_and_states", "states_of"]
 
 _CHUNK = 256  # tokens, unless options or adapter say otherwise
 
@@ -80,7 +80,7 @@ def candidates_and_states(
         known = past.layer(layer, last)
         found[0].append(rotated(forward, keys, by))
         found[1].append(values)
-        if rows == 1 and window is None:
+        if rows == 1 and window is None and not torch.is_grad_enabled():  # it reads the cache in place
             return attention_of_one(queries, known, keys, values).flatten(2)
         seen = whole
         if window is not None:
@@ -89,6 +89,15 @@ def candidates_and_states(
         return attention(queries, both[0], both[1], seen)[0].flatten(2)
 
     return found, run(forward, tokens, slots.expand(chunks, rows), attend, changes)
+
+
+def states_of(forward: LlamaForward, tokens: Sequence[int], device: torch.device) -> Candidates:
+    """Keys and values of some tokens from position 0 on, as if each of them were a candidate."""
+    cache, count = KeyValueCache(1), len(tokens)
+    rows = Rows(torch.tensor([[*tokens]], device=device), torch.arange(count, device=device)[None], count)
+    forward(rows, cache, torch.tensor([count - 1], device=device))
+    held = [cache.layer(number, count) for number in range(forward.sizes[2])]
+    return [keys.transpose(0, 1).clone() for keys, _ in held], [values.transpose(0, 1).clone() for _, values in held]
 
 
 class FocusReader:
@@ -115,6 +124,7 @@ class FocusReader:
     ) -> None:
         self._forward, self._options, self._device = forward, options, device
         self._changes = None if adapter is None else adapter.layers
+        self._head, self._sink = [*head], list[Candidates]()
         longest = options.chunk or (adapter.chunk if adapter is not None else 0) or _CHUNK
         overlap = min(options.overlap, longest // 2)
         self._chunks = Chunks(
@@ -159,20 +169,23 @@ class FocusReader:
         for group, cache, slots in self._chunks.read(appended[:-1]):
             last = torch.full((len(group), 1), appended[-1], device=self._device)
             here = torch.tensor([slots], device=self._device)
-            ranks = torch.arange(group.first, group.first + len(group), device=self._device)
+            first = len(self._head) + group.first
+            ranks = torch.arange(first, first + len(group), device=self._device)
             found.append(candidates(self._forward, self._changes, last, cache, slots=here, ranks=ranks))
             yield None
         yield self._decode([*local, *answer], found)
 
     def _decode(self, local: Sequence[int], found: Sequence[Candidates]) -> Tensor:
         """Run the frozen decoder over the local context, after the candidates."""
-        count = self.count
+        count = len(self._head) + self.count
         cache = KeyValueCache(1)
-        if found:
+        if self._head and not self._sink:
+            self._sink = [states_of(self._forward, self._head, self._device)]
+        if before := [*self._sink, *found]:
             past = [
-                [torch.cat(layers).transpose(0, 1) for layers in zip(*(each[kind] for each in found), strict=True)]
+                [torch.cat(layers).transpose(0, 1) for layers in zip(*(each[kind] for each in before), strict=True)]
                 for kind in (0, 1)
-            ]  # [layers][1, chunks, key_value_heads, head_dim]
+            ]  # [layers][1, head + chunks, key_value_heads, head_dim]
             cache = KeyValueCache.of(past[0], past[1], count + len(local))
         tokens = torch.tensor([[*local]], device=self._device)
         positions = torch.arange(count, count + len(local), device=self._device)[None]

@@ -49,7 +49,7 @@ class LongContextReader:
     steps of other requests. The keys and values of the last document are kept for the next prompt that begins with it.
 
     Args:
-        engine: of a model of the Llama family.
+        engine: of a model of the Llama family; with the adapter for reading documents, where its folder has one.
         options: how documents are cut. `FocusOptions` needs an adapter beside the weights, `StarOptions` no training.
 
     Raises `SettingsError` for another model, and where the adapter is missing or belongs to other weights.
@@ -76,7 +76,7 @@ class LongContextReader:
                     f"{model.name} has no adapter for focus reading: an adapter is a file beside the weights in a "
                     "folder. Save the model to one, and train an adapter with python -m recipes.focus.train."
                 )
-            base = fingerprint(model.folder)
+            base = fingerprint(model.folder, reading=True)
             self._adapter = read_focus(model.folder / FOCUS_FILE, base, model.name, forward, model.device)
         self._held: tuple[tuple[int, ...], DocumentReader] | None = None
 

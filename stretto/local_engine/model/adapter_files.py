@@ -21,9 +21,15 @@ READING_FILE = "reading.safetensors"
 _ADAPTERS = (LEXICAL_FILE, FOCUS_FILE, READING_FILE)
 
 
-def fingerprint(folder: Path) -> str:
-    """SHA-256 of the model's weights, all files in the order of their names. Raises `SettingsError` without any."""
+def fingerprint(folder: Path, *, reading: bool = False) -> str:
+    """SHA-256 of the model's weights, all files in the order of their names. Raises `SettingsError` without any.
+
+    With ``reading``, the adapter for reading passages follows them, where there is one: prompts longer than the window
+    go to the sum of both.
+    """
     files = sorted(file for file in folder.glob("*.safetensors") if file.name not in _ADAPTERS)
+    if reading and files and (folder / READING_FILE).is_file():
+        files.append(folder / READING_FILE)
     if not files:
         raise SettingsError(f"The folder {str(folder)!r} holds no *.safetensors weights that an adapter could be for.")
     digest = hashlib.sha256()

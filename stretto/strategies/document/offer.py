@@ -98,7 +98,11 @@ def _obstacle(case: Case, task: Task) -> str | None:
     """What speaks for sending long documents as they are."""
     if case.request.options.response_format is not None and task.kind == "rewrite":
         return "response_format holds an answer as a whole"
-    if case.backend.capabilities.beyond_window and task.kind == "answer" and not task.hops:
+    able = case.backend.capabilities
+    by_itself = (
+        able.beyond_window and able.passage_tokens is None
+    )  # one that was trained for passages makes up less in them
+    if by_itself and task.kind == "answer" and not task.hops:
         return "the model reads beyond its window by itself"
     return None
 
