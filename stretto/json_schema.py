@@ -30,6 +30,8 @@ _TOO_DEEP = f"it is nested deeper than {MOST_LEVELS} levels"
 _TOO_MANY = f"more than {MOST_APPLIED:,} schemas apply to one value, by $ref and allOf"
 _AT_ONCE = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
 """Keywords whose schemas apply to the same value as the schema around them."""
+_DIGITS = 9  # of an index in a $ref; Python refuses to read thousands
+_LONGEST_CAUSE = 200  # characters
 _LEADS_TO = re.compile(r"(?:Resource|Pointer|Anchor) '([^']*)'")
 
 
@@ -75,10 +77,10 @@ def validator_of(schema: Mapping[str, Any]) -> Any:
         return jsonschema_rs.Draft202012Validator(dict(schema), retriever=_fetch_nothing)
 
 
-def is_deeper(value: Any) -> bool:
-    """Whether a value of JSON has more than `MOST_LEVELS` objects and lists inside each other."""
+def is_deeper(value: Any, levels: int = MOST_LEVELS) -> bool:
+    """Whether a value of JSON has more than so many objects and lists inside each other."""
     level = [value]
-    for _ in range(MOST_LEVELS + 1):
+    for _ in range(levels + 1):
         level = [part for each in level for part in _parts(each)]
         if not level:
             return False
@@ -90,17 +92,21 @@ def _most_applied(schema: Mapping[str, Any]) -> int:
     counts: dict[int, int] = {}
 
     def count(part: Any) -> int:
-        if not isinstance(part, Mapping):
-            return sum(map(count, part)) if isinstance(part, list | tuple) else 0
+        if not isinstance(part, Mapping | list | tuple):
+            return 0
         if id(part) not in counts:
             counts[id(part)] = 1  # until it is known
-            counts[id(part)] = 1 + sum(count(applied) for applied in _applied(part, schema))
+            applied = _applied(part, schema) if isinstance(part, Mapping) else part
+            counts[id(part)] = isinstance(part, Mapping) + sum(map(count, applied))
         return counts[id(part)]
 
     level: list[Any] = [schema]
     most = 0
-    while level:
-        most = max(most, *map(count, level))
+    while level and most <= MOST_APPLIED:
+        try:
+            most = max(most, *map(count, level))
+        except RecursionError:  # through a chain of hundreds
+            return MOST_APPLIED + 1
         level = [part for each in level for part in _parts(each) if isinstance(part, Mapping | list | tuple)]
     return most
 
@@ -124,7 +130,7 @@ def _pointed_at(reference: str, schema: Any) -> Any:
         return None
     for part in unquote(path).split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, list) and name in map(str, range(len(schema))):
+        if isinstance(schema, list) and name.isdecimal() and len(name) < _DIGITS and int(name) < len(schema):
             schema = schema[int(name)]
         elif isinstance(schema, Mapping):
             schema = schema.get(name)
@@ -173,7 +179,9 @@ def _cause(error: Exception) -> str:
         return "" if _is_expression(value) else f"{place}={shown(value)} is no regular expression"
     if kind.name == "anyOf" and place.endswith("type"):
         return f"{place}={shown(value)} is no type of JSON. Those are {_TYPES}"
-    return f"at {place}, {'there is what looks like a key' if looks_like_key(message) else message}"
+    if looks_like_key(message):
+        return f"at {place}, there is what looks like a key"
+    return f"at {place}, {message if len(message) <= _LONGEST_CAUSE else message[:_LONGEST_CAUSE] + '…'}"
 
 
 def _place(path: Iterable[str | int]) -> str:

@@ -1,10 +1,10 @@
-"""An event loop's threads, for a program whose threads work on behind its last line."""
+"""An event loop's threads, for a program whose threads work on after its main thread has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures.thread import ThreadPoolExecutor  # now: it cannot be imported behind the program's last line
+from concurrent.futures.thread import ThreadPoolExecutor  # now: it cannot be imported after the main thread's end
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -24,7 +24,9 @@ class LateExecutor(ThreadPoolExecutor):
         """Do the work in a thread of the pool, or, once there are no more of those, in one for this work alone."""
         try:
             return super().submit(fn, *args, **kwargs)
-        except RuntimeError:
+        except RuntimeError as error:
+            if "cannot schedule" not in str(error):  # such as no more threads: the pool has kept the work
+                raise
             future: Future[T] = Future()
             Thread(target=_work, args=(future, lambda: fn(*args, **kwargs)), daemon=True).start()
             return future

@@ -292,7 +292,7 @@ def _what_is_whole(request: Request) -> Iterator[str]:
     if not any(message.role == "user" for message in request.messages):
         yield "no turn of the conversation is the user's"
     elif not request.question.strip():
-        yield "the last turn of the user's is empty"
+        yield "the user's last turn is empty"
 
 
 def _explain(error: ValidationError) -> str:

@@ -41,6 +41,11 @@ def doubled(levels, keyword="allOf"):
     return {"$defs": definitions | {f"d{levels}": {"type": "object"}}, "$ref": "#/$defs/d0"}
 
 
+def chained(length):
+    links = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(length)}
+    return {"$defs": links | {f"d{length}": {}}, "$ref": "#/$defs/d0"}
+
+
 def read(given):
     return Request.of("Which city?", response_format=given).options.response_format
 
@@ -76,6 +81,8 @@ WRONG = [
         {"$ref": "#/$defs/d0", "$defs": doubled(40)["$defs"] | {"d40": {"$ref": "#/$defs/d0"}}},
         "more than 10,000 schemas",
     ),
+    (chained(20_000), "more than 10,000 schemas apply to one value"),
+    ({"required": [{"type": "string"}] * 3000}, "at required"),
     ({"type": "json_schema"}, "it has no schema at json_schema.schema"),
     ({"type": "json_schema", "json_schema": "City"}, "it has no schema at json_schema.schema"),
     ({"type": "json_schema", "json_schema": {"schema": {"type": 5}}}, "type=5 is no type of JSON"),
@@ -86,6 +93,14 @@ WRONG = [
     (int, "it is of the type type"),
     (Impossible, "no JSON schema can be made of it. Cannot generate a JsonSchema"),
 ]
+
+
+def test_many_references_to_many_schemas_are_counted_once():
+    shared = {"anyOf": [{"const": at} for at in range(4_000)]}
+    refers = {f"p{at}": {"$ref": "#/$defs/shared/anyOf/3999"} for at in range(4_000)}
+    whole = {f"q{at}": {"$ref": "#/$defs/shared"} for at in range(4_000)}
+    schema = {"$defs": {"shared": shared}, "properties": refers | whole}
+    assert read(schema) == schema
 
 
 def test_a_schema_may_refer_to_itself_for_the_values_inside():

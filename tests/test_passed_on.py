@@ -314,7 +314,7 @@ async def test_a_turn_that_says_nothing_is_passed_on():
     turns = [{"role": "user", "content": ""}]
     answer, _, body = await asked("Hello.", turns)
     assert (answer.text, body["messages"]) == ("Hello.", turns)
-    assert "the last turn of the user's is empty" in answer.route.cause
+    assert "the user's last turn is empty" in answer.route.cause
 
 
 # --- other fields

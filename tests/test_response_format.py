@@ -9,6 +9,8 @@ from pydantic import BaseModel, field_validator
 from stretto import Answer, AsyncStretto, Request, TextDelta
 from stretto.backends.base import Capabilities
 from stretto.errors import InvalidRequestError, RequestRejectedError, ServerFailedError
+from stretto.request import GenerationOptions
+from stretto.strategies.fitting import fit
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
@@ -298,3 +300,14 @@ async def test_a_pydantic_model_is_read_from_a_fence_too():
     answer = await ask(answering('```json\n{"kind": "good", "stars": 5}\n```', "no"), response_format=Verdict)
     assert answer.parsed == Verdict(kind="good", stars=5)
     assert answer.text == '{"kind": "good", "stars": 5}'
+
+
+@pytest.mark.parametrize(("leaf", "cause"), [({"y": "1"}, ""), ({"y": 1}, "it does not fit the schema")])
+def test_an_answer_to_a_schema_that_refers_back_twice_is_checked_at_once(leaf, cause):
+    """The causes of a wrong answer of so many levels would take jsonschema-rs days."""
+    again = {"properties": {"x": {"$ref": "#"}, "y": {"type": "string"}}}
+    options = GenerationOptions(response_format={"allOf": [again, again]})
+    answer = leaf
+    for _ in range(60):
+        answer = {"x": answer}
+    assert fit(json.dumps(answer), options).wrong == cause

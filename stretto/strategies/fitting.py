@@ -16,6 +16,9 @@ from stretto.strategies.bare_json import json_in, read_json
 
 LONGEST_CAUSE = 300  # characters
 MOST_CAUSES = 3
+EXPLAINED_LEVELS = 16
+"""Deeper answers get no causes: where two parts of a schema refer back to it, looking for them takes jsonschema-rs
+twice as long with each level. Whether an answer fits, it finds out quickly."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,15 @@ def _checked(value: Any, schema: Mapping[str, Any]) -> Fit:
         return Fit(value, unchecked="jsonschema-rs is not installed")
     except (ValueError, TypeError) as error:  # a pattern in a dialect that its server may know
         return Fit(value, unchecked=_short(f"the schema cannot be used: {str(error).splitlines()[0]}"))
+    if validator.is_valid(value):
+        return Fit(value)
+    if is_deeper(value, EXPLAINED_LEVELS):
+        return Fit(wrong="it does not fit the schema")
     causes = []
     for found in islice(validator.iter_errors(value), MOST_CAUSES):
         place = ".".join(map(str, found.instance_path)) or "the answer"
         causes.append(f"{place}: {_short(found.message)}")
-    return Fit(wrong=_short("; ".join(causes))) if causes else Fit(value)
+    return Fit(wrong=_short("; ".join(causes)))
 
 
 def _short(cause: str) -> str:

@@ -114,6 +114,16 @@ def test_an_adapter_without_the_weights_is_known_as_one(tmp_path, monkeypatch):
         load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "adapter", ['{"peft_type": "LORA"}', '{"base_model_name_or_path": null}', '{"base_model_name_or_path": 5}']
+)
+def test_an_adapter_that_names_no_base_is_refused(adapter, tmp_path, monkeypatch):
+    (tmp_path / "adapter_config.json").write_text(adapter)
+    monkeypatch.setattr("stretto.local_engine.model.weights.is_peft_available", lambda: True)
+    with pytest.raises(ModelNotFoundError, match=r"adapter_config\.json names no base_model_name_or_path"):
+        load(tmp_path)
+
+
 DAMAGED = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
 
 

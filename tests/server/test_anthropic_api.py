@@ -4,11 +4,14 @@ import json
 
 import anthropic
 import pytest
-from live_server import QUESTION, in_front_of
+from live_server import QUESTION, in_front_of, serving
 from test_chat import CALL, POINTS
 
+from stretto import AsyncStretto, Settings
+from stretto.errors import ServerFailedError
 from stretto.server import ServerOptions
-from stretto.testing.server import Fault, HttpReply
+from stretto.testing import Reply, ScriptedBackend
+from stretto.testing.server import HttpReply
 from stretto.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -105,9 +108,10 @@ async def test_errors_are_anthropics(live):
 
 
 async def test_a_stream_that_breaks_off_says_the_id_of_its_request():
-    fault = HttpReply("", fault=Fault("status", status=500), time_to_first_token_s=0.1)
-    async with in_front_of(fault, options=ServerOptions(port=0, first_byte_s=0.01)) as live, live.anthropic() as client:
-        async with client.messages.stream(**ASKED) as stream:
+    fault = Reply(fault=ServerFailedError("It melted."), delay_s=1)
+    client = AsyncStretto(ScriptedBackend({"": fault}), settings=Settings(retries=0))
+    async with client, serving(client, ServerOptions(port=0, first_byte_s=0.01)) as live, live.anthropic() as asking:
+        async with asking.messages.stream(**ASKED) as stream:
             with pytest.raises(anthropic.APIStatusError) as broken:
                 await stream.until_done()
         assert broken.value.body["request_id"] == stream.response.headers["request-id"]

@@ -210,7 +210,8 @@ def _device(name: str | None) -> torch.device:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise SettingsError(f"device={name!r} cannot be used: torch does not run on it here. Use cpu.") from error
+        cause = str(error).partition("\n")[0].rstrip(".")
+        raise SettingsError(f"device={name!r} cannot be used: {cause}. Use another device, such as cpu.") from error
     return device
 
 

@@ -91,7 +91,10 @@ def _base(source: Source) -> str:
         return source.where
     _check_adapter(source)
     adapter = json.loads((source.folder / "adapter_config.json").read_text(encoding="utf-8"))
-    return str(adapter.get("base_model_name_or_path"))
+    base = adapter.get("base_model_name_or_path") if isinstance(adapter, dict) else None
+    if not isinstance(base, str) or not base:
+        raise _not_loaded(source, ValueError("adapter_config.json names no base_model_name_or_path"))
+    return base
 
 
 def _kind(config: Any) -> Any:
