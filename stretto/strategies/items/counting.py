@@ -7,7 +7,7 @@ connected things do not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,8 +29,17 @@ _NUMBERS = {
     for language in languages("medium")
     if language in values and " " not in word
 }
-_LONGEST_FIRST = sorted(_NUMBERS, key=len, reverse=True)
-_NUMBER = rf"(?P<number>\d{{1,3}}|(?:an? )?(?:half a )?(?:couple of )?(?:{'|'.join(_LONGEST_FIRST)}))"
+
+
+def _one_of(numbers: Iterable[str]) -> str:
+    """A pattern for one of many words, which looks at the first letter before it tries any of them."""
+    rests: dict[str, list[str]] = {}
+    for word in sorted(numbers, key=len, reverse=True):
+        rests.setdefault(word[0], []).append(word[1:])
+    return "|".join(f"{first}(?:{'|'.join(rests[first])})" for first in rests)
+
+
+_NUMBER = rf"(?P<number>\d{{1,3}}|(?:an? )?(?:half a )?(?:couple of )?(?:{_one_of(_NUMBERS)}))"
 _BETWEEN = rf"(?:(?!{spaced('not-between-kinds')}\b)[\w'’“”\"-]+,? ){{0,4}}?"
 _COUNT = re.compile(
     rf"(?<![\w.,-]){_NUMBER} (?:of (?:my|your|the) )?(?P<between>{_BETWEEN})"
