@@ -17,7 +17,8 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
     each part behind the one before it. The first that is not there may have begun: it is written to its end.
     """
     letters, places = _letters(text)
-    read, later = 0, []
+    read = 0
+    later: list[str] = []
     for title, part in parts:
         own, own_places = _letters(part, _behind_label(title, part))
         at = letters.find(own, read)
