@@ -1,10 +1,10 @@
-"""An event loop's threads, for a program whose threads work on behind its last line."""
+"""An event loop's threads, for a program whose threads go on working after its main thread has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures.thread import ThreadPoolExecutor  # now: it cannot be imported behind the program's last line
+from concurrent.futures.thread import ThreadPoolExecutor  # now: it cannot be imported after the main thread ends
 from threading import Thread
 from typing import Any, TypeVar
 
