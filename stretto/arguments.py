@@ -10,6 +10,9 @@ from typing import Any, ForwardRef, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MOST_THREADS = 1024
+"""With many more, OpenMP ends the process."""
+
 _LONGEST_SHOWN = 60
 _VENDOR_KEY = re.compile(
     r"\b(?:sk-|gsk_|xai-|hf_|ghp_|AIza|[Bb]earer\s+)[\w.-]{6,}"

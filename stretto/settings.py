@@ -11,14 +11,11 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from stretto.arguments import reason, shown
+from stretto.arguments import MOST_THREADS, reason, shown
 from stretto.errors import SettingsError
 from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
-
-MOST_THREADS = 1024
-"""With many more, OpenMP ends the process."""
 
 
 class Settings(BaseModel):

@@ -87,7 +87,7 @@ class AnswerStore:
         """Keep answers from now on, or no longer. Those that are kept stay."""
         if not on and not self.file.exists():
             return
-        with _told(self.file):
+        with _errors_naming(self.file):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             self.file.touch(mode=0o600)
         with self._open() as opened:
@@ -155,12 +155,12 @@ class AnswerStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with _told(self.file), closing(sqlite3.connect(self.file, timeout=WAIT_S)) as opened, opened:
+        with _errors_naming(self.file), closing(sqlite3.connect(self.file, timeout=WAIT_S)) as opened, opened:
             yield opened
 
 
 @contextmanager
-def _told(file: Path) -> Iterator[None]:
+def _errors_naming(file: Path) -> Iterator[None]:
     """Say which file an error is about, and what to do."""
     try:
         yield

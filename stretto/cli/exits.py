@@ -109,6 +109,18 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _output_fails() -> bool:
+    """Whether it was the output that failed: what could not be written is kept, and fails once more.
+
+    Without a buffer (``PYTHONUNBUFFERED``) nothing is kept, and the output is the likeliest.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return bool(getattr(sys.stdout, "write_through", False))
+
+
 def reporting(command: Callable[P, R]) -> Callable[P, R]:
     """Let a command end with the right code and one line instead of a traceback."""
 
@@ -128,8 +140,12 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
                 raise
-            complain(f"The output cannot be written: {error.strerror}. Free some space, or write it elsewhere.")
-            _drop_output()
+            if error.filename is None and _output_fails():
+                complain(f"The output cannot be written: {error.strerror}. Free some space, or write it elsewhere.")
+                _drop_output()
+            else:
+                what = "A file" if error.filename is None else os.fsdecode(error.filename)
+                complain(f"{what} cannot be read or written: {error.strerror}.")
             raise typer.Exit(Exit.FAILED) from None
         except errors.StrettoError as error:
             complain(error)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from stretto.arguments import MOST_THREADS
 from stretto.cli.completing import completions
 
 LOCAL = ("local:", "local:pocket")
@@ -166,7 +167,9 @@ Device = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", metavar="N", min=1, max=1024, help="The most threads of a local model's forward."),
+    typer.Option(
+        "--threads", metavar="N", min=1, max=MOST_THREADS, help="The most threads of a local model's forward."
+    ),
 ]
 NotCompiled = Annotated[
     bool, typer.Option("--no-compiled", help="Run a local model in torch, not in code compiled for this processor.")

@@ -7,13 +7,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from stretto.cli.exits import complain
+from stretto.arguments import looks_like_key, shown
+from stretto.cli.exits import Exit, complain
 from stretto.cli.optional_values import RESUMED, TRACE_TO
 
 UsageError: Any = typer.BadParameter.__base__  # typer has it from click, or from a copy of its own
@@ -40,37 +40,54 @@ class Program(TyperGroup):
         if not standalone_mode:
             return run(standalone_mode=False)
         try:
-            code = run(standalone_mode=False)
+            code = run(standalone_mode=False)  # that of `typer.Exit`: commands return nothing
         except UsageError as error:
             if type(error).__name__ == "NoArgsIsHelpError":  # the help is what was wanted
                 error.show()
             else:
-                complain(_told(error, words))
+                complain(_sentence(error, words))
             sys.exit(error.exit_code)
         except typer.Abort:
-            sys.exit(1)
-        sys.exit(code if isinstance(code, int) else 0)
+            complain("aborted")
+            sys.exit(Exit.FAILED)
+        sys.exit(code)
+
+    def invoke(self, ctx: Any) -> None:
+        """Run a command. What it returns is not taken for an exit code; an input that ends too early aborts it."""
+        try:
+            super().invoke(ctx)
+        except EOFError:
+            raise typer.Abort from None
 
 
-def _told(error: Any, words: Sequence[str]) -> str:
-    """What was wrong, and how to go on."""
+def _sentence(error: Any, words: Sequence[str]) -> str:
+    """What was wrong, and how to go on; never a key."""
     said = error.format_message().strip().rstrip(".")
     if invalid := _INVALID.match(said):
         parameter = getattr(error, "param", None)
         names = list(parameter.opts) if parameter is not None else []
         what = next((_HIDDEN.get(name, name) for name in names if name.startswith("--")), invalid["what"].strip("'"))
-        given = _given(names, words)
+        given = _given(error, words)
         reason = _HOW_IT_WAS_READ.sub("", invalid["reason"])
         if reason.startswith(f"{given!r} is"):
             reason = f"it{reason.removeprefix(repr(given))}"
         value = "" if given is None else f" {shlex.quote(given)}"
         said = f"{what}{value} cannot be used: {reason[:1].lower()}{reason[1:]}"
     command = error.ctx.command_path if error.ctx is not None else " ".join(("stretto", *words[:1]))
+    for word in words:
+        for value in (word, word.partition("=")[2]):
+            said = said.replace(value, shown(value)) if looks_like_key(value) else said
     return f"{said}{'' if said.endswith('?') else '.'} See {command} --help."
 
 
-def _given(names: Sequence[str], words: Sequence[str]) -> str | None:
-    """The value that an option was given, as far as the words tell; ``None`` also where it was given several."""
-    values = [following for word, following in pairwise(words) if word in names]
-    values += [value for name, equals, value in (word.partition("=") for word in words) if equals and name in names]
-    return values[0] if len(values) == 1 else None
+def _given(error: Any, words: Sequence[str]) -> str | None:
+    """The value that the option or argument was given; ``None`` also where it was given several."""
+    if error.ctx is None or error.param is None:
+        return None
+    own = list(words)
+    for name in error.ctx.command_path.split()[1:]:
+        own = own[own.index(name) + 1 :] if name in own else own
+    values = error.ctx.command.make_parser(error.ctx).parse_args(own)[0].get(error.param.name)
+    if isinstance(values, list | tuple):
+        values = values[0] if len(values) == 1 else None
+    return values if isinstance(values, str) else None

@@ -24,7 +24,8 @@ class Offer:
         cause: why the strategy was chosen, as one sentence for a person.
         forecast: the expected cost, shown in the route; ``None`` if it is unknown.
         suits: whether the strategy may be chosen. The route shows the forecast of unsuitable offers too.
-        priority: rank among suitable offers. The library's are 0 (direct), 10 (skeleton) and 20 (items).
+        priority: rank among suitable offers. The library's are 0 (direct), 10 (skeleton), 20 (items), 25 (documents
+            that fit into the context window) and 40 (documents that do not).
         although: half a sentence such as "points in parallel would serve", for the cause of a route that an obstacle
             turned into ``direct``.
         obstacle: called if this offer would be chosen. Returns half a sentence on why the strategy is impossible here,

@@ -30,7 +30,7 @@ def held_to_format(prompt: Prompt, request: Request, runner: FanOut) -> Prompt:
     if wanted is None:
         return prompt
     if not isinstance(wanted, str):
-        return replace(prompt, messages=_told(prompt.messages, request, runner), response_schema=wanted)
+        return replace(prompt, messages=_with_schema(prompt.messages, request, runner), response_schema=wanted)
     if not runner.capabilities.regex:
         raise InvalidRequestError(
             f"response_format is a regular expression, and {runner.model} cannot hold an answer to one. "
@@ -39,7 +39,7 @@ def held_to_format(prompt: Prompt, request: Request, runner: FanOut) -> Prompt:
     return replace(prompt, response_regex=wanted)
 
 
-def _told(messages: tuple[Message, ...], request: Request, runner: FanOut) -> tuple[Message, ...]:
+def _with_schema(messages: tuple[Message, ...], request: Request, runner: FanOut) -> tuple[Message, ...]:
     """The same messages; where the model is not known to keep to a schema it does not see, they tell the schema."""
     wanted = request.options.response_format
     able = runner.capabilities
@@ -73,7 +73,7 @@ async def write_in_form(request: Request, runner: FanOut, running: Running, agai
         return running
     spec, found = running.spec, fit(running.text, request.options)
     if found.wrong and running.exception is None and running.finish_reason == "stop":
-        messages = _told(again(running.text, found.wrong), request, runner)
+        messages = _with_schema(again(running.text, found.wrong), request, runner)
         prompt = replace(spec.prompt(), messages=messages, shared=0)
         second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=lambda: prompt))
         await _ended(second)

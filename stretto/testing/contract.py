@@ -223,7 +223,7 @@ class _Check:
             for _ in range(together):
                 tasks.start_soon(one)
         if errors:
-            raise _Broken(f"of {together} calls at once {len(errors)} failed, the first so: {_told(errors[0])}")
+            raise _Broken(f"of {together} calls at once {len(errors)} failed, the first so: {_described(errors[0])}")
 
     def under(self, wrap: Wrap) -> Callable[[], Awaitable[None]]:
         async def obeys() -> None:
@@ -313,7 +313,7 @@ async def _problem(obeys: Callable[[], Awaitable[None]], limit_s: float) -> str 
     try:
         done, _ = await asyncio.wait({task}, timeout=limit_s)
         if done:
-            return None if (error := _error_of(task)) is None else _told(error)
+            return None if (error := _error_of(task)) is None else _described(error)
     finally:
         task.cancel()
     done, _ = await asyncio.wait({task}, timeout=min(limit_s, GIVING_UP_S))
@@ -325,11 +325,11 @@ def _error_of(task: asyncio.Future[None]) -> BaseException | None:
     return asyncio.CancelledError("it cancelled its reader") if task.cancelled() else task.exception()
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     if isinstance(error, _Broken):
         return str(error)
     if isinstance(error, BaseExceptionGroup):
-        found = [_told(each) for each in error.exceptions if isinstance(each, _Broken)]
+        found = [_described(each) for each in error.exceptions if isinstance(each, _Broken)]
         first = error.exceptions[0]
         return found[0] if found else f"it raised an exception group around {type(first).__name__}: {first}."
     kind = f"it raised {type(error).__name__}: {error}".rstrip(": .")

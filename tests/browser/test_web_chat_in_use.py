@@ -182,6 +182,29 @@ async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come(chatting
         assert [text.count(each) for each in ("Pump them.", "Oil it.", "Check them.")] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("strategy", "question", "pattern"),
+    [
+        ("skeleton", "Tell me about bicycles in a few paragraphs.", '"{}", (and nothing|in about)'),
+        ("items", "Describe each of these in one sentence\n\n1. Tyres\n2. Chain\n3. Brakes", "<entry>\n{}\n</entry>"),
+    ],
+    ids=["paragraphs", "items"],
+)
+async def test_what_a_stopped_answer_keeps_stands_in_it_once_in_every_form(chatting, strategy, question, pattern):
+    texts = [f"{word} in most of the year{', as far as anyone can tell' * 4}." for word in ("Soft", "Dry", "Worn")]
+    never = {"chunk_delay_s": 600}
+    said = [Reply(texts[0]), *(Reply(chunks=[text, " never"], **never) for text in texts[1:])]
+    script = {pattern.format(part): reply for part, reply in zip(("Tyres", "Chain", "Brakes"), said, strict=True)}
+    async with chatting(ScriptedBackend(POINTS | script)) as page:
+        await ask(page, question, strategy)
+        for text in texts:
+            await page.wait_for_selector(f".card >> text={text}")
+        await page.press("body", "Escape")
+        await page.wait_for_selector("text=Stopped after")
+        text = await page.inner_text("section .text")
+        assert [text.count(each) for each in texts] == [1, 1, 1]
+
+
 async def test_the_end_of_an_answer_does_not_take_the_focus_away(chatting):
     backend, event = held()
     async with chatting(backend) as page:

@@ -489,6 +489,10 @@ def test_half_a_character_does_not_end_the_program(stretto, form):
         (("--document", ""), "--document '' cannot be used: it names no file. See stretto ask --help."),
         (("--document", "a.md", "--document", ""), "--document cannot be used: it names no file."),
         (("--trace=.",), "--trace . cannot be used: "),
+        (("--max-tokens", f"sk-{'a1' * 12}"), "--max-tokens [hidden: it looks like a key] cannot be used: "),
+        ((f"--max-tokens=sk-{'a1' * 12}",), "--max-tokens [hidden: it looks like a key] cannot be used: "),
+        (("-p", f"sk-{'a1' * 12}"), "--preference [hidden: it looks like a key] cannot be used: it is not one of"),
+        (("-p", f"sk-{'a1' * 12}", "-p", "x"), "--preference x cannot be used: it is not one of"),
         (("--temprature", "1"), "No such option: --temprature"),
         (("--max-tokens",), "Option '--max-tokens' requires an argument. See stretto ask --help."),
     ],
@@ -498,6 +502,23 @@ def test_a_command_line_that_cannot_be_used_is_one_line_with_the_value(stretto, 
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {said}")
     assert result.stderr.count("\n") == 1
+    assert "a1a1" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("logs", "show", "x"), "NUMBER x cannot be used: "),
+        (("logs", "show", f"sk-{'a1' * 12}"), "NUMBER [hidden: it looks like a key] cannot be used: "),
+        (("prompts", "list", f"sk-{'a1' * 12}"), "Got unexpected extra argument(s) ([hidden: it looks like a key])."),
+        ((f"sk-{'a1' * 12}",), "No such command '[hidden: it looks like a key]'."),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_told_with_its_value_unless_it_may_be_a_key(stretto, words, said):
+    result = stretto(*words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {said}")
+    assert "a1a1" not in result.stderr
 
 
 def test_an_unknown_command_is_one_line():

@@ -122,6 +122,41 @@ async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come():
         assert driven.state.turns[-1].text == driven.view.text
 
 
+PARTS = ("Lake", "Moor", "Reef")
+WORDS = ("Calm", "Damp", "Bright")
+DONE, BEGUN, LATER = (f"{word} in most months of the year, {'as far as anyone can tell, ' * 4}" for word in WORDS)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "question", "pattern"),
+    [
+        ("skeleton", "Tell me about landscapes.", '"{}", (and nothing|in about)'),
+        ("skeleton", "Tell me about landscapes in a few paragraphs.", '"{}", (and nothing|in about)'),
+        ("items", "Describe each of these in one sentence\n\n1. Lake\n2. Moor\n3. Reef", "<entry>\n{}\n</entry>"),
+        ("document", "Translate the report into German.", "the piece\n{}"),
+    ],
+    ids=["numbered", "paragraphs", "items", "pieces"],
+)
+async def test_what_a_stopped_answer_keeps_stands_in_it_once_in_every_form(strategy, question, pattern, tmp_path):
+    said = [Reply(DONE), Reply(chunks=[BEGUN, "x"], chunk_delay_s=600), Reply(chunks=[LATER, "x"], chunk_delay_s=600)]
+    script = {pattern.format(part): reply for part, reply in zip(PARTS, said, strict=True)}
+    script |= {"Write only the outline|outline of": "\n".join(f"{at}. {part}" for at, part in enumerate(PARTS, 1))}
+    options = {"strategy": strategy}
+    if strategy == "document":
+        (tmp_path / "report.txt").write_text("\n\n".join(f"{part} {'winter paper ' * 35}" for part in PARTS))
+        options["documents"] = [tmp_path / "report.txt"]
+    opener = opening({**script, "": "(none)"}, context_window=1_600)
+    async with chatting(opener, chat=ChatFolder().begin(), **options) as chat:
+        await chat.send(question)
+        texts = [DONE.strip(), BEGUN.strip(), LATER.strip()]
+        await chat.until(lambda: [card.text.strip() for card in chat.view.cards.values()] == texts)
+        await chat.until(lambda: BEGUN.strip() in chat.view.text)
+        await chat.pilot.press("escape")
+        await chat.done()
+        assert [chat.view.text.count(text) for text in texts] == [1, 1, 1]
+        assert chat.state.turns[-1].text == chat.view.text
+
+
 async def test_points_are_arranged_anew_when_the_window_changes():
     open_client, let_go = held()
     async with chatting(open_client, strategy="skeleton", size=(120, 30)) as chat:

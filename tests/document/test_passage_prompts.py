@@ -37,16 +37,31 @@ async def test_two_words_are_enough_for_a_passage_that_holds_nothing(short):
     assert "1021" in found.text
 
 
-@pytest.mark.parametrize("form", [lambda fields: json.dumps({"record": fields}), json.dumps])
-async def test_a_record_is_understood_with_and_without_its_name(form):
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda fields: {"record": fields},
+        lambda fields: {"record": [fields]},
+        lambda fields: {"record": "It is there.", **fields},
+        lambda fields: {**fields, "record": None},
+        dict,
+    ],
+    ids=["named", "in a list", "beside a text", "beside null", "bare"],
+)
+async def test_a_record_is_understood_at_once_whatever_is_around_it(form):
     fields = {"evidence": ["The code of name3 is 1021."], "answer": "1021", "confidence": 5}
+    asked = []
 
     def script(prompt):
         said = answer(prompt)
-        return form(fields) if '"evidence"' in said else said
+        if '"evidence"' not in said:
+            return said
+        asked.append(prompt)
+        return json.dumps(form(fields))
 
     found = await ask(scripted(script), "What is the code of name3?", haystack(10, FACTS))
     assert [each.quote for each in found.citations] == fields["evidence"]
+    assert len(asked) == 1
 
 
 async def test_a_short_quotation_has_a_place_of_its_own_whatever_its_order():
@@ -60,7 +75,16 @@ async def test_a_short_quotation_has_a_place_of_its_own_whatever_its_order():
     assert [(each.start, each.quote) for each in found.citations] == [(0, "raise Error from exc"), (22, "raise Error")]
 
 
-@pytest.mark.parametrize("broken", ['{"record": {}}', '{"record": "yes"}', '{"record": {"no_information": false}}'])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"record": {}}',
+        '{"record": "yes"}',
+        '{"record": []}',
+        '{"record": "yes", "thoughts": "none"}',
+        '{"record": {"no_information": false}}',
+    ],
+)
 async def test_a_record_that_says_nothing_is_asked_for_again(broken):
     asked = []
 

@@ -1,7 +1,7 @@
 import pytest
 from reader import FACTS, haystack, scripted
 
-from stretto import AsyncStretto, Document
+from stretto import AsyncStretto, Document, Offer
 
 pytestmark = pytest.mark.anyio
 
@@ -129,3 +129,24 @@ async def test_a_model_that_was_trained_on_single_questions_cites_where_it_learn
         chosen = await stretto.route("Who signed?", documents=[Document(text="Signed by Ada.")])
     assert chosen.strategy == strategy
     assert ("scripted:model has not learned to cite" in chosen.cause) == (strategy == "direct")
+
+
+class Own:
+    """A caller's strategy whose offer has the usual priority."""
+
+    name = "own"
+
+    def offer(self, case):
+        return Offer(confidence=0.5, cause="It is mine.", forecast=case.straight)
+
+    async def run(self, request, route, runner):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("question", ["Who signed?", "List all the dates.", "Translate this into German."])
+async def test_a_strategy_of_the_callers_own_is_asked_before_documents_that_fit_are_cited(question):
+    async with AsyncStretto(scripted(context_window=100_000), strategies=[Own()]) as stretto:
+        chosen = await stretto.route(question, documents=[Document(text="Signed by Ada.")])
+        long = await stretto.route("Who signed?", documents=[haystack(200, FACTS)])
+    assert (chosen.strategy, chosen.cause) == ("own", "It is mine.")
+    assert long.strategy == "document"

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from types import NoneType
 from typing import TYPE_CHECKING, TypeVar
 
-from stretto.arguments import shown
+from stretto.arguments import MOST_THREADS, shown
 from stretto.backends.base import Capabilities
 from stretto.backends.local.tools import may_take_tools
 from stretto.backends.local.worker import Worker, outcome
@@ -30,7 +30,6 @@ from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
-from stretto.settings import MOST_THREADS
 
 if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine

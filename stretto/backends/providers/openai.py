@@ -67,16 +67,16 @@ class OpenAIBackend(RemoteBackend):
     def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
         super().__init__(model, base_url=base_url, api_key=api_key)
         self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.Lock] = WeakKeyDictionary()
-        self._told: tuple[ServerFacts, Capabilities] | None = None  # read several times for each request
+        self._able: tuple[ServerFacts, Capabilities] | None = None  # read several times for each request
 
     @property
     def capabilities(self) -> Capabilities:
         """What is known of the model by its name, from what its server told, and from what it refused."""
         facts, known = self._learned.facts, self._capabilities
         if facts is not None:
-            if self._told is None or self._told[0] is not facts:
-                self._told = facts, able(self._capabilities, facts)
-            known = self._told[1]
+            if self._able is None or self._able[0] is not facts:
+                self._able = facts, able(self._capabilities, facts)
+            known = self._able[1]
         return replace(known, choices=False) if known.choices and self._memory.refuses("n") else known
 
     async def ask_server(self, within_s: float) -> None:

@@ -15,6 +15,7 @@ from stretto.cli.progress import status_of
 from stretto.cli.terminal.cards import Card, Cards
 from stretto.cli.terminal.lines import Words, words
 from stretto.cli.terminal.passages import Passages
+from stretto.cli.terminal.unwritten import with_unwritten
 from stretto.cli.terminal.written import Written
 from stretto.cli.timeline import render_timeline
 from stretto.events import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 PARTS = ("point", "item", "piece")
 WORTH_SAYING = 1.05  # times as fast
-SAME = 80  # characters at the beginning of a part, by which it is found in the text
 
 
 class AnswerView(Widget):
@@ -153,12 +153,8 @@ class AnswerView(Widget):
         self._notes.say(words(f"error: {one_line(problem)}", "red"))
 
     def _whole_text(self) -> str:
-        """The text so far, and behind it each part that is not in it yet."""
-        written = _bare(self.text)
-        parts = [card for card in self.cards.values() if card.text]
-        later = [card for card in parts if not all(_bare(it)[:SAME] in written for it in (card.title, card.text))]
-        told = [f"**{card.title}**: {card.text}" if card.title else card.text for card in later]
-        return "\n\n".join(filter(None, (self.text, *told)))
+        """The text so far, and behind it what is not in it yet of the parts."""
+        return with_unwritten(self.text, ((card.title, card.text) for card in self.cards.values() if card.text))
 
     def _settle(self, text: str) -> None:
         self.running = False
@@ -169,10 +165,6 @@ class AnswerView(Widget):
         self.text = text
         self._written.display = bool(text)
         self._written.settle(text)
-
-
-def _bare(text: str) -> str:
-    return " ".join(text.split())
 
 
 def timeline_of(answer: Answer, width: int) -> list[Text]:

@@ -17,16 +17,16 @@ class Gathered(Collector):
     They are not added up: a replica that ends would take its part away, and a counter must not fall.
 
     Args:
-        told: the counters in Prometheus' text form, by the name of the replica.
+        texts: the counters in Prometheus' text form, by the name of the replica.
     """
 
-    def __init__(self, told: Mapping[str, str]) -> None:
-        self._told = told
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
 
     def collect(self) -> Iterable[Metric]:
         """All of them, each name once."""
         found: dict[str, Metric] = {}
-        for replica, text in self._told.items():
+        for replica, text in self._texts.items():
             for family in text_string_to_metric_families(text):
                 gathered = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 gathered.samples += [

@@ -10,7 +10,7 @@ from stretto.documents import cut
 from stretto.errors import BudgetExceededError, DeadlineExceededError
 from stretto.strategies.branch import Running
 from stretto.strategies.document.library import Place
-from stretto.strategies.document.records import told_in
+from stretto.strategies.document.records import record_in
 from stretto.strategies.document.run import Reading
 
 __all__ = ["Tries", "next_tries", "outcome_of"]
@@ -53,7 +53,7 @@ def outcome_of(running: Running) -> Outcome:
         out_of_means = isinstance(error, (DeadlineExceededError, BudgetExceededError))
         # Without a word received, the fan-out has asked twice already.
         return Outcome(None, error=str(error), hopeless=out_of_means or not running.text.strip())
-    found = told_in(running.text)
+    found = record_in(running.text)
     cut_off = running.finish_reason in ("length", "budget")
     return Outcome(found, cut_off, "" if found else "its record could not be understood")
 

@@ -16,7 +16,8 @@ from stretto.strategies.document.task import Task, task_of
 
 __all__ = ["offer_document"]
 
-PRIORITY = 40  # above the outline and the items, which never serve where documents come with the request
+PRIORITY = 40  # above callers' own strategies: as they are, the documents cannot be sent
+WHOLE = 25  # the same for documents that fit: above the outline and the items, below callers' own strategies
 RECORD_TOKENS = 120
 _FITS = 0.7  # of the context window, or of what the model reads well, which estimated counts may fill
 _ROUNDS = 2  # of reading, where one passage is needed to find the next
@@ -67,7 +68,7 @@ def _offer_whole(case: Case, task: Task, window: int) -> Offer:
         confidence=1.0,
         cause=f"The documents fit into the context window: {said}.",
         forecast=forecast,
-        priority=PRIORITY,
+        priority=WHOLE,
         although="an answer about the documents could cite them",
         obstacle=lambda: next(_against_citations(case, task, forecast), None),
     )

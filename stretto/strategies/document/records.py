@@ -19,8 +19,8 @@ __all__ = [
     "is_uninformative",
     "json_object",
     "numbers",
+    "record_in",
     "record_of",
-    "told_in",
 ]
 
 _HIGHEST = 5
@@ -40,6 +40,7 @@ def _object(**properties: Any) -> dict[str, Any]:
     }
 
 
+_FIELDS = frozenset({"evidence", "rationale", "answer", "confidence", "notes", "no_information"})
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _NOTHING = {"no_information": {"type": "boolean"}}
 _SAID: dict[str, Any] = {"answer": {"type": "string"}, "confidence": {"type": "integer"}}
@@ -47,7 +48,7 @@ _MAP = {"evidence": _STRINGS, "rationale": {"type": "string"}, **_SAID}
 
 
 def _record(**fields: Any) -> dict[str, Any]:
-    """A record with these fields, or a short one that holds nothing; strict servers know no fields that may lack."""
+    """A record with these fields, or a short one that holds nothing; strict servers allow no field to be missing."""
     return _object(record={"anyOf": [_object(**_NOTHING), _object(**fields)]})
 
 
@@ -90,17 +91,20 @@ def json_object(text: str) -> dict[str, Any] | None:
     return {"evidence": quotes} | {key: values[0] for key, values in fields.items()}
 
 
-def told_in(text: str) -> dict[str, Any] | None:
+def record_in(text: str) -> dict[str, Any] | None:
     """The fields of the record in a text, with or without ``"record"`` around them; ``None`` where they tell nothing.
 
-    A record that only denies that the passage holds nothing does not say what it holds.
+    ``"no_information": false`` alone tells nothing: what the passage holds is missing.
     """
     found = json_object(text)
     if found is not None and "record" in found:
         record = found.pop("record")
-        if record is None:
-            return {"no_information": True}
-        found = found | record if isinstance(record, dict) and record else None
+        if isinstance(record, list) and len(record) == 1:
+            record = record[0]
+        if isinstance(record, dict) and record:
+            found = found | record
+        elif not found.keys() & _FIELDS:
+            return {"no_information": True} if record is None else None
     if found is not None and found.keys() == {"no_information"} and not is_uninformative(found):
         return None
     return found

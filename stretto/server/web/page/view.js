@@ -2,10 +2,10 @@
 
 import { copyButton, rendered } from "./markdown.js";
 import { timeline } from "./timeline.js";
+import { withUnwritten } from "./unwritten.js";
 
 const FRAME_MS = 120; // between two drawings while text arrives
 const REST = 3; // times as long as a drawing took, until the next: a long answer leaves the page time for its reader
-const SAME = 80; // characters at the beginning of a part, by which it is found in the text
 const SAYING_MS = 2_000; // between two words on how many parts there are
 const PARTS = new Set(["point", "item", "piece"]);
 
@@ -223,12 +223,9 @@ export class AnswerView {
     if (warnings?.length) this.notes.append(element("ul", { class: "warnings" }, ...warnings.map((warning) => element("li", {}, warning))));
   }
 
-  // The text so far, and behind it each part that is not in it yet.
+  // The text so far, and behind it what is not in it yet of the parts.
   whatIsThere() {
-    const bare = (text) => text.replace(/\s+/g, " ").trim();
-    const written = bare(this.text);
-    const later = this.parts.filter((part) => part.text && ![part.title ?? "", part.text].every((each) => written.includes(bare(each).slice(0, SAME))));
-    return [this.text, ...later.map((part) => (part.title ? `**${part.title}**: ${part.text}` : part.text))].filter(Boolean).join("\n\n");
+    return withUnwritten(this.text, this.parts.filter((part) => part.text));
   }
 
   // What belongs into the history.

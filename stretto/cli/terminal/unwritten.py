@@ -1,0 +1,57 @@
+"""What an answer that ended too early has: its text, and what its parts hold beyond that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["with_unwritten"]
+
+_LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number that a model wrote, and the merge may have taken away
+
+
+def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
+    """Put behind the text what is not in it yet of the parts, pairs of title and text in reading order.
+
+    Titles, labels, indents and notes depend on the form of the answer, so only the letters of a part are looked for,
+    each part behind the one before it. The first that is not there may have begun: it is written to its end.
+    """
+    letters, places = _letters(text)
+    read = 0
+    later: list[str] = []
+    for title, part in parts:
+        own, own_places = _letters(part, _behind_label(title, part))
+        at = letters.find(own, read)
+        if at >= 0:
+            read = at + len(own)
+        elif not later and (begun := _begun(text, own, letters, places, read)):
+            rest, end = part[own_places[begun - 1] + 1 :], places[-1] + 1
+            text = text[:end] + (rest if rest.startswith(text[end:]) else text[end:].rstrip() + rest)
+            read = len(letters)
+        else:
+            later.append(f"**{title}**: {part}" if title else part)
+    return "\n\n".join(filter(None, (text, *later)))
+
+
+def _begun(text: str, own: str, letters: str, places: list[int], read: int) -> int:
+    """How many letters of a part the text ends with, which must begin where a word does."""
+    for count in range(min(len(own), len(letters) - read), 0, -1):
+        start = len(letters) - count
+        at_word = start == read or not text[places[start] - 1].isalnum()
+        if at_word and letters.endswith(own[:count]):
+            return count
+    return 0
+
+
+def _behind_label(title: str, part: str) -> int:
+    """Where a part begins behind its own number and title."""
+    lead = _LEAD.match(part)
+    start = lead.end() if lead else 0
+    start += len(title) if part[start:].startswith(title) else 0
+    return start if any(map(str.isalnum, part[start:])) else 0
+
+
+def _letters(text: str, start: int = 0) -> tuple[str, list[int]]:
+    """Letters and digits, and where each stands."""
+    places = [at for at in range(start, len(text)) if text[at].isalnum()]
+    return "".join(text[at] for at in places), places

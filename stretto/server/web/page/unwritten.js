@@ -1,0 +1,53 @@
+// What an answer that ended too early has: its text, and what its parts hold beyond that.
+
+const LEAD = /^[^\p{L}\p{N}]*(?:\p{Nd}{1,3}[.):])?[^\p{L}\p{N}]*/u; // a number that a model wrote, and the merge may have taken away
+const LETTER = /[\p{L}\p{N}]/gu;
+
+// Titles, labels, indents and notes depend on the form of the answer, so only the letters of a part are looked for,
+// each part behind the one before it. The first that is not there may have begun: it is written to its end.
+export function withUnwritten(text, parts) {
+  const { letters, places } = lettersOf(text);
+  const later = [];
+  let read = 0;
+  for (const { title, text: part } of parts) {
+    const own = lettersOf(part, behindLabel(title ?? "", part));
+    const at = letters.indexOf(own.letters, read);
+    const begun = at < 0 && !later.length ? begunIn(text, own.letters, letters, places, read) : 0;
+    if (at >= 0) {
+      read = at + own.letters.length;
+    } else if (begun) {
+      const [rest, end] = [part.slice(own.places[begun - 1] + 1), places.at(-1) + 1];
+      text = text.slice(0, end) + (rest.startsWith(text.slice(end)) ? rest : text.slice(end).trimEnd() + rest);
+      read = letters.length;
+    } else {
+      later.push(title ? `**${title}**: ${part}` : part);
+    }
+  }
+  return [text, ...later].filter(Boolean).join("\n\n");
+}
+
+// How many letters of a part the text ends with, which must begin where a word does.
+function begunIn(text, own, letters, places, read) {
+  for (let count = Math.min(own.length, letters.length - read); count > 0; count -= 1) {
+    const start = letters.length - count;
+    const atWord = start === read || places[start] - places[start - 1] > 1;
+    if (atWord && letters.endsWith(own.slice(0, count))) return count;
+  }
+  return 0;
+}
+
+// Where a part begins behind its own number and title.
+function behindLabel(title, part) {
+  let start = LEAD.exec(part)[0].length;
+  if (part.startsWith(title, start)) start += title.length;
+  return lettersOf(part, start).letters ? start : 0;
+}
+
+// Letters and digits, and where each stands, in units of UTF-16.
+function lettersOf(text, start = 0) {
+  const places = [];
+  for (const { 0: letter, index } of text.slice(start).matchAll(LETTER)) {
+    for (let unit = 0; unit < letter.length; unit += 1) places.push(start + index + unit);
+  }
+  return { letters: places.map((at) => text[at]).join(""), places };
+}

@@ -1,0 +1,55 @@
+"""What a command says of an error of the system: whose it is."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+FAILING = """
+import os, sys, typer
+from stretto.cli.exits import reporting
+app = typer.Typer()
+@app.command()
+@reporting
+def fail(number: int, path: str = ""):
+    print("Before.")
+    raise OSError(number, os.strerror(number), *([path] if path else []))
+app()
+"""
+
+
+def fail(*arguments, stdout=subprocess.PIPE, unbuffered=""):
+    return subprocess.run(
+        [sys.executable, "-c", FAILING, *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((errno.EIO, "--path", "notes/a.txt"), f"notes/a.txt cannot be read or written: {os.strerror(errno.EIO)}."),
+        ((errno.ENOSPC, "--path", "a.json"), f"a.json cannot be read or written: {os.strerror(errno.ENOSPC)}."),
+        ((errno.EIO,), f"A file cannot be read or written: {os.strerror(errno.EIO)}."),
+    ],
+)
+def test_a_file_that_fails_is_not_taken_for_the_output(arguments, said):
+    result = fail(*arguments)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "Before.\n", f"error: {said}\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_fails_is_told_as_such(unbuffered):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        result = fail(errno.ENOSPC, stdout=full, unbuffered=unbuffered)
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: The output cannot be written: ")
+    assert result.stderr.count("\n") == 1
