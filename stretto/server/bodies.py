@@ -15,6 +15,7 @@ from stretto.messages import Message, messages_of
 from stretto.server.options import ServerOptions
 from stretto.server.problems import Problem, of_turn
 
+_DRAINED = 1 << 26  # bytes that are read at most of a body that is refused
 _LONG = 1 << 18  # bytes; reading more JSON than this is left to a thread
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
@@ -46,7 +47,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], options: Serve
     """Read the bytes of a body. Raises `Problem` (408, 413) or `ClientGoneError`."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > options.body_bytes:
-        raise _too_large(options)
+        raise await _too_large(receive, options, left=0 if "expect" in headers else _DRAINED)
     pieces: list[bytes] = []
     size = 0
     with anyio.move_on_after(options.body_s):
@@ -56,10 +57,11 @@ async def read_body(receive: Receive, headers: Mapping[str, str], options: Serve
                 raise ClientGoneError
             piece = message.get("body", b"")
             size += len(piece)
+            last = not message.get("more_body", False)
             if size > options.body_bytes:
-                raise _too_large(options)
+                raise await _too_large(receive, options, left=_DRAINED, last=last)
             pieces.append(piece)
-            if not message.get("more_body", False):
+            if last:
                 return b"".join(pieces)
     raise Problem(
         408,
@@ -84,11 +86,20 @@ def read_turns(
     return tuple(found)
 
 
-def _too_large(options: ServerOptions) -> Problem:
+async def _too_large(receive: Receive, options: ServerOptions, *, left: int, last: bool = False) -> Problem:
+    """The refusal of a body, after what comes of it was read: a client that is still sending does not listen."""
+    with anyio.move_on_after(options.body_s):
+        while left > 0 and not last:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            left -= len(message.get("body", b""))
+            last = not message.get("more_body", False)
     return Problem(
         413,
         f"The body is larger than {options.body_bytes:,} bytes, the most this server takes. Send less.",
         code="request_too_large",
+        headers={} if last else {"connection": "close"},
     )
 
 

@@ -112,18 +112,21 @@ class Places:
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[bool]:
         """Hold a place in the block; gives whether there was one, or nobody could tell."""
-        token = secrets.token_hex(8)
-        renewing = asyncio.create_task(self._renew(token))
+        token, ended = secrets.token_hex(8), anyio.Event()
+        renewing = asyncio.create_task(self._renew(token, ended))
         try:
             yield await self._hold(token, for_s=self._held_s) is not False
         finally:
-            renewing.cancel()
+            ended.set()
             with anyio.CancelScope(shield=True):  # or it would be missed until it is free by itself
+                await renewing  # not cancelled: redis's client may swallow that, and the place would be held for ever
                 await self._hold(token, for_s=0)
 
-    async def _renew(self, token: str) -> None:
+    async def _renew(self, token: str, ended: anyio.Event) -> None:
         while True:
-            await anyio.sleep(self._held_s / 3)
+            with anyio.move_on_after(self._held_s / 3):
+                await ended.wait()
+                return
             await self._hold(token, for_s=self._held_s)
 
 
@@ -194,11 +197,12 @@ class Keyring:
         if not self.holders:
             return self._anyone
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        key = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        asked = hashlib.sha256(key.encode("latin-1")).digest()  # the bytes that were sent: headers are read as Latin-1
+        key = given.strip(" \t") if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        # Headers are read as Latin-1. Clients send a key beyond ASCII as UTF-8, browsers as Latin-1.
+        sent, meant = (hashlib.sha256(key.encode(encoding)).digest() for encoding in ("latin-1", "utf-8"))
         found: Holder | None = None
         for digest, holder in self.holders.items():
-            if hmac.compare_digest(digest, asked):
+            if hmac.compare_digest(digest, sent) | hmac.compare_digest(digest, meant):
                 found = holder
         return found
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+from contextlib import suppress
 
 import anyio
 import openai
@@ -46,10 +47,11 @@ async def test_only_a_key_lets_in(tmp_path):
         assert KEY not in json.dumps([request.body for request in live.upstream.requests])
 
 
-async def test_a_key_may_have_letters_of_any_language(tmp_path):
-    file = keys(tmp_path, '[anna]\nkey = "ein-schlüssel-für-anna"\n')
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])  # of SDKs, and of browsers
+async def test_a_key_may_have_letters_of_any_language(tmp_path, encoding):
+    file = keys(tmp_path, '[anna]\nkey = "ein-schlüssel-für-annà"\n')
     async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live, live.http() as http:
-        headers = {"authorization": "Bearer ein-schlüssel-für-anna".encode()}
+        headers = {"authorization": "Bearer ein-schlüssel-für-annà".encode(encoding)}
         assert (await http.post("/v1/chat/completions", json=ASKED, headers=headers)).status_code == 200
 
 
@@ -204,6 +206,21 @@ async def test_a_large_body_is_refused_and_the_client_that_is_still_sending_hear
             assert response.status_code == 413
             assert response.json()["error"]["code"] == "request_too_large"
         assert (await http.get("/health")).status_code == 200
+
+
+async def test_no_more_than_some_of_a_body_that_is_too_large_is_read():
+    options = ServerOptions(port=0, body_bytes=1000, body_s=0.05)
+    async with (
+        in_front_of("Hello.", options=options) as live,
+        await anyio.connect_tcp("127.0.0.1", int(live.url.rpartition(":")[2])) as stream,
+    ):
+        head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        await stream.send(f"{head}content-type: application/json\r\ncontent-length: 10000000000\r\n\r\n{{".encode())
+        answer = b""
+        with anyio.fail_after(20), suppress(anyio.EndOfStream):
+            while True:
+                answer += await stream.receive()
+    assert answer.startswith(b"HTTP/1.1 413")
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for():

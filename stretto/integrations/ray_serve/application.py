@@ -82,8 +82,11 @@ class Server:
         here = serve.get_replica_context()
         servers: DeploymentHandle[Any] = serve.get_deployment_handle(here.deployment, here.app_name)
         asked = servers.broadcast("counted")
-        told = await asked.results_async(timeout_s=_COUNTING_S, return_exceptions=True)
-        others = [each for each in told if not isinstance(each, BaseException)]  # one may just be ending
+        try:
+            found = await asked.results_async(timeout_s=_COUNTING_S, return_exceptions=True)
+        except TimeoutError:  # one hangs, and Ray then gives none
+            found = []
+        others = [each for each in found if not isinstance(each, BaseException)]  # one may just be ending
         return Gathered(dict([*others, await self.counted()]))
 
     async def __del__(self) -> None:

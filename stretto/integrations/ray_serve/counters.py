@@ -28,6 +28,8 @@ class Gathered(Collector):
         found: dict[str, Metric] = {}
         for replica, text in self._texts.items():
             for family in text_string_to_metric_families(text):
+                if family.name.endswith("_created"):  # when a counter began; as a family it would clash with it
+                    continue
                 gathered = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 gathered.samples += [
                     sample._replace(labels=sample.labels | {"replica": replica}) for sample in family.samples
