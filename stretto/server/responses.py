@@ -97,7 +97,7 @@ class Responses:
         try:
             await pass_on(exchange, backend, body, problem)
         except ModelNotFoundError as error:  # not every server that speaks OpenAI's API has Responses
-            problem.message += f" It was passed on, in vain: {error}"
+            problem.message += f" It was passed on, and refused: {error}"
             raise problem from error
 
 

@@ -1,5 +1,5 @@
 -- Holds one of so many places for some seconds, or goes on holding it. Places that nobody renews come free.
--- KEYS[1]: the places, each with the time until it is held. ARGV: the time (empty: the store's own), who holds it, how many
+-- KEYS[1]: the places, each with the time at which it comes free. ARGV: the time (empty: the store's own), who holds it, how many
 -- places there are, for how many seconds; 0 gives it back. Gives 1 where it is held.
 local clock = redis.call('TIME')
 local now = tonumber(ARGV[1]) or clock[1] + clock[2] / 1e6
