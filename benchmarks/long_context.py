@@ -2,6 +2,7 @@
 
     python benchmarks/long_context.py                         the pocket model, with the adapter beside its weights
     python benchmarks/long_context.py --adapter FILE --control FILE
+    python benchmarks/long_context.py --only focus --documents 20 --questions 1      one code in each document
     python benchmarks/long_context.py --quick                 little of everything; writes nothing
 
 Passkey: sentences such as "The code of Anna is 48213." stand at drawn places of a document made of prose, source code
@@ -153,7 +154,7 @@ def found_by(haystack: Haystack, ways: Sequence[Way], window: int, options: argp
     rows: list[dict[str, Any]] = []
     for times in options.times:
         chance = random.Random(f"passkey {times}")  # noqa: S311 - chance, not secrets
-        count = options.documents if times <= 16 else 1
+        count = options.documents if times <= 16 else options.documents // 2
         documents = [hidden(haystack, chance, times * window, options.questions) for _ in range(count)]
         for way in ways:
             if times > way.longest:
@@ -331,13 +332,13 @@ def main() -> None:
     parser.add_argument("--adapter", type=Path, help=f"by default {FOCUS_FILE} beside the weights")
     parser.add_argument("--control", type=Path, help="adapter trained with --losses continuation")
     parser.add_argument("--times", nargs="+", type=int, default=[1, 4, 16, 64], help="windows of a document")
-    parser.add_argument("--documents", type=int, default=2, help="of each length; one beyond 16 windows")
+    parser.add_argument("--documents", type=int, default=2, help="of each length; half beyond 16 windows")
     parser.add_argument("--questions", type=int, default=10, help="about each document")
     parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 2048, 4096, 8192])
     parser.add_argument("--runs", type=int, default=3, help="of each timing, of which the median counts")
     parser.add_argument("--before", nargs="+", type=int, default=[256, 1024, 4096])
     parser.add_argument("--files", type=int, default=6, help="places of the source files")
-    parser.add_argument("--only", nargs="+", help="ways by name")
+    parser.add_argument("--only", nargs="+", help="ways by name: the codes they find; writes no result and no plot")
     parser.add_argument("--quick", action="store_true", help="little of everything; writes no result and no plot")
     options = parser.parse_args()
     if options.quick:
@@ -359,6 +360,9 @@ def main() -> None:
     haystack = Haystack(model, pocket_texts())
     with torch.inference_mode():
         found = found_by(haystack, ways, model.context_window, options)
+        if options.only:
+            show(found)
+            return
         timed = times_of(haystack, ways, options)
         scored = perplexity(model, ways, options)
     show(found)
