@@ -112,6 +112,48 @@ async def test_a_conversation_that_is_deleted_while_it_is_answered_stays_deleted
         assert await page.locator("#conversations li").count() == 0
 
 
+@pytest.mark.parametrize(
+    ("then", "shown"),
+    [
+        ("question.value = 'Second question'; composer.requestSubmit()", ["Second question"]),
+        ("document.getElementById('new').click()", []),
+    ],
+    ids=["question", "new"],
+)
+async def test_what_is_asked_for_while_a_conversation_opens_is_not_replaced_by_it(chatting, then, shown):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        await ask(page, "First question", strategy="direct")
+        await page.wait_for_selector(f"{ENDED} .figures")
+        await page.click("#new")
+        await page.evaluate(f"() => {{ document.querySelector('#conversations button').click(); {then}; }}")
+        if shown:
+            await page.wait_for_selector(f"{ENDED} >> text=It rolls.")
+        await page.wait_for_selector("#send:enabled")
+        kept = json.loads(await page.evaluate(KEPT))
+        assert await page.locator(".asked h2").all_inner_texts() == shown
+        assert sorted(turn["question"] for each in kept for turn in each["turns"]) == ["First question", *shown]
+        assert all(turn["answers"] for each in kept for turn in each["turns"])
+
+
+async def test_a_question_after_a_deletion_does_not_bring_the_conversation_back(chatting):
+    backend = ScriptedBackend({"": [Reply(chunks=["The first half. ", "never"], chunk_delay_s=600), "Whole."]})
+    async with chatting(backend) as page:
+        await ask(page, "First question", strategy="direct")
+        await page.wait_for_selector("text=The first half.")
+        await page.evaluate(
+            """() => new MutationObserver(([{target}], observer) => target.disabled || setTimeout(() => {
+                observer.disconnect();
+                question.value = "Second question";
+                composer.requestSubmit();
+            })).observe(document.getElementById("send"), {attributes: true, attributeFilter: ["disabled"]})"""
+        )
+        await page.click("#conversations button[aria-label^=Delete]")
+        await page.wait_for_selector(f"{ENDED} >> text=Whole.")
+        await page.wait_for_selector("#send:enabled")
+        assert await page.locator(".asked h2").all_inner_texts() == ["Second question"]
+        assert "First question" not in await page.evaluate(KEPT)
+
+
 async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chatting, tmp_path):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")

@@ -16,6 +16,7 @@ const LONGEST_MARKED = 60; // characters of a question in the list
 const EXAMPLES = ["How do I look after a bicycle?", "Why is the sky blue?", "What should I pack for a week by the sea?"];
 
 let conversation = history.newConversation();
+let wanted = null; // the id of the conversation that was asked for last
 let running = null; // AbortController
 let left = false; // the browser is leaving the page, which breaks its calls off
 let ended = Promise.resolve(); // the last answer, whether it was complete or not
@@ -65,9 +66,9 @@ async function answer(question, documents, turn) {
     }
     addActions(place, asked);
   } finally {
+    await keep(); // first: nothing else is asked for before the answer is kept
     running = null;
     busy(false);
-    await keep();
   }
 }
 
@@ -258,7 +259,10 @@ const named = () => location.hash.match(/^#([0-9a-f-]{32,36})$/)?.[1];
 
 async function open(id) {
   if (id === conversation.id || isBusy()) return side(false);
+  const before = conversation;
+  wanted = id;
   const found = await history.one(id).catch(() => null); // as it is now: another tab may have gone on with it
+  if (wanted !== id || conversation !== before || isBusy()) return; // something else was asked for meanwhile
   if (!found) return startNew();
   conversation = found;
   location.hash = id;
@@ -269,9 +273,10 @@ async function open(id) {
 }
 
 async function forget(each) {
+  wanted = null;
   if (each.id === conversation.id) await leave();
+  if (each.id === conversation.id) startNew(); // first: a question that comes now belongs to the new one
   await history.remove(each.id);
-  if (each.id === conversation.id) startNew();
   await listConversations();
 }
 
@@ -326,9 +331,10 @@ $("import").addEventListener("change", async (event) => {
 });
 $("delete-all").addEventListener("click", async () => {
   if (!confirm("Delete all conversations of this browser?")) return;
+  wanted = null;
   await leave();
-  await history.removeAll();
   startNew();
+  await history.removeAll();
   await listConversations();
 });
 attached.takeFrom($("attach"), $("question"), $("composer"));
@@ -340,4 +346,4 @@ history.onChange(listConversations);
 await loadModels();
 await listConversations();
 if (named()) await open(named());
-else show();
+else if (!running) show();
