@@ -468,6 +468,23 @@ async def test_a_wrong_key_is_told(chatting, tmp_path):
         assert not await page.is_visible("#told")
 
 
+async def test_a_key_may_hold_any_letters(chatting, tmp_path):
+    keys = tmp_path / "keys.toml"
+    keys.write_text('[me]\nkey = "Schlüssel-ключ-密钥-🔑-1"\n', encoding="utf-8")
+    async with chatting(ScriptedBackend({"": "Let in."}), options=ServerOptions(port=0, keys=keys)) as page:
+        await page.fill("#key", "неверный-длинный-ключ")
+        await page.press("#key", "Enter")
+        await page.wait_for_selector("#told >> text=does not know this key")
+        await page.reload()
+        await page.wait_for_selector("#key-form:not([hidden])")
+        await page.fill("#key", "Schlüssel-ключ-密钥-🔑-1")
+        await page.press("#key", "Enter")
+        await page.wait_for_selector(READY, state="attached")
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=Let in.")
+        assert not await page.is_visible("#away")
+
+
 async def test_ten_points_are_not_announced_one_by_one(chatting):
     event = anyio.Event()
     titles = "\n".join(f"{number}. Point number {number}" for number in range(1, 11))
