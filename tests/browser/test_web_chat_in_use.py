@@ -192,6 +192,29 @@ async def test_a_browser_that_keeps_nothing_still_answers(chatting, chromium):
         await page.wait_for_selector("text=It rolls.")
 
 
+# A write that the browser breaks off, for want of room.
+FULL = """() => {
+    window.put = IDBObjectStore.prototype.put;
+    IDBObjectStore.prototype.put = function () { this.transaction.abort(); };
+}"""
+ROOM = "() => { IDBObjectStore.prototype.put = window.put; }"
+
+
+async def test_an_answer_that_could_not_be_kept_is_kept_with_the_next_and_only_once(chatting):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        for number, before in enumerate(("() => {}", FULL, ROOM), 1):
+            await page.evaluate(before)
+            await ask(page, f"Question {number}", strategy="direct")
+            await page.wait_for_selector(f"article:nth-child({number}) {ENDED}")
+            await page.wait_for_selector("#send:enabled")
+            told = await page.inner_text("#told") if before == FULL else "is not kept"
+            assert "is not kept" in told
+        kept = json.loads(await page.evaluate(KEPT))
+        assert [[turn["question"] for turn in each["turns"]] for each in kept] == [
+            ["Question 1", "Question 2", "Question 3"]
+        ]
+
+
 async def test_back_returns_to_the_conversation_before(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         for question in ("First question", "Second question"):

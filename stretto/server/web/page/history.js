@@ -18,7 +18,7 @@ async function inStore(mode, act) {
       const transaction = base.transaction(STORE, mode);
       const request = act(transaction.objectStore(STORE));
       transaction.oncomplete = () => resolve(request?.result);
-      transaction.onerror = transaction.onabort = () => reject(transaction.error);
+      transaction.onabort = () => reject(transaction.error ?? new Error("The browser did not write it."));
     });
   } finally {
     base.close();
@@ -37,17 +37,26 @@ export const one = (id) => inStore("readonly", (store) => store.get(id));
 
 // Keep a conversation, with `turns` instead of its own if they are given. If another page wrote the same one since it was
 // read here, this one goes on under an id of its own, so that neither is lost. Returns whether that was so.
-export async function keep(conversation, turns = conversation.turns) {
-  let apart = false;
+export function keep(conversation, turns = conversation.turns) {
+  keeping = keeping.catch(() => {}).then(() => put(conversation, turns)); // one after the other: each reads what the last wrote
+  return keeping;
+}
+
+let keeping = Promise.resolve();
+
+async function put(conversation, turns) {
+  let written;
   await inStore("readwrite", (store) => {
     const kept = store.get(conversation.id);
     kept.onsuccess = () => {
-      apart = kept.result !== undefined && kept.result.changed !== conversation.changed;
-      if (apart) conversation.id = newId();
-      conversation.changed = Math.max(Date.now(), conversation.changed + 1);
-      store.put({ ...conversation, turns });
+      const apart = kept.result !== undefined && kept.result.changed !== conversation.changed;
+      const changed = Math.max(Date.now(), conversation.changed + 1);
+      written = { ...conversation, id: apart ? newId() : conversation.id, changed, turns };
+      store.put(written);
     };
   });
+  const apart = written.id !== conversation.id;
+  Object.assign(conversation, { id: written.id, changed: written.changed }); // only now: it is written
   others.postMessage("changed");
   return apart;
 }
