@@ -304,6 +304,18 @@ async def test_a_comparison_that_is_retried_has_one_result(chatting):
         assert await page.locator("text=Measured:").count() == 1
 
 
+async def test_the_page_can_be_asked_again_after_a_failure_of_its_own(chatting):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        await page.evaluate("() => { conversations.replaceChildren = () => { throw new Error('a broken list'); }; }")
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("#told >> text=a broken list")
+        await page.wait_for_selector("#send:enabled")
+        await page.evaluate("() => { delete conversations.replaceChildren; }")
+        await page.get_by_role("button", name="New chat").click()
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=It rolls.")
+
+
 async def test_straight_generation_is_not_compared_with_itself(chatting):
     backend = ScriptedBackend({"": "It rolls."})
     async with chatting(backend) as page:

@@ -7,13 +7,13 @@ import { showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
 import { ask, pageOf } from "./server.js";
 import { AnswerView, comparison, element } from "./view.js";
+import { welcome } from "./welcome.js";
 
 const $ = (id) => document.getElementById(id);
 const SHOWN_TURNS = 20; // of a conversation, until earlier ones are asked for
 const KEEP_MS = 3_000; // between two times that an answer is kept while it is written
 const LEFT = "The page was left before the answer was complete.";
 const LONGEST_MARKED = 60; // characters of a question in the list
-const EXAMPLES = ["How do I look after a bicycle?", "Why is the sky blue?", "What should I pack for a week by the sea?"];
 
 let conversation = history.newConversation();
 let wanted = null; // the id of the conversation that was asked for last
@@ -33,12 +33,22 @@ function isBusy() {
 // Asking
 
 function send(question, documents, turn = null) {
-  if (!isBusy()) ended = answer(question, documents, turn);
+  if (isBusy()) return;
+  ended = answer(question, documents, turn).catch((error) => tell(`This page has a defect: ${error?.message}`));
 }
 
-async function answer(question, documents, turn) {
-  running = new AbortController();
-  busy(true);
+async function answer(...asked) {
+  try {
+    running = new AbortController();
+    busy(true);
+    await asking(...asked);
+  } finally { // whatever went wrong: the page can be asked again
+    running = null;
+    busy(false);
+  }
+}
+
+async function asking(question, documents, turn) {
   tell("");
   const asked = turn ?? { question, documents, answers: [] };
   if (!turn) conversation.turns.push(asked);
@@ -66,9 +76,7 @@ async function answer(question, documents, turn) {
     }
     addActions(place, asked);
   } finally {
-    await keep(); // first: nothing else is asked for before the answer is kept
-    running = null;
-    busy(false);
+    await keep(); // while the page is busy: nothing else is asked for before the answer is kept
   }
 }
 
@@ -78,7 +86,7 @@ async function keep(turns = conversation.turns) {
     if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on it is one of its own.");
     window.history.replaceState(null, "", `#${conversation.id}`);
   } catch (error) {
-    tell(`This conversation is not kept: ${error.message}`);
+    tell(`This conversation is not kept: ${error?.message}`);
   }
   await listConversations();
 }
@@ -187,19 +195,13 @@ function addActions(place, turn) {
 function show(from = Math.max(0, conversation.turns.length - SHOWN_TURNS)) {
   shownTurns.clear();
   $("conversation").replaceChildren();
-  if (!conversation.turns.length) return welcome();
+  if (!conversation.turns.length) return $("conversation").append(welcome((question) => send(question, [])));
   if (from > 0) {
     const earlier = element("button", { type: "button", onclick: () => show(Math.max(0, from - SHOWN_TURNS)) }, `Show ${from} earlier questions`);
     $("conversation").append(element("p", {}, earlier));
   }
   for (const turn of conversation.turns.slice(from)) showStored(turn, showTurn(turn));
   scrollDown();
-}
-
-function welcome() {
-  const buttons = EXAMPLES.map((question) => element("button", { type: "button", onclick: () => send(question, []) }, question));
-  $("conversation").append(element("div", { class: "welcome" },
-    element("p", {}, "Answers are written in several places at once, where that does them good."), ...buttons));
 }
 
 function retry(turn) {
@@ -250,7 +252,7 @@ const scrollDown = () => ($("conversation").scrollTop = $("conversation").scroll
 // The list of conversations
 
 async function listConversations() {
-  const kept = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error.message}`), []));
+  const kept = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error?.message}`), []));
   showList(kept, conversation.id, { open, forget });
 }
 
