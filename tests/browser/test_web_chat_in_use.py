@@ -475,6 +475,21 @@ async def test_an_answer_that_is_nested_too_deep_is_shown(chatting, text):
         assert await fits(page)
 
 
+DEEP_CODE = [f"{' ' * 60}- three", f"{' ' * 48}- two", f"{' ' * 44}> quoted", f"{'> ' * 24}quoted", "- ```", "+ end"]
+
+
+@pytest.mark.parametrize(("before", "fence"), [("", "```"), ("", "~~~~"), ("- A list\n", "```"), ("> ", "```")])
+async def test_code_keeps_its_indentation_however_deep(chatting, before, fence):
+    margin = before if before == "> " else " " * 2 * bool(before)
+    inside = "\n".join(margin + line for line in [f"{fence}yaml", *DEEP_CODE, fence])
+    text = f"{before.strip('> ')}\n{inside}\n\n{' ' * 60}- cut"
+    async with chatting(ScriptedBackend({"": Reply(chunks=[text])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert (await page.text_content("section .text pre code")).splitlines() == DEEP_CODE
+        assert f"{' ' * 41}- cut" not in await page.text_content("section .text")
+
+
 async def test_the_page_works_over_a_network_without_encryption(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         # What browsers give to no page that is neither encrypted nor of this machine.
