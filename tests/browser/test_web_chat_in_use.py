@@ -63,6 +63,24 @@ async def test_an_answer_under_way_is_kept_now_and_then(chatting):
         await page.wait_for_selector("button:text-is('Retry')")
 
 
+async def test_the_list_keeps_the_focus_while_an_answer_is_kept(chatting):
+    script = {"": Reply(chunks=[f"word{n} " for n in range(10_000)], chunk_delay_s=0.05)}
+    async with chatting(ScriptedBackend(script)) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=word0")
+        button = await page.query_selector("#conversations button[aria-label^=Delete]")
+        await button.focus()
+        times = set()
+        with anyio.fail_after(60):
+            while len(times) < 3:  # the answer was kept twice
+                (kept,) = json.loads(await page.evaluate(KEPT))
+                times.add(kept["changed"])
+        assert await button.evaluate("(each) => each === document.activeElement")
+        await page.keyboard.press("Escape")
+        await page.wait_for_selector("#send:enabled")
+        assert (await page.evaluate("document.activeElement.ariaLabel")).startswith("Delete")
+
+
 async def test_two_tabs_that_go_on_with_one_conversation_lose_nothing(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")

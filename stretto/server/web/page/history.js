@@ -30,6 +30,7 @@ const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte
 const others = new BroadcastChannel(NAME); // pages of this browser that show the same list
 
 export const onChange = (act) => (others.onmessage = act);
+export const tellOthers = () => others.postMessage("changed");
 export const newConversation = () => ({ id: newId(), title: "", changed: 0, turns: [] });
 
 export const all = async () => (await inStore("readonly", (store) => store.getAll())).sort((a, b) => b.changed - a.changed);
@@ -57,13 +58,12 @@ async function put(conversation, turns) {
   });
   const apart = written.id !== conversation.id;
   Object.assign(conversation, { id: written.id, changed: written.changed }); // only now: it is written
-  others.postMessage("changed");
   return apart;
 }
 
 async function changing(act) {
   await inStore("readwrite", act);
-  others.postMessage("changed");
+  tellOthers();
 }
 
 export const remove = (id) => changing((store) => store.delete(id));

@@ -9,9 +9,11 @@ export function showList(conversations, current, { open, forget }) {
   const words = $("search").value.trim().toLowerCase();
   const text = (each) => JSON.stringify(each.turns.map((turn) => [turn.question, turn.answers.at(-1)?.text])).toLowerCase();
   const found = conversations.filter((each) => !words || text(each).includes(words));
+  const focused = $("conversations").contains(document.activeElement) ? document.activeElement : null;
   $("conversations").replaceChildren(...found.map((each) => element("li", {},
-    element("button", { type: "button", dir: "auto", "aria-current": each.id === current ? "true" : null, onclick: () => open(each.id) }, each.title || "Untitled"),
-    element("button", { type: "button", class: "quiet", "aria-label": `Delete ${each.title}`, onclick: () => forget(each) }, "✕"))));
+    element("button", { type: "button", id: `open-${each.id}`, dir: "auto", "aria-current": each.id === current ? "true" : null, onclick: () => open(each.id) }, each.title || "Untitled"),
+    element("button", { type: "button", id: `delete-${each.id}`, class: "quiet", "aria-label": `Delete ${each.title}`, onclick: () => forget(each) }, "✕"))));
+  if (focused) $(focused.id)?.focus({ preventScroll: true });
 }
 
 export function side(isOpen) {

@@ -80,20 +80,26 @@ async function asking(question, documents, turn) {
   }
 }
 
-// Keep the conversation, as it stands or with what there is of an answer.
-async function keep(turns = conversation.turns) {
+// Keep the conversation as it stands.
+async function keep() {
+  await write(conversation.turns);
+  history.tellOthers();
+  await listConversations();
+}
+
+async function write(turns) {
   try {
     if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on it is one of its own.");
     window.history.replaceState(null, "", `#${conversation.id}`);
   } catch (error) {
     tell(`This conversation is not kept: ${error?.message}`);
   }
-  await listConversations();
 }
 
+// With what there is of an answer. The lists of conversations show nothing of it, and stay.
 function keepUnfinished(turn, answer) {
   const unfinished = { ...turn, answers: [...turn.answers, { ...answer, stopped: LEFT }] };
-  return keep(conversation.turns.map((each) => (each === turn ? unfinished : each)));
+  return write(conversation.turns.map((each) => (each === turn ? unfinished : each)));
 }
 
 function showComparison(place, answer) {
