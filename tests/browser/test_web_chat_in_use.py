@@ -187,6 +187,21 @@ async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chattin
         await page.set_input_files("#import", tmp_path / "all.json")
         await page.wait_for_selector("#conversations li:nth-child(2)")
         assert await page.locator(".asked h2").all_inner_texts() == ["First question", "Second question"]
+        await page.set_input_files("#import", tmp_path / "all.json")
+        await page.wait_for_selector("#told >> text=0 conversations")
+        assert await page.locator("#conversations li").count() == 2
+
+
+async def test_imported_conversations_keep_their_order(chatting, tmp_path):
+    names = {"Newest": 3_000, "Middle": 2_000, "Oldest": 1_000}
+    conversations = [{"id": name[0] * 32, "title": name, "changed": at, "turns": []} for name, at in names.items()]
+    (tmp_path / "three.json").write_text(json.dumps({"stretto": 1, "conversations": conversations}))
+    async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        await page.set_input_files("#import", tmp_path / "three.json")
+        await page.wait_for_selector("#told >> text=3 conversations")
+        await page.wait_for_selector("#conversations li:nth-child(3)")
+        assert await page.locator("#conversations button[dir]").all_inner_texts() == list(names)
+        assert [each["changed"] for each in json.loads(await page.evaluate(KEPT))] == [2_000, 3_000, 1_000]
 
 
 async def test_an_imported_answer_with_wrong_figures_still_shows_its_text(chatting, tmp_path):

@@ -73,7 +73,8 @@ export const exported = async () =>
   new Blob([JSON.stringify({ stretto: 1, conversations: await all() }, null, 1)], { type: "application/json" });
 
 // Read an export. What is not a conversation is refused as a whole: nothing is kept of a file that is only half right.
-// A conversation that went on since it was exported is not overwritten; the one of the file comes beside it.
+// A conversation that went on since it was exported is not overwritten; the one of the file comes beside it, once. Returns
+// how many were added.
 export async function imported(text) {
   const found = JSON.parse(text);
   const conversations = found?.conversations;
@@ -83,13 +84,23 @@ export async function imported(text) {
       isText(turn?.question) && Array.isArray(turn.documents) && Array.isArray(turn.answers) &&
       turn.answers.every((answer) => isText(answer?.text) && Array.isArray(answer.branches))));
   if (!right) throw new Error("This file holds no conversations that were exported here.");
-  const here = new Map((await all()).map((each) => [each.id, JSON.stringify(each.turns)]));
+  const kept = await all();
+  const ids = new Set(kept.map((each) => each.id));
+  const seen = new Set(kept.flatMap((each) => [each.from, asText(each)])); // `from` says of what a copy was made
+  const added = [];
   for (const each of conversations) {
-    if (here.get(each.id) === JSON.stringify(each.turns)) continue;
-    await keep({ ...each, id: here.has(each.id) ? newId() : each.id, changed: 0 });
+    const from = `${each.id} ${each.changed}`;
+    if (seen.has(from) || seen.has(asText(each))) continue;
+    const changed = Number.isFinite(each.changed) ? each.changed : 0;
+    added.push(ids.has(each.id) ? { ...each, id: newId(), changed, from } : { ...each, changed });
+    seen.add(asText(each));
+    ids.add(each.id);
   }
-  return conversations.length;
+  if (added.length) await changing((store) => void added.forEach((each) => store.put(each)));
+  return added.length;
 }
+
+const asText = ({ id, turns }) => `${id} ${JSON.stringify(turns)}`;
 
 // What a model is told of a conversation: the questions up to one, and the last answer of each before it.
 export function messagesBefore(conversation, turn) {

@@ -3,7 +3,7 @@
 import { failed, loadModels, said } from "./connection.js";
 import { Attached } from "./documents.js";
 import * as history from "./history.js";
-import { showList, side } from "./list.js";
+import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
 import { ask, pageOf } from "./server.js";
 import { AnswerView, comparison, element } from "./view.js";
@@ -327,16 +327,7 @@ document.addEventListener("keydown", (event) => {
 $("stop").addEventListener("click", () => running?.abort());
 $("new").addEventListener("click", startNew);
 $("search").addEventListener("input", listConversations);
-$("export").addEventListener("click", async () => history.saveFile("conversations.json", await history.exported()));
-$("import").addEventListener("change", async (event) => {
-  try {
-    tell(`${await history.imported(await event.target.files[0].text())} conversations were imported.`);
-  } catch (error) {
-    tell(`Nothing was imported: ${error.message}`);
-  }
-  event.target.value = "";
-  await listConversations();
-});
+exchange(listConversations);
 $("delete-all").addEventListener("click", async () => {
   if (!confirm("Delete all conversations of this browser?")) return;
   wanted = null;
