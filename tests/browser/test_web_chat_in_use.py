@@ -63,6 +63,24 @@ async def test_an_answer_under_way_is_kept_now_and_then(chatting):
         await page.wait_for_selector("button:text-is('Retry')")
 
 
+async def test_the_list_keeps_the_focus_while_an_answer_is_kept(chatting):
+    script = {"": Reply(chunks=[f"word{n} " for n in range(10_000)], chunk_delay_s=0.05)}
+    async with chatting(ScriptedBackend(script)) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=word0")
+        button = await page.query_selector("#conversations button[aria-label^=Delete]")
+        await button.focus()
+        times = set()
+        with anyio.fail_after(60):
+            while len(times) < 3:  # the answer was kept twice
+                (kept,) = json.loads(await page.evaluate(KEPT))
+                times.add(kept["changed"])
+        assert await button.evaluate("(each) => each === document.activeElement")
+        await page.keyboard.press("Escape")
+        await page.wait_for_selector("#send:enabled")
+        assert (await page.evaluate("document.activeElement.ariaLabel")).startswith("Delete")
+
+
 async def test_two_tabs_that_go_on_with_one_conversation_lose_nothing(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")
@@ -112,6 +130,48 @@ async def test_a_conversation_that_is_deleted_while_it_is_answered_stays_deleted
         assert await page.locator("#conversations li").count() == 0
 
 
+@pytest.mark.parametrize(
+    ("then", "shown"),
+    [
+        ("question.value = 'Second question'; composer.requestSubmit()", ["Second question"]),
+        ("document.getElementById('new').click()", []),
+    ],
+    ids=["question", "new"],
+)
+async def test_what_is_asked_for_while_a_conversation_opens_is_not_replaced_by_it(chatting, then, shown):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        await ask(page, "First question", strategy="direct")
+        await page.wait_for_selector(f"{ENDED} .figures")
+        await page.click("#new")
+        await page.evaluate(f"() => {{ document.querySelector('#conversations button').click(); {then}; }}")
+        if shown:
+            await page.wait_for_selector(f"{ENDED} >> text=It rolls.")
+        await page.wait_for_selector("#send:enabled")
+        kept = json.loads(await page.evaluate(KEPT))
+        assert await page.locator(".asked h2").all_inner_texts() == shown
+        assert sorted(turn["question"] for each in kept for turn in each["turns"]) == ["First question", *shown]
+        assert all(turn["answers"] for each in kept for turn in each["turns"])
+
+
+async def test_a_question_after_a_deletion_does_not_bring_the_conversation_back(chatting):
+    backend = ScriptedBackend({"": [Reply(chunks=["The first half. ", "never"], chunk_delay_s=600), "Whole."]})
+    async with chatting(backend) as page:
+        await ask(page, "First question", strategy="direct")
+        await page.wait_for_selector("text=The first half.")
+        await page.evaluate(
+            """() => new MutationObserver(([{target}], observer) => target.disabled || setTimeout(() => {
+                observer.disconnect();
+                question.value = "Second question";
+                composer.requestSubmit();
+            })).observe(document.getElementById("send"), {attributes: true, attributeFilter: ["disabled"]})"""
+        )
+        await page.click("#conversations button[aria-label^=Delete]")
+        await page.wait_for_selector(f"{ENDED} >> text=Whole.")
+        await page.wait_for_selector("#send:enabled")
+        assert await page.locator(".asked h2").all_inner_texts() == ["Second question"]
+        assert "First question" not in await page.evaluate(KEPT)
+
+
 async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chatting, tmp_path):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")
@@ -127,6 +187,21 @@ async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chattin
         await page.set_input_files("#import", tmp_path / "all.json")
         await page.wait_for_selector("#conversations li:nth-child(2)")
         assert await page.locator(".asked h2").all_inner_texts() == ["First question", "Second question"]
+        await page.set_input_files("#import", tmp_path / "all.json")
+        await page.wait_for_selector("#told >> text=0 conversations")
+        assert await page.locator("#conversations li").count() == 2
+
+
+async def test_imported_conversations_keep_their_order(chatting, tmp_path):
+    names = {"Newest": 3_000, "Middle": 2_000, "Oldest": 1_000}
+    conversations = [{"id": name[0] * 32, "title": name, "changed": at, "turns": []} for name, at in names.items()]
+    (tmp_path / "three.json").write_text(json.dumps({"stretto": 1, "conversations": conversations}))
+    async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        await page.set_input_files("#import", tmp_path / "three.json")
+        await page.wait_for_selector("#told >> text=3 conversations")
+        await page.wait_for_selector("#conversations li:nth-child(3)")
+        assert await page.locator("#conversations button[dir]").all_inner_texts() == list(names)
+        assert [each["changed"] for each in json.loads(await page.evaluate(KEPT))] == [2_000, 3_000, 1_000]
 
 
 async def test_an_imported_answer_with_wrong_figures_still_shows_its_text(chatting, tmp_path):
@@ -148,6 +223,29 @@ async def test_a_browser_that_keeps_nothing_still_answers(chatting, chromium):
         await page.wait_for_selector("#told >> text=keeps no conversations")
         await ask(page, strategy="direct")
         await page.wait_for_selector("text=It rolls.")
+
+
+# A write that the browser breaks off, for want of room.
+FULL = """() => {
+    window.put = IDBObjectStore.prototype.put;
+    IDBObjectStore.prototype.put = function () { this.transaction.abort(); };
+}"""
+ROOM = "() => { IDBObjectStore.prototype.put = window.put; }"
+
+
+async def test_an_answer_that_could_not_be_kept_is_kept_with_the_next_and_only_once(chatting):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        for number, before in enumerate(("() => {}", FULL, ROOM), 1):
+            await page.evaluate(before)
+            await ask(page, f"Question {number}", strategy="direct")
+            await page.wait_for_selector(f"article:nth-child({number}) {ENDED}")
+            await page.wait_for_selector("#send:enabled")
+            told = await page.inner_text("#told") if before == FULL else "is not kept"
+            assert "is not kept" in told
+        kept = json.loads(await page.evaluate(KEPT))
+        assert [[turn["question"] for turn in each["turns"]] for each in kept] == [
+            ["Question 1", "Question 2", "Question 3"]
+        ]
 
 
 async def test_back_returns_to_the_conversation_before(chatting):
@@ -237,6 +335,18 @@ async def test_a_comparison_that_is_retried_has_one_result(chatting):
         await page.wait_for_selector("text=Measured:", state="detached")
         await page.wait_for_selector("text=Measured:")
         assert await page.locator("text=Measured:").count() == 1
+
+
+async def test_the_page_can_be_asked_again_after_a_failure_of_its_own(chatting):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        await page.evaluate("() => { conversations.replaceChildren = () => { throw new Error('a broken list'); }; }")
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("#told >> text=a broken list")
+        await page.wait_for_selector("#send:enabled")
+        await page.evaluate("() => { delete conversations.replaceChildren; }")
+        await page.get_by_role("button", name="New chat").click()
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=It rolls.")
 
 
 async def test_straight_generation_is_not_compared_with_itself(chatting):
@@ -398,6 +508,21 @@ async def test_an_answer_that_is_nested_too_deep_is_shown(chatting, text):
         assert await fits(page)
 
 
+DEEP_CODE = [f"{' ' * 60}- three", f"{' ' * 48}- two", f"{' ' * 44}> quoted", f"{'> ' * 24}quoted", "- ```", "+ end"]
+
+
+@pytest.mark.parametrize(("before", "fence"), [("", "```"), ("", "~~~~"), ("- A list\n", "```"), ("> ", "```")])
+async def test_code_keeps_its_indentation_however_deep(chatting, before, fence):
+    margin = before if before == "> " else " " * 2 * bool(before)
+    inside = "\n".join(margin + line for line in [f"{fence}yaml", *DEEP_CODE, fence])
+    text = f"{before.strip('> ')}\n{inside}\n\n{' ' * 60}- cut"
+    async with chatting(ScriptedBackend({"": Reply(chunks=[text])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert (await page.text_content("section .text pre code")).splitlines() == DEEP_CODE
+        assert f"{' ' * 41}- cut" not in await page.text_content("section .text")
+
+
 async def test_the_page_works_over_a_network_without_encryption(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         # What browsers give to no page that is neither encrypted nor of this machine.
@@ -424,6 +549,23 @@ async def test_a_wrong_key_is_told(chatting, tmp_path):
         await page.press("#key", "Enter")
         await page.wait_for_selector(READY, state="attached")
         assert not await page.is_visible("#told")
+
+
+async def test_a_key_may_hold_any_letters(chatting, tmp_path):
+    keys = tmp_path / "keys.toml"
+    keys.write_text('[me]\nkey = "Schlüssel-ключ-密钥-🔑-1"\n', encoding="utf-8")
+    async with chatting(ScriptedBackend({"": "Let in."}), options=ServerOptions(port=0, keys=keys)) as page:
+        await page.fill("#key", "неверный-длинный-ключ")
+        await page.press("#key", "Enter")
+        await page.wait_for_selector("#told >> text=does not know this key")
+        await page.reload()
+        await page.wait_for_selector("#key-form:not([hidden])")
+        await page.fill("#key", "Schlüssel-ключ-密钥-🔑-1")
+        await page.press("#key", "Enter")
+        await page.wait_for_selector(READY, state="attached")
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=Let in.")
+        assert not await page.is_visible("#away")
 
 
 async def test_ten_points_are_not_announced_one_by_one(chatting):

@@ -18,7 +18,7 @@ async function inStore(mode, act) {
       const transaction = base.transaction(STORE, mode);
       const request = act(transaction.objectStore(STORE));
       transaction.oncomplete = () => resolve(request?.result);
-      transaction.onerror = transaction.onabort = () => reject(transaction.error);
+      transaction.onabort = () => reject(transaction.error ?? new Error("The browser did not write it."));
     });
   } finally {
     base.close();
@@ -30,6 +30,7 @@ const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte
 const others = new BroadcastChannel(NAME); // pages of this browser that show the same list
 
 export const onChange = (act) => (others.onmessage = act);
+export const tellOthers = () => others.postMessage("changed");
 export const newConversation = () => ({ id: newId(), title: "", changed: 0, turns: [] });
 
 export const all = async () => (await inStore("readonly", (store) => store.getAll())).sort((a, b) => b.changed - a.changed);
@@ -37,24 +38,32 @@ export const one = (id) => inStore("readonly", (store) => store.get(id));
 
 // Keep a conversation, with `turns` instead of its own if they are given. If another page wrote the same one since it was
 // read here, this one goes on under an id of its own, so that neither is lost. Returns whether that was so.
-export async function keep(conversation, turns = conversation.turns) {
-  let apart = false;
+export function keep(conversation, turns = conversation.turns) {
+  keeping = keeping.catch(() => {}).then(() => put(conversation, turns)); // one after the other: each reads what the last wrote
+  return keeping;
+}
+
+let keeping = Promise.resolve();
+
+async function put(conversation, turns) {
+  let written;
   await inStore("readwrite", (store) => {
     const kept = store.get(conversation.id);
     kept.onsuccess = () => {
-      apart = kept.result !== undefined && kept.result.changed !== conversation.changed;
-      if (apart) conversation.id = newId();
-      conversation.changed = Math.max(Date.now(), conversation.changed + 1);
-      store.put({ ...conversation, turns });
+      const apart = kept.result !== undefined && kept.result.changed !== conversation.changed;
+      const changed = Math.max(Date.now(), conversation.changed + 1);
+      written = { ...conversation, id: apart ? newId() : conversation.id, changed, turns };
+      store.put(written);
     };
   });
-  others.postMessage("changed");
+  const apart = written.id !== conversation.id;
+  Object.assign(conversation, { id: written.id, changed: written.changed }); // only now: it is written
   return apart;
 }
 
 async function changing(act) {
   await inStore("readwrite", act);
-  others.postMessage("changed");
+  tellOthers();
 }
 
 export const remove = (id) => changing((store) => store.delete(id));
@@ -64,7 +73,8 @@ export const exported = async () =>
   new Blob([JSON.stringify({ stretto: 1, conversations: await all() }, null, 1)], { type: "application/json" });
 
 // Read an export. What is not a conversation is refused as a whole: nothing is kept of a file that is only half right.
-// A conversation that went on since it was exported is not overwritten; the one of the file comes beside it.
+// A conversation that went on since it was exported is not overwritten; the one of the file comes beside it, once. Returns
+// how many were added.
 export async function imported(text) {
   const found = JSON.parse(text);
   const conversations = found?.conversations;
@@ -74,13 +84,23 @@ export async function imported(text) {
       isText(turn?.question) && Array.isArray(turn.documents) && Array.isArray(turn.answers) &&
       turn.answers.every((answer) => isText(answer?.text) && Array.isArray(answer.branches))));
   if (!right) throw new Error("This file holds no conversations that were exported here.");
-  const here = new Map((await all()).map((each) => [each.id, JSON.stringify(each.turns)]));
+  const kept = await all();
+  const ids = new Set(kept.map((each) => each.id));
+  const seen = new Set(kept.flatMap((each) => [each.from, asText(each)])); // `from` says of what a copy was made
+  const added = [];
   for (const each of conversations) {
-    if (here.get(each.id) === JSON.stringify(each.turns)) continue;
-    await keep({ ...each, id: here.has(each.id) ? newId() : each.id, changed: 0 });
+    const from = `${each.id} ${each.changed}`;
+    if (seen.has(from) || seen.has(asText(each))) continue;
+    const changed = Number.isFinite(each.changed) ? each.changed : 0;
+    added.push(ids.has(each.id) ? { ...each, id: newId(), changed, from } : { ...each, changed });
+    seen.add(asText(each));
+    ids.add(each.id);
   }
-  return conversations.length;
+  if (added.length) await changing((store) => void added.forEach((each) => store.put(each)));
+  return added.length;
 }
+
+const asText = ({ id, turns }) => `${id} ${JSON.stringify(turns)}`;
 
 // What a model is told of a conversation: the questions up to one, and the last answer of each before it.
 export function messagesBefore(conversation, turn) {

@@ -3,19 +3,20 @@
 import { failed, loadModels, said } from "./connection.js";
 import { Attached } from "./documents.js";
 import * as history from "./history.js";
-import { showList, side } from "./list.js";
+import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
 import { ask, pageOf } from "./server.js";
 import { AnswerView, comparison, element } from "./view.js";
+import { welcome } from "./welcome.js";
 
 const $ = (id) => document.getElementById(id);
 const SHOWN_TURNS = 20; // of a conversation, until earlier ones are asked for
 const KEEP_MS = 3_000; // between two times that an answer is kept while it is written
 const LEFT = "The page was left before the answer was complete.";
 const LONGEST_MARKED = 60; // characters of a question in the list
-const EXAMPLES = ["How do I look after a bicycle?", "Why is the sky blue?", "What should I pack for a week by the sea?"];
 
 let conversation = history.newConversation();
+let wanted = null; // the id of the conversation that was asked for last
 let running = null; // AbortController
 let left = false; // the browser is leaving the page, which breaks its calls off
 let ended = Promise.resolve(); // the last answer, whether it was complete or not
@@ -32,12 +33,22 @@ function isBusy() {
 // Asking
 
 function send(question, documents, turn = null) {
-  if (!isBusy()) ended = answer(question, documents, turn);
+  if (isBusy()) return;
+  ended = answer(question, documents, turn).catch((error) => tell(`This page has a defect: ${error?.message}`));
 }
 
-async function answer(question, documents, turn) {
-  running = new AbortController();
-  busy(true);
+async function answer(...asked) {
+  try {
+    running = new AbortController();
+    busy(true);
+    await asking(...asked);
+  } finally { // whatever went wrong: the page can be asked again
+    running = null;
+    busy(false);
+  }
+}
+
+async function asking(question, documents, turn) {
   tell("");
   const asked = turn ?? { question, documents, answers: [] };
   if (!turn) conversation.turns.push(asked);
@@ -65,26 +76,30 @@ async function answer(question, documents, turn) {
     }
     addActions(place, asked);
   } finally {
-    running = null;
-    busy(false);
-    await keep();
+    await keep(); // while the page is busy: nothing else is asked for before the answer is kept
   }
 }
 
-// Keep the conversation, as it stands or with what there is of an answer.
-async function keep(turns = conversation.turns) {
+// Keep the conversation as it stands.
+async function keep() {
+  await write(conversation.turns);
+  history.tellOthers();
+  await listConversations();
+}
+
+async function write(turns) {
   try {
     if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on it is one of its own.");
     window.history.replaceState(null, "", `#${conversation.id}`);
   } catch (error) {
-    tell(`This conversation is not kept: ${error.message}`);
+    tell(`This conversation is not kept: ${error?.message}`);
   }
-  await listConversations();
 }
 
+// With what there is of an answer. The lists of conversations show nothing of it, and stay.
 function keepUnfinished(turn, answer) {
   const unfinished = { ...turn, answers: [...turn.answers, { ...answer, stopped: LEFT }] };
-  return keep(conversation.turns.map((each) => (each === turn ? unfinished : each)));
+  return write(conversation.turns.map((each) => (each === turn ? unfinished : each)));
 }
 
 function showComparison(place, answer) {
@@ -186,19 +201,13 @@ function addActions(place, turn) {
 function show(from = Math.max(0, conversation.turns.length - SHOWN_TURNS)) {
   shownTurns.clear();
   $("conversation").replaceChildren();
-  if (!conversation.turns.length) return welcome();
+  if (!conversation.turns.length) return $("conversation").append(welcome((question) => send(question, [])));
   if (from > 0) {
     const earlier = element("button", { type: "button", onclick: () => show(Math.max(0, from - SHOWN_TURNS)) }, `Show ${from} earlier questions`);
     $("conversation").append(element("p", {}, earlier));
   }
   for (const turn of conversation.turns.slice(from)) showStored(turn, showTurn(turn));
   scrollDown();
-}
-
-function welcome() {
-  const buttons = EXAMPLES.map((question) => element("button", { type: "button", onclick: () => send(question, []) }, question));
-  $("conversation").append(element("div", { class: "welcome" },
-    element("p", {}, "Answers are written in several places at once, where that does them good."), ...buttons));
 }
 
 function retry(turn) {
@@ -249,7 +258,7 @@ const scrollDown = () => ($("conversation").scrollTop = $("conversation").scroll
 // The list of conversations
 
 async function listConversations() {
-  const kept = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error.message}`), []));
+  const kept = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error?.message}`), []));
   showList(kept, conversation.id, { open, forget });
 }
 
@@ -258,7 +267,10 @@ const named = () => location.hash.match(/^#([0-9a-f-]{32,36})$/)?.[1];
 
 async function open(id) {
   if (id === conversation.id || isBusy()) return side(false);
+  const before = conversation;
+  wanted = id;
   const found = await history.one(id).catch(() => null); // as it is now: another tab may have gone on with it
+  if (wanted !== id || conversation !== before || isBusy()) return; // something else was asked for meanwhile
   if (!found) return startNew();
   conversation = found;
   location.hash = id;
@@ -269,9 +281,10 @@ async function open(id) {
 }
 
 async function forget(each) {
+  wanted = null;
   if (each.id === conversation.id) await leave();
+  if (each.id === conversation.id) startNew(); // first: a question that comes now belongs to the new one
   await history.remove(each.id);
-  if (each.id === conversation.id) startNew();
   await listConversations();
 }
 
@@ -314,21 +327,13 @@ document.addEventListener("keydown", (event) => {
 $("stop").addEventListener("click", () => running?.abort());
 $("new").addEventListener("click", startNew);
 $("search").addEventListener("input", listConversations);
-$("export").addEventListener("click", async () => history.saveFile("conversations.json", await history.exported()));
-$("import").addEventListener("change", async (event) => {
-  try {
-    tell(`${await history.imported(await event.target.files[0].text())} conversations were imported.`);
-  } catch (error) {
-    tell(`Nothing was imported: ${error.message}`);
-  }
-  event.target.value = "";
-  await listConversations();
-});
+exchange(listConversations);
 $("delete-all").addEventListener("click", async () => {
   if (!confirm("Delete all conversations of this browser?")) return;
+  wanted = null;
   await leave();
-  await history.removeAll();
   startNew();
+  await history.removeAll();
   await listConversations();
 });
 attached.takeFrom($("attach"), $("question"), $("composer"));
@@ -340,4 +345,4 @@ history.onChange(listConversations);
 await loadModels();
 await listConversations();
 if (named()) await open(named());
-else show();
+else if (!running) show();

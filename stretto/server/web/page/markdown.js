@@ -45,10 +45,24 @@ const ALLOWED = {
 // Headings of an answer stand below those of the page.
 const LOWER = { H1: "h3", H2: "h4", H3: "h5", H4: "h6", H5: "h6", H6: "h6" };
 
-// Lists in lists and quotations in quotations, cut at 40 characters: the time to parse them grows with the depth squared.
-const shallow = (text) => text
-  .replace(/^([ \t]{40})[ \t]+(?=[-*+]|\d+[.)])/gm, "$1")
-  .replace(/^(?=[ \t]*>)([ \t>]{40})[ \t>]+/gm, "$1");
+const DEEPEST = 40; // characters of indentation
+const DEEPEST_CODE = 200; // of code, and of what only looks like code, as after a fence in a list that has ended
+
+// Lists in lists and quotations in quotations are cut: the time to parse them grows with the depth squared. Code stays as it is.
+function shallow(text) {
+  let fence = null;
+  return text.split("\n").map((line) => {
+    const deepest = fence ? DEEPEST_CODE : DEEPEST;
+    if (!fence) fence = line.match(/^(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*(`{3,}(?=[^`]*$)|~{3,})/)?.[1];
+    else if (line.match(/^[ \t>]*(`{3,}|~{3,})\s*$/)?.[1].startsWith(fence)) fence = null;
+    return cut(line, deepest);
+  }).join("\n");
+}
+
+function cut(line, deepest) {
+  const [indent] = line.match(/^[ \t]*(?=[-*+]|\d+[.)])|^[ \t]*>[ \t>]*/) ?? [""];
+  return indent.slice(0, deepest) + line.slice(indent.length);
+}
 
 // The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stands there as it was written.
 export function rendered(text) {

@@ -14,9 +14,12 @@ export class Refused extends Error {
 export const setKey = (key) => sessionStorage.setItem(KEY, key);
 export const hasKey = () => Boolean(sessionStorage.getItem(KEY));
 
+// A header holds bytes, which `fetch` takes as the characters up to 255; the server compares the UTF-8 of a key.
+const utf8 = (text) => String.fromCharCode(...new TextEncoder().encode(text));
+
 function headers() {
   const key = sessionStorage.getItem(KEY);
-  return { "content-type": "application/json", ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  return { "content-type": "application/json", ...(key ? { authorization: `Bearer ${utf8(key)}` } : {}) };
 }
 
 async function call(path, how = {}) {
