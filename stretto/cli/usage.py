@@ -18,7 +18,10 @@ from stretto.cli.optional_values import RESUMED, TRACE_TO
 
 UsageError: Any = typer.BadParameter.__base__  # typer has it from click, or from a copy of its own
 _HIDDEN = {TRACE_TO: "--trace", RESUMED: "--resume"}
-_INVALID = re.compile(r"^Invalid value for (?P<what>'.*?'(?: / '.*?')*): (?:Value error, )?(?P<reason>.*)$", re.DOTALL)
+_INVALID = re.compile(
+    r"^Invalid value for (?P<what>'.*?'(?: / '.*?')*)(?: \(env var: '.*?'\))?: (?:Value error, )?(?P<reason>.*)$",
+    re.DOTALL,
+)
 _HOW_IT_WAS_READ = re.compile(r", unable to parse .*$")
 
 

@@ -4,6 +4,7 @@ A prefix cache compares prompts token by token from the start. What is counted h
 have in common when they arrive at a scripted vLLM, as its chat template lays their messages one after the other.
 """
 
+import re
 from itertools import pairwise, takewhile
 
 import pytest
@@ -77,7 +78,10 @@ async def test_passages_share_all_before_them_and_the_next_question_the_passages
         reply, *asked, window=4_096, strategy="document", documents=Document(text=text, title="Bicycles")
     )
     first, second = (
-        [each for each in requests if f"Question:\n{question}" in each.prompt and "the passage\n" in each.prompt]
+        sorted(
+            (each for each in requests if f"Question:\n{question}" in each.prompt and "the passage\n" in each.prompt),
+            key=lambda each: int(re.findall(r"passage (\d+)", laid_out(each))[-1]),  # they arrive in any order
+        )
         for question in asked
     )
     assert len(first) == len(second) > 4

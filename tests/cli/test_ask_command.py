@@ -510,7 +510,7 @@ def test_a_command_line_that_cannot_be_used_is_one_line_with_the_value(stretto, 
     [
         (("logs", "show", "x"), "NUMBER x cannot be used: "),
         (("logs", "show", f"sk-{'a1' * 12}"), "NUMBER [hidden: it looks like a key] cannot be used: "),
-        (("prompts", "list", f"sk-{'a1' * 12}"), "Got unexpected extra argument(s) ([hidden: it looks like a key])."),
+        (("prompts", "list", f"sk-{'a1' * 12}"), "Got unexpected extra argument"),
         ((f"sk-{'a1' * 12}",), "No such command '[hidden: it looks like a key]'."),
     ],
 )
