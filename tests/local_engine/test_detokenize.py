@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -43,6 +43,7 @@ def test_an_incomplete_last_character_is_left_out():
 
 @given(SIGNS, st.sampled_from("é東🚲\ufffd"), st.integers(1, 3))
 def test_a_replacement_sign_that_the_model_wrote_is_kept_and_an_incomplete_character_is_not(text, last, missing):
+    assume(not text.endswith("\ufffd" * 5))  # 16 tokens without certain text are shown as they are
     stream, cut = TextStream(of_bytes, single), last.encode()[:-missing]
     shown = "".join(stream.push([byte]) for byte in (text.encode() + cut))
     assert shown + stream.flush() == text
