@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stretto.document import Document
-from stretto.documents import cut
 from stretto.errors import BudgetExceededError, DeadlineExceededError
 from stretto.strategies.branch import Running
 from stretto.strategies.document.library import Place
@@ -61,17 +59,9 @@ def outcome_of(running: Running) -> Outcome:
 def next_tries(reading: Reading, tries: Tries, outcome: Outcome) -> list[Tries]:
     """What to read instead: the halves of a passage whose record does not fit, or the passage again."""
     if outcome.cut_off and tries.halvings and tries.place.chunk.tokens > _LEAST:
-        parts = _halves(reading, tries.place)
+        parts = reading.parts(tries.place, tries.place.chunk.tokens // 2 + 1)
         if len(parts) > 1:
             return [Tries(part, tries.again, tries.halvings - 1) for part in parts]
     if outcome.found is None and not outcome.hopeless and tries.again:
         return [replace(tries, again=tries.again - 1)]
     return []
-
-
-def _halves(reading: Reading, place: Place) -> list[Place]:
-    text = reading.library.text(place)
-    size = max(1, place.chunk.tokens // 2 + 1)
-    parts = cut(Document(text=text), size, reading.count)
-    start = place.chunk.start
-    return [replace(place, chunk=replace(part, start=start + part.start, end=start + part.end)) for part in parts]

@@ -13,6 +13,7 @@ import anyio
 from stretto.answer import BranchKind
 from stretto.backends.base import Prompt
 from stretto.citation import PassageRecord
+from stretto.document import Document
 from stretto.documents import cut
 from stretto.events import PassageRead
 from stretto.prompts import POCKET
@@ -67,6 +68,12 @@ class Reading:
             for document in self.library.documents
         )
         return replace(self, library=self.library.cut(chunks))
+
+    def parts(self, place: Place, size: int) -> list[Place]:
+        """A passage in parts of at most ``size`` tokens. They keep its number: those of all others stay the same."""
+        parts = cut(Document(text=self.library.text(place)), size, self.count)
+        start = place.chunk.start
+        return [replace(place, chunk=replace(part, start=start + part.start, end=start + part.end)) for part in parts]
 
     def messages(self, template: str, **values: str) -> tuple[Message, ...]:
         """A template filled for this request, the turns before the question in their places."""

@@ -24,6 +24,7 @@ from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.gate import relevant
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.mapping import read_passages
+from stretto.strategies.document.narrowing import narrowed
 from stretto.strategies.document.offer import offer_document
 from stretto.strategies.document.pieces import write_pieces
 from stretto.strategies.document.run import Reading, reading_of
@@ -87,7 +88,7 @@ class _Run:
 
     async def _read(self) -> None:
         reading = self.reading
-        places, skipped = self._places()
+        places, skipped = await anyio.to_thread.run_sync(self._places)
         records = await self._records(places)
         self._report(records, skipped)
         self.runner.passages = tuple(sorted([*records, *skipped], key=lambda each: (each.document, each.start)))
@@ -128,8 +129,10 @@ class _Run:
         """The passages to read, and records of those that are skipped: only with the preference ``fastest``."""
         reading = self.reading
         places = reading.library.places
-        if reading.request.preference != "fastest" or reading.task.kind in ("extract", "summarise"):
+        if reading.task.kind == "summarise":
             return places, []
+        if reading.request.preference != "fastest" or reading.task.kind == "extract":
+            return narrowed(reading, places), []
         chosen = relevant(reading, places)
         kept = {place.number for place in chosen}
         return chosen, [reading.skipped(place) for place in places if place.number not in kept]
