@@ -166,8 +166,8 @@ def test_the_engine_knows_nothing_of_what_is_above_it(every):
         each.target for each in every if room(each.source).startswith("local_engine") and "engine" not in each.target
     }
     assert values <= {
-        *("stretto.arguments", "stretto.errors", "stretto.fork", "stretto.late_executor", "stretto.plugins"),
-        "stretto.stop_texts",
+        *("stretto.arguments", "stretto.ending_thread", "stretto.errors", "stretto.fork", "stretto.late_executor"),
+        *("stretto.plugins", "stretto.stop_texts"),
     }
 
 

@@ -168,6 +168,26 @@ except DeadlineExceededError as error:
     assert (done.returncode, done.stdout, done.stderr) == (0, said * 2, "")
 
 
+def test_an_engine_that_comes_while_the_interpreter_exits_ends_before_it(folder):
+    code = """
+import asyncio, atexit, sys, threading
+from stretto import AsyncStretto
+from stretto.backends.local.loading import LoadingOptions
+from stretto.errors import DeadlineExceededError
+exits, load = threading.Event(), LoadingOptions._load
+LoadingOptions._load = lambda self: (exits.wait(60), load(self))[1]
+client = AsyncStretto("local:" + sys.argv[1])
+atexit.register(exits.set)
+import stretto.local_engine.serving.engine
+try:
+    asyncio.run(client.ask("Why?", strategy="direct", deadline_s=0.1))
+except DeadlineExceededError:
+    print("too late")
+"""
+    done = run(code, folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "too late\n", "")
+
+
 def test_a_deadline_holds_while_the_model_is_loading(folder, monkeypatch):
     load = threading.Event()
     real = LoadingOptions._load

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
-from threading import Thread
 from typing import TypeVar
+
+from stretto.ending_thread import EndingThread
 
 T = TypeVar("T")
 Job = Callable[[], None]
-
-_threads: weakref.WeakKeyDictionary[Thread, SimpleQueue[Job | None]] = weakref.WeakKeyDictionary()
 
 
 class Worker:
@@ -28,11 +26,10 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        # A daemon, because the interpreter would wait for any other thread before `_end_all` could end it.
-        self._thread = Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
+        end = partial(self._jobs.put, None)
+        self._thread = EndingThread(partial(_work, self._jobs), end, name)
         self._thread.start()
-        _threads[self._thread] = self._jobs
-        weakref.finalize(self, self._jobs.put, None).atexit = False
+        weakref.finalize(self, end).atexit = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Do work after what was submitted before; at once in the calling thread if this one has ended."""
@@ -53,7 +50,7 @@ class Worker:
 
     def end(self) -> None:
         """Let the thread end after the submitted work."""
-        self._jobs.put(None)
+        self._thread.end()
 
     def close(self) -> None:
         """Do what `end` does, and wait for the thread."""
@@ -78,15 +75,3 @@ async def outcome(future: Future[T]) -> T:
     future.add_done_callback(tell)
     await done.wait()
     return future.result()
-
-
-@atexit.register
-def _end_all() -> None:
-    """A thread still inside torch when the interpreter goes would abort the process."""
-    for thread, jobs in list(_threads.items()):
-        jobs.put(None)
-        thread.join()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.clear)

@@ -103,7 +103,7 @@ class Engine:
             threads=threads,
             measure=measure,
         )
-        weakref.finalize(self, self._serving.end).atexit = False  # `_close_all` waits for it at the exit
+        weakref.finalize(self, self._serving.end).atexit = False  # an `EndingThread` ends then anyway
 
     @property
     def step_ms(self) -> dict[int, float]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 
+from stretto.ending_thread import EndingThread
 from stretto.errors import BackendError
 from stretto.local_engine.drafting.catalogue import WEIGHING, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
@@ -32,8 +30,6 @@ _QUIET_S = 0.0005  # what comes later is read soon, and copies what it shares
 _GATHER_S = 1.0  # that an announced request is waited for at most
 
 _log = logging.getLogger(__package__)
-
-_running: weakref.WeakSet[Serving] = weakref.WeakSet()
 
 
 class Serving:
@@ -85,9 +81,8 @@ class Serving:
         models = [model] if equipment.draft is None else [model, equipment.draft]
         self._code = CompiledCode(models, self._wake)
         self._scheduler = scheduler(self._drafter)
-        self._thread = threading.Thread(target=self._serve, name=f"stretto engine {model.name}", daemon=True)
+        self._thread = EndingThread(self._serve, self.end, f"stretto engine {model.name}")
         self._thread.start()
-        _running.add(self)
 
     def wait_measured(self) -> None:
         """See `Engine.wait_measured`."""
@@ -303,14 +298,3 @@ def _most_tokens(handle: Handle) -> int:
     """Tokens that a request may fill with its answer."""
     request = handle.sequence.request
     return len(request.prompt) + request.max_new_tokens
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close all engines: a thread inside torch at the interpreter's end would abort the process."""
-    for serving in tuple(_running):
-        serving.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_running.clear)
