@@ -17,10 +17,21 @@ __all__ = ["main"]
 
 IMAGES = Path(__file__).parent / "img"
 QUESTION = "How do I look after a bicycle?"
+WRITING = """() => [...document.querySelectorAll("section[aria-busy=true] .card")].filter(
+    (card) => card.innerText.length > 60).length >= 4"""
+# The page shows what it has read before it reads on. Once this holds, it reads no further, however fast the model is.
+HALT = f"""
+const read = ReadableStreamDefaultReader.prototype.read;
+ReadableStreamDefaultReader.prototype.read = async function () {{
+  await new Promise(requestAnimationFrame);
+  return ({WRITING})() ? new Promise(() => {{}}) : read.call(this);
+}};
+"""
 PICTURES: dict[str, dict[str, Any]] = {
-    "web-light.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light"},
     "web-dark.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "dark"},
     "web-phone.png": {"viewport": {"width": 390, "height": 800}, "color_scheme": "light", "device_scale_factor": 2},
+    # The last one, because the model has to be loaded for the first.
+    "web-light.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light"},
 }
 
 
@@ -40,15 +51,12 @@ def main() -> None:
 
 def picture(browser: Browser, address: str, file: Path, context: dict[str, Any], *, settled: bool) -> None:
     """Ask, and take the picture while points are written, or once they have settled."""
-    page = browser.new_context(**context).new_page()
+    opened = browser.new_context(**context)
+    page = opened.new_page()
+    if not settled:
+        page.add_init_script(HALT)
     page.goto(address)
     page.wait_for_selector("#model option", state="attached")
-    if not settled:  # the first answer loads the model; the picture is of the second
-        page.fill("#question", "What is tea?")
-        page.press("#question", "Enter")
-        page.wait_for_selector("section[aria-busy=false]", timeout=120_000)
-        page.goto(address)
-        page.wait_for_selector("#model option", state="attached")
     if page.is_visible("#open-choices"):
         page.click("#open-choices")
     page.select_option("#strategy", "skeleton")
@@ -56,11 +64,13 @@ def picture(browser: Browser, address: str, file: Path, context: dict[str, Any],
         page.click("#open-choices")
     page.fill("#question", QUESTION)
     page.press("#question", "Enter")
-    wanted = "section[aria-busy=false]" if settled else ".card:nth-child(5)"
-    page.wait_for_selector(wanted, timeout=120_000)
     if settled:
-        page.wait_for_timeout(500)  # until it has moved to its place
+        page.wait_for_selector("section[aria-busy=false]", timeout=120_000)
+    else:
+        page.wait_for_function(WRITING, timeout=120_000)
+    page.wait_for_timeout(500)  # until all has moved to its place
     page.screenshot(path=file)
+    opened.close()
     print(file.name)
 
 

@@ -1,19 +1,23 @@
 """Take the pictures of the chat in a terminal in `docs/img`: ``python docs/make_terminal_picture.py``.
 
-The program and its answer are real: the embedded model, on a screen that nobody sees.
+The program and its answer are real: the embedded model, on a screen that nobody sees. While a picture of the writing is
+taken, the program reads no further, however fast the model is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-from stretto import AsyncStretto
+from stretto import Answer, AnswerStream, AsyncStretto
 from stretto.cli.chat_state import ChatState
 from stretto.cli.compare import loaded
 from stretto.cli.terminal.app import ChatApp
+from stretto.events import Event
 
 __all__ = ["main"]
 
@@ -21,8 +25,8 @@ IMAGES = Path(__file__).parent / "img"
 QUESTION = "How do I look after a bicycle?"
 MOST_BYTES = 60_000
 FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # which a viewer would load from elsewhere
-LOOK_S, DRAWN_S = 0.005, 0.03  # between two looks; for the screen to be drawn
-WRITING = 4  # parts that are being written when the first picture is taken
+LOOK_S, DRAWN_S = 0.02, 0.2  # between two looks; for the screen to be drawn
+WRITING = 4  # parts that are being written when a picture of the writing is taken
 
 
 async def main() -> None:
@@ -39,22 +43,54 @@ async def picture(name: str, size: tuple[int, int], *, running: bool) -> None:
     await loaded(state.client, QUESTION, lambda work, _: work)  # the picture is of the writing, not of the loading
     state.fresh = False
     app = ChatApp(state)
+    halt = Halt(lambda: running and writing(app) >= WRITING)
+    state.client.stream = halt.before(state.client.stream)  # type: ignore[method-assign]
     async with app.run_test(size=size):
         app.asking.post_message(app.asking.Sent(QUESTION))
-        if running:
-            await until(lambda: writing(app) >= WRITING)
-        else:
-            await until(lambda: app.answering.last is not None and not app.busy)
+        await until(lambda: halt.reached or (app.answering.last is not None and not app.busy))
         app.tick()
         await asyncio.sleep(DRAWN_S)
-        if running and not writing(app):
-            raise SystemExit(f"{name}: the answer ended before its picture was taken. Try again.")
+        if running and not halt.reached:
+            raise SystemExit(f"{name}: fewer than {WRITING} parts were written at the same time.")
         drawn = FONTS.sub("", app.export_screenshot(title="stretto chat"))
     await state.client.aclose()
     if len(drawn) > MOST_BYTES:
         raise SystemExit(f"{name} would have {len(drawn):,} bytes, and {MOST_BYTES:,} are the most.")
     (IMAGES / name).write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n", encoding="utf-8")
     print(f"{name}: {len(drawn):,} bytes")
+
+
+class Halt:
+    """Stops reading an answer once a condition holds, until the reader leaves."""
+
+    def __init__(self, condition: Callable[[], bool]) -> None:
+        self.condition = condition
+        self.reached = False
+
+    def before(self, stream: Callable[..., Any]) -> Any:
+        """The same method of a client, whose answers come to the halt."""
+
+        @asynccontextmanager
+        async def halting(*arguments: Any, **options: Any) -> AsyncIterator[_Halting]:
+            async with stream(*arguments, **options) as events:
+                yield _Halting(events, self)
+
+        return halting
+
+
+class _Halting(AsyncIterator[Event]):
+    def __init__(self, events: AnswerStream, halt: Halt) -> None:
+        self._events, self._halt = events, halt
+
+    async def __anext__(self) -> Event:
+        if self._halt.condition():
+            self._halt.reached = True
+            await asyncio.Event().wait()
+        return await anext(self._events)
+
+    @property
+    def answer(self) -> Answer:
+        return self._events.answer
 
 
 async def until(condition: Callable[[], bool]) -> None:

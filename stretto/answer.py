@@ -271,6 +271,11 @@ class Timeline(BaseModel):
     def _repr_html_(self) -> str:
         return self.plot().svg
 
+    def _repr_markdown_(self) -> str:
+        from stretto.display.notebook import timeline_markdown  # noqa: PLC0415 - as in `plot`
+
+        return timeline_markdown(self, self._branches)
+
 
 class Answer(BaseModel):
     """The whole answer. ``str(answer)`` is its text.

@@ -65,12 +65,15 @@ def test_a_timeline_without_an_answer_draws_its_totals():
     assert "<svg" in Timeline()._repr_html_()
 
 
-def test_many_passages_get_a_row_where_they_begin_and_end_and_where_they_failed():
-    passages = [
+def passages(count):
+    return [
         branch(n, (0, 0, 1, 2), id=f"passage-{n}", kind="passage", status="failed" if n == 50 else "finished")
-        for n in range(1, 101)
+        for n in range(1, count + 1)
     ]
-    svg = answer(*passages).timeline.plot().svg
+
+
+def test_many_passages_get_a_row_where_they_begin_and_end_and_where_they_failed():
+    svg = answer(*passages(100)).timeline.plot().svg
     drawn = [int(number) for number in re.findall(r">(\d+) Point \d+</text>", svg)]
     assert drawn == [*range(1, 21), 50, *range(81, 101)]
     assert "59 more passages" in svg
@@ -106,6 +109,16 @@ def test_a_route_shows_its_cause_and_what_each_way_would_cost():
         "| strategy | expected time | tokens | calls |\n|---|---:|---:|---:|\n| direct | 2.0 s | 1,500 | 1 |"
     )
     assert route._repr_markdown_() == route_markdown(route)
+
+
+def test_a_timeline_is_a_table_where_there_are_no_pictures():
+    timeline = answer(branch(1, (0, 0.5, 1, 2), title=HOSTILE, status="failed")).timeline
+    totals, *table = timeline._repr_markdown_().splitlines()
+    assert totals.startswith("first text ")
+    assert table[-1].endswith(" (failed) | 0.00 s | 0.50 s | 1.00 s | 2.00 s |")
+    assert "<script" not in markdown_html("\n".join(table))
+    assert len(re.findall(r"(?<!\\)\|", table[-1])) == 6
+    assert "59 more passages" in answer(*passages(100)).timeline._repr_markdown_()
 
 
 def test_a_plot_is_saved_as_a_picture_or_a_page(tmp_path):

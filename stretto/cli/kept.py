@@ -23,7 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_list(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *, json: bool, none: str) -> None:
-    """Print what was found, each in its lines; ``none`` says to a person that it is nothing."""
+    """Print what was found, each in its lines; ``none`` if nothing was."""
     if json:
         typer.echo(plain_json(as_json.dumps([asdict(each) for each in found], indent=2, ensure_ascii=False)))
         return
@@ -35,7 +35,7 @@ def print_list(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *,
 
 
 def print_search(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *, json: bool) -> None:
-    """Print what a search has found. Raises `typer.Exit` with 1 where a person is told that it is nothing."""
+    """Print what a search has found. Raises `typer.Exit` with 1 if it found nothing; with JSON, an empty list says so."""
     print_list(found, lines, json=json, none="Nothing was found.")
     if not found and not json:
         raise typer.Exit(1)

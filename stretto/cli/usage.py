@@ -16,7 +16,7 @@ from stretto.arguments import looks_like_key, shown
 from stretto.cli.exits import Exit, complain
 from stretto.cli.optional_values import RESUMED, TRACE_TO
 
-UsageError: Any = typer.BadParameter.__base__  # typer has it from click, or from a copy of its own
+UsageError: Any = typer.BadParameter.__base__  # typer takes it from click, or has a copy
 _HIDDEN = {TRACE_TO: "--trace", RESUMED: "--resume"}
 _INVALID = re.compile(
     r"^Invalid value for (?P<what>'.*?'(?: / '.*?')*)(?: \(env var: '.*?'\))?: (?:Value error, )?(?P<reason>.*)$",

@@ -1,14 +1,16 @@
-"""What notebooks show of an answer and of a route, and the page that holds both."""
+"""What notebooks show of an answer, its route and its timeline, and the page that holds all three."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
 
-from stretto.answer import Answer
+from stretto.answer import Answer, Branch, Timeline
 from stretto.display.page import page
-from stretto.display.timeline import draw
+from stretto.display.rows import drawn, label_of
+from stretto.display.timeline import draw, totals
 from stretto.route import Route
 
 if TYPE_CHECKING:
@@ -52,6 +54,24 @@ def route_markdown(route: Route) -> str:
     table = ["", "| strategy | expected time | tokens | calls |", "|---|---:|---:|---:|", *rows] if rows else []
     on = f" on {_plain(route.backend)}" if route.backend else ""
     return "\n".join([f"**{_plain(route.strategy)}**{on}: {_plain(route.cause)}", *table])
+
+
+def timeline_markdown(timeline: Timeline, branches: Sequence[Branch]) -> str:
+    """The figures of the drawing as a table, in which the words of others are text."""
+    shown, hidden = drawn(branches)
+    rows = [_timeline_row(branch) for branch in shown]
+    if hidden:
+        rows.append(f"| {hidden:,} more passages | | | | |")
+    table = ["", "| branch | wanted at | sent at | first text | ended |", "|---|---:|---:|---:|---:|", *rows]
+    return "\n".join([totals(timeline), *(table if rows else [])])
+
+
+def _timeline_row(branch: Branch) -> str:
+    span = branch.span
+    times = [span.needed_s, span.started_s, span.first_s, span.ended_s]
+    failed = " (failed)" if branch.status == "failed" else ""
+    cells = " | ".join("" if seconds is None else f"{seconds:.2f} s" for seconds in times)
+    return f"| {_plain(label_of(branch))}{failed} | {cells} |"
 
 
 def answer_page(answer: Answer, question: str = "") -> str:

@@ -70,15 +70,23 @@ def draw(timeline: Timeline, branches: Sequence[Branch]) -> str:
     end_s = end_of(branches, timeline.total_s) or 1.0
     rows = [_row(branch, number, end_s) for number, branch in enumerate(shown)]
     height = _TOP + _ROW * len(shown)
-    notes = [*([f"{hidden:,} more passages were read in between"] if hidden else []), _totals(timeline)]
+    notes = [*([f"{hidden:,} more passages were read in between"] if hidden else []), totals(timeline)]
     foot = [_text(4, height + 20 + 18 * line, note, "dim") for line, note in enumerate(notes)]
     legend = _legend(height + 20 + 18 * len(notes))
     full = height + 18 * len(notes) + 36
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="st-timeline" width="{WIDTH}" height="{full}" '
-        f'viewBox="0 0 {WIDTH} {full}" role="img" aria-label="What ran when: {escape(_totals(timeline))}">'
+        f'viewBox="0 0 {WIDTH} {full}" role="img" aria-label="What ran when: {escape(totals(timeline))}">'
         f"<style>{_STYLE}</style>{_axis(end_s, height)}{''.join(rows)}{''.join(foot)}{legend}</svg>"
     )
+
+
+def totals(timeline: Timeline) -> str:
+    """One line: seconds to the first text, to the end, and along the critical path."""
+    first = timeline.first_text_s
+    parts = [] if first is None else [f"first text {first:.2f} s"]
+    parts += [f"total {timeline.total_s:.2f} s", f"critical path {timeline.critical_path_s:.2f} s"]
+    return " · ".join(parts)
 
 
 def _row(branch: Branch, number: int, end_s: float) -> str:
@@ -134,13 +142,6 @@ def _legend(y: float) -> str:
     parts.append(f'<line class="waiting" x1="{x}" x2="{x + 16}" y1="{y - 4}" y2="{y - 4}"/>')
     parts.append(_text(x + 22, y, "waits for its turn", "dim"))
     return "".join(parts)
-
-
-def _totals(timeline: Timeline) -> str:
-    first = timeline.first_text_s
-    parts = [] if first is None else [f"first text {first:.2f} s"]
-    parts += [f"total {timeline.total_s:.2f} s", f"critical path {timeline.critical_path_s:.2f} s"]
-    return " · ".join(parts)
 
 
 def _at(seconds: float, end_s: float) -> float:

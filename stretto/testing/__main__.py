@@ -1,4 +1,4 @@
-"""A scripted server in a process of its own, for benchmarks: it answers like OpenAI and Anthropic."""
+"""A scripted server in a separate process, for benchmarks: it answers like OpenAI and Anthropic."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from stretto.testing import Reply, ScriptedBackend
 
 POINTS = {"Write only the outline": "1. Tyres\n2. Chain\n3. Brakes"}
 SKELETON = POINTS | {"Tyres": "Pump them.", "": "Yes, of course."}
+READY = "#model option"
 ENDED = "section[aria-busy=false]"
 
 

@@ -118,7 +118,7 @@ def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off:
     chunk, passage = place.chunk, reading.library.passage(place)
     evidence: dict[tuple[int, int], Evidence] = {}
     unfounded = 0
-    # The longest first: a short quotation may stand within a longer one, and means a place of its own.
+    # The longest first: a short quotation may stand within a longer one, and means another place.
     for quote in sorted(_strings(found.get("evidence")), key=len, reverse=True):
         at = passage.find(quote, evidence)
         if at is None:

@@ -1,5 +1,6 @@
 // The server this page came from: its models, its key, and what to do while it is away.
 
+import { restoreChoices } from "./choices.js";
 import { announce, tell } from "./notices.js";
 import { Refused, hasKey, isThere, models, setKey } from "./server.js";
 import { element } from "./view.js";
@@ -13,6 +14,7 @@ export async function loadModels() {
   try {
     const names = (await models()).filter((name) => !name.startsWith("stretto-")); // the strategy is chosen beside
     $("model").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+    restoreChoices();
     $("key-form").hidden = true;
     $("away").hidden = true;
   } catch (error) {

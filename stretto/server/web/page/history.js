@@ -37,7 +37,7 @@ export const all = async () => (await inStore("readonly", (store) => store.getAl
 export const one = (id) => inStore("readonly", (store) => store.get(id));
 
 // Keep a conversation, with `turns` instead of its own if they are given. If another page wrote the same one since it was
-// read here, this one goes on under an id of its own, so that neither is lost. Returns whether that was so.
+// read here, this one goes on under another id, so that neither is lost. Returns whether that was so.
 export function keep(conversation, turns = conversation.turns) {
   keeping = keeping.catch(() => {}).then(() => put(conversation, turns)); // one after the other: each reads what the last wrote
   return keeping;

@@ -89,7 +89,7 @@ async function keep() {
 
 async function write(turns) {
   try {
-    if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on it is one of its own.");
+    if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on, this is a separate one.");
     window.history.replaceState(null, "", `#${conversation.id}`);
   } catch (error) {
     tell(`This conversation is not kept: ${error?.message}`);
@@ -218,7 +218,7 @@ function retry(turn) {
   send(again.question, again.documents, again);
 }
 
-// Go on from an earlier question in a conversation of its own; the one it comes from stays as it is.
+// Go on from an earlier question in a separate conversation; the one it comes from stays as it is.
 function branchAt(turn) {
   const until = conversation.turns.indexOf(turn) + 1;
   const turns = structuredClone(conversation.turns.slice(0, until));
@@ -284,7 +284,11 @@ async function forget(each) {
   wanted = null;
   if (each.id === conversation.id) await leave();
   if (each.id === conversation.id) startNew(); // first: a question that comes now belongs to the new one
-  await history.remove(each.id);
+  await removing(history.remove(each.id));
+}
+
+async function removing(removed) {
+  await removed.catch((error) => tell(`Nothing was deleted: ${error?.message}`));
   await listConversations();
 }
 
@@ -333,8 +337,7 @@ $("delete-all").addEventListener("click", async () => {
   wanted = null;
   await leave();
   startNew();
-  await history.removeAll();
-  await listConversations();
+  await removing(history.removeAll());
 });
 attached.takeFrom($("attach"), $("question"), $("composer"));
 addEventListener("hashchange", () => named() && open(named())); // back and forward

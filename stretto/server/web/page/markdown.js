@@ -1,4 +1,4 @@
-// Model text as HTML. It is not trusted: no HTML of its own, no images, no styles, and what is left is sanitised.
+// Model text as HTML. It is not trusted: HTML, images and styles in it are not passed on, and what is left is sanitised.
 
 import hljs from "./vendor/highlight.js";
 import bash from "./vendor/languages/bash.js";
