@@ -6,7 +6,7 @@
 # make test-cluster a Ray cluster of this machine, in a separate environment, and limits that servers share by Redis
 # make test-litellm litellm as a client of the server, in a separate environment
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
-# CI runs all but test-wheel, test-litellm and install-cost. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
+# CI runs all but test-litellm and install-cost. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
 
 PYTHON ?= python3
 VENV   := .venv

@@ -35,7 +35,7 @@ def print_list(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *,
 
 
 def print_search(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *, json: bool) -> None:
-    """Print what a search has found. Raises `typer.Exit` with 1 if it found nothing; with JSON, an empty list says so."""
+    """Print what a search has found. Raises `typer.Exit` with 1 if it found nothing, but not for JSON."""
     print_list(found, lines, json=json, none="Nothing was found.")
     if not found and not json:
         raise typer.Exit(1)
