@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stretto.backends.base import Backend
+from stretto.errors import SettingsError
 from stretto.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,15 +56,18 @@ class Opening:
             first_text_s=settings.first_text_s,
             hedge=settings.hedge,
         )
-        backend = as_backend(
-            given,
-            base_url=base_url,
-            api_key=api_key,
-            resilience=resilience,
-            endpoints=self._endpoints,
-            argument=argument,
-            local=settings.local,
-        )
+        try:
+            backend = as_backend(
+                given,
+                base_url=base_url,
+                api_key=api_key,
+                resilience=resilience,
+                endpoints=self._endpoints,
+                argument=argument,
+                local=settings.local,
+            )
+        except SettingsError as error:
+            raise settings.with_source(error) from None
         self.owned.append(backend)
         return backend
 

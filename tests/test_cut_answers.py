@@ -214,7 +214,7 @@ def test_another_word_for_it_is_refused():
 
 def test_the_setting_is_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("STRETTO_ON_MISSING", "hide")
-    with pytest.raises(SettingsError, match="on_missing"):
+    with pytest.raises(SettingsError, match="STRETTO_ON_MISSING"):
         Settings.load()
 
 
