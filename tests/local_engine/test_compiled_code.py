@@ -183,6 +183,26 @@ def test_without_compiled_code_all_of_it_runs_in_torch_and_python(before, compil
     assert not list(Path(tmp_path).iterdir())
 
 
+@pytest.mark.parametrize(
+    ("before", "environment", "cause"),
+    [(HIDDEN, {}, "numba is not installed"), ("", {"NUMBA_DISABLE_JIT": "1"}, "NUMBA_DISABLE_JIT is set")],
+    ids=["no numba", "NUMBA_DISABLE_JIT=1"],
+)
+def test_one_warning_says_why_code_that_was_asked_for_cannot_be_compiled(before, environment, cause, tmp_path):
+    given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(before=before, compiled=True)],
+        env=given | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.splitlines() == [
+        f"Local models run in torch's operations, more slowly: compiling for this processor failed ({cause}). "
+        "STRETTO_COMPILED=0 keeps from trying."
+    ]
+
+
 def test_every_drafter_is_made_without_numba():
     program = f"import sys\n{HIDDEN}\nfrom stretto.local_engine.drafting.catalogue import make_drafter\n"
     program += "".join(

@@ -1,4 +1,4 @@
-"""Compiles parts in another process. A compiler that crashes, and code that this processor cannot run, end only that.
+"""Compiles parts in another process, so a compiler that crashes, or code that the processor cannot run, ends only that.
 
 The process may outlive this one, so a program that asks once leaves compiled code to the next one. If it is killed, the
 next one continues with the function that it was compiling. After three failures it is not started again for a day.
@@ -50,6 +50,9 @@ def compile_now(parts: Sequence[Part]) -> bool:
     """Compile the parts that are not ready, and wait. False, and one warning, if that fails."""
     if are_ready(parts):
         return True
+    if cause := _obstacle():
+        _warn(cause)
+        return False
     compilation = Compilation(parts, niceness=0)
     compilation.wait()
     return are_ready(parts)
@@ -152,7 +155,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _cause(status: int, lines: Sequence[str]) -> str:
-    """Say how a process failed; nothing if it did not."""
+    """Say how a process failed; an empty text if it did not."""
     if status == 0:
         return ""
     if status < 0:
@@ -175,7 +178,13 @@ def _warn(cause: str) -> None:
 
 
 def _can_compile() -> bool:
-    """Whether there is a compiler, and it is not switched off."""
+    return not _obstacle()
+
+
+def _obstacle() -> str:
+    """Why nothing can be compiled here; an empty text if it can."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0").strip() not in {"", "0"}:
-        return False
-    return find_spec("numba") is not None and not getattr(sys, "frozen", False)
+        return "NUMBA_DISABLE_JIT is set"
+    if find_spec("numba") is None:
+        return "numba is not installed"
+    return "this program is one file without an interpreter" if getattr(sys, "frozen", False) else ""
