@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stretto.backends.base import Backend
 from stretto.errors import SettingsError
-from stretto.settings import Settings
+from stretto.settings import Settings, with_source
 
 if TYPE_CHECKING:
     from stretto.backends.resilience.resilient import Endpoints
@@ -67,7 +67,7 @@ class Opening:
                 local=settings.local,
             )
         except SettingsError as error:
-            raise settings.with_source(error) from None
+            raise with_source(error, settings) from None
         self.owned.append(backend)
         return backend
 

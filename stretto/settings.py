@@ -92,14 +92,6 @@ class Settings(BaseModel):
         given = {name: getattr(self, name) for name in _LOCAL}
         return {name: value for name, value in given.items() if value is not None}
 
-    def with_source(self, error: SettingsError) -> SettingsError:
-        """Name the variable or the file in an error about one of `local`, where its value comes from there."""
-        name, _, rest = str(error).partition("=")
-        source = self._sources.get(name) if name in _LOCAL else None
-        if isinstance(source, Path):
-            return SettingsError(f"{error} The value comes from {source}.")
-        return error if source is None else SettingsError(f"{source}={rest}")
-
     @classmethod
     def load(cls, **arguments: Any) -> Settings:
         """Read all sources; arguments that are ``None`` count as not given. Raises `SettingsError`."""
@@ -156,6 +148,15 @@ def _tell_unknown(variables: tuple[str, ...]) -> None:
         hint = _hint(variable, known, cutoff=0.85)  # all share the prefix, so that most are alike
         if variable not in known and (hint or not _OF_OTHERS.search(variable)):
             _log.warning("The environment variable %s has no effect: there is no such setting.%s", variable, hint)
+
+
+def with_source(error: SettingsError, settings: Settings) -> SettingsError:
+    """Name the variable or the file in an error about one of ``settings.local``, if the value comes from there."""
+    name, _, rest = str(error).partition("=")
+    source = settings._sources.get(name) if name in _LOCAL else None
+    if isinstance(source, Path):
+        return SettingsError(f"{error} The value comes from {source}.")
+    return error if source is None else SettingsError(f"{source}={rest}")
 
 
 def settings_file() -> Path:
