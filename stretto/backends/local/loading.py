@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import re
 import threading
 import time
@@ -26,6 +27,7 @@ from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import LOSSY, WEIGHING, all_drafters
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
+from stretto.local_engine.kernels.switch import VARIABLE
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
@@ -34,7 +36,7 @@ from stretto.local_engine.model.source import Source
 if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
+__all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default"]
 
 DEFAULT_DECODING = "autoregressive"
 _log = logging.getLogger(__package__)
@@ -44,12 +46,23 @@ _SLOTS = 16  # of the engine's batch, and calls that one answer sends at a time
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
 _POCKET_PASSAGE = 256  # tokens of the passages in its lessons
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _GRAMMARS = find_spec("llguidance") is not None
 _ADAPTER = (
     " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
     "python -m recipes.lexical.train --model {model}."
 )
 _NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPTER, "lexical_lossy": _ADAPTER}
+
+
+def compiled_by_default() -> bool | None:
+    """Read ``STRETTO_COMPILED``; ``None`` if it is not set. Raises `SettingsError`."""
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if not value:
+        return None
+    if value not in _SWITCH:
+        raise SettingsError(f"{VARIABLE}={os.environ[VARIABLE]!r} cannot be used. Set it to 1 or 0.")
+    return _SWITCH[value]
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,7 @@ class LoadingOptions:
             raise SettingsError(f"device={shown(self.device)} cannot be used. Use cpu, cuda or cuda:0.")
 
     def _decodings(self) -> tuple[str, ...]:
-        """The decoding methods that can be chosen. Raises `SettingsError` where the one that was is none of them."""
+        """The decoding methods that can be chosen. Raises `SettingsError` where the one asked for is not among them."""
         folder = self.source.folder
         adapted = folder is not None and (folder / LEXICAL_FILE).is_file()
         has = {"draft_model": self.draft is not None, "lexical": adapted, "lexical_lossy": adapted}
