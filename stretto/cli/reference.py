@@ -34,7 +34,8 @@ $ stretto doctor                                                  # what would w
 
 The answer goes to standard output; the model's name, the reason for the strategy, warnings, the status
 line, the timeline and the comparison go to standard error. `--quiet` drops what was not asked for.
-A progress line, colours and moving of the cursor appear on a terminal only; `NO_COLOR` is respected.
+A progress line, colours and moving of the cursor appear on a terminal only. With `NO_COLOR` nothing is coloured; bold
+and dim text stay.
 
 On a terminal the Markdown of an answer is drawn while it is written, with the address of each link. In a pipe, with
 `--plain` and with `NO_COLOR` the text stays as the model wrote it.
