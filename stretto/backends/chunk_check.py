@@ -1,4 +1,4 @@
-"""Whether a chunk is what its types say: a backend of the caller's own may yield anything."""
+"""Checks that the fields of a chunk have their types: a backend of the caller may yield anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of one answer's branches: a part of the budget for each, its stream, and what it came to."""
+"""Sends the calls of one answer's branches: reserves a part of the budget, reads the stream, records what it cost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BranchCalls:
         backend: that answers them.
         ledger: of the answer.
         announce: hands an event to the reader.
-        warn_once: says something in the warnings of the answer.
+        warn_once: adds a warning to the answer.
         began: `time.perf_counter` at the arrival of the request.
 
     Attributes:
@@ -57,7 +57,7 @@ class BranchCalls:
         Returns:
             why the stream ended.
 
-        Raises `StrettoError`, and what a backend of the caller's own raises.
+        Raises `StrettoError`, and what a backend of the caller raises.
         """
         options = running.spec.options
         if self.accompanying:
@@ -97,7 +97,7 @@ class BranchCalls:
     async def _read(
         self, running: Running, chunks: AsyncIterator[Chunk], reservation: Reservation, record: CallRecord
     ) -> FinishReason | None:
-        """Read a stream into its branch; the reason for its end, ``None`` where it broke off."""
+        """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
         reason: FinishReason | None = None
         mending = Mending()
         async for chunk in chunks:
@@ -119,7 +119,7 @@ class BranchCalls:
             if text := mending.feed(chunk.text):
                 if not await self._take(running, text):
                     return "length"
-                await checkpoint()  # who reads this branch goes before the next chunk, if there is one
+                await checkpoint()  # lets the reader of this branch run before the next chunk
             for delta in chunk.tool_calls:
                 await running.caught_up()
                 await self._tell_call(running.calls, delta, running.spec.choice)
@@ -156,7 +156,7 @@ class BranchCalls:
     def count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
         """Add a usage that was reported."""
         if usage.calls:
-            if not usage.total_tokens and running.text:  # a stream that broke off had no time to tell
+            if not usage.total_tokens and running.text:  # a stream that broke off did not report it
                 usage += Usage(prompt_tokens=running.unreported, completion_tokens=self._unreported_text(running))
             running.unreported = 0
         running.usage += usage
@@ -170,7 +170,7 @@ class BranchCalls:
 
     @staticmethod
     def _unreported_text(running: Running) -> int:
-        """Tokens of the text that no usage has told of, estimated."""
+        """Estimated tokens of the text that no usage has covered."""
         return max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
 
     def settle(self, running: Running) -> None:

@@ -1,4 +1,4 @@
-"""``direct``: one generation, straight on."""
+"""``direct``: the whole answer in one generation."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Direct:
         )
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:  # noqa: ARG002 - every strategy is given its route
-        """Stream one branch; with a ``response_format``, show it once it fits, or was asked for once more.
+        """Stream one branch; with a ``response_format``, show it when it fits, or after a second try.
 
-        Of several answers, all stream; where the backend writes one a call, each is a branch.
+        If several answers are wanted, all stream. Each is a branch where the backend writes one for each call.
         """
         runner.strategy = self.name
         straight = runner.start(straight_spec(request, runner))
@@ -141,7 +141,7 @@ def shared_by_all(request: Request, messages: tuple[Message, ...]) -> int:
 
 
 def with_documents(request: Request) -> tuple[Message, ...]:
-    """The conversation as it is, its documents put before the last question."""
+    """The conversation unchanged, with its documents put before the last question."""
     if not request.documents:
         return request.messages
     messages, text = list(request.messages), fenced(request.documents)

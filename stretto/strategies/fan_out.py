@@ -147,11 +147,11 @@ class FanOut:
         self._calls.accompanying = fields
 
     def warn(self, text: str) -> None:
-        """Say something in ``Answer.warnings``."""
+        """Add a sentence to ``Answer.warnings``."""
         self.warnings.append(mend(text))
 
     def warn_once(self, text: str) -> None:
-        """Say it, unless another branch has said the same."""
+        """Add a sentence to ``Answer.warnings``, unless it is there already."""
         if mend(text) not in self.warnings:
             self.warn(text)
 
@@ -227,7 +227,7 @@ class FanOut:
                 running.exception, running.finish_reason = error, "error"
                 if isinstance(error, HOPELESS):
                     return
-            except Exception as error:  # noqa: BLE001 - a backend of the caller's own; the other branches live on
+            except Exception as error:  # noqa: BLE001 - the caller's backend may raise anything; the other branches go on
                 message = f"{self._backend.name} failed: {type(error).__name__}: {error}"
                 running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
                 running.exception.__cause__ = error
@@ -241,7 +241,7 @@ class FanOut:
                         )
                     return
             first = running.exception
-            begun = bool(running.calls or running.others)  # told already, and not to be told twice
+            begun = bool(running.calls or running.others)  # a warning has reported it already
             self._calls.estimate(running)
             if refused and not again and running.text.strip() and not running.take_back():
                 begins_refused = True

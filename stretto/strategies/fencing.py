@@ -29,7 +29,7 @@ def fenced(documents: Sequence[Document]) -> str:
 
 
 def fence_for(*texts: str) -> str:
-    """A line to put around these texts that stands in none of them; the same for the same texts.
+    """A line that occurs in none of these texts, to put around them; it is the same for the same texts.
 
     It is drawn from a hash of all of them, so that nobody can write a text that holds its own fence.
     """
@@ -43,7 +43,7 @@ def fence_for(*texts: str) -> str:
 
 
 def unfenced(text: str, fence: str) -> str:
-    """What a model wrote, without the fence: something stays in its place, or two halves could become a new one."""
+    """What a model wrote, with a mark in place of each fence: without one, two halves could form a new fence."""
     return text.replace(fence, "(line)")
 
 

@@ -17,8 +17,8 @@ from stretto.strategies.bare_json import json_in, read_json
 LONGEST_CAUSE = 300  # characters
 MOST_CAUSES = 3
 EXPLAINED_LEVELS = 16
-"""Deeper answers get no causes: where two parts of a schema refer back to it, looking for them takes jsonschema-rs
-twice as long with each level. Whether an answer fits, it finds out quickly."""
+"""For deeper answers no reason is given: where two parts of a schema refer back to it, jsonschema-rs needs twice the
+time for each further level to find one. Whether an answer fits is found quickly."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class AnthropicBackend(RemoteBackend):
         # The SDK has no arguments for sampling any more; older models still take it.
         sampling = {name: sent.pop(name) for name in ("temperature", "top_p") if name in sent}
         output = {name: sent.pop(name) for name in ("effort", "format") if name in sent}
-        sent["output_config"] = output | dict(extra.pop("output_config", {}))  # what the caller says goes before ours
+        sent["output_config"] = output | dict(extra.pop("output_config", {}))  # the caller's values take precedence
         if not sent["output_config"]:
             del sent["output_config"]
         return await client.messages.create(**sent, stream=True, extra_body=(sampling | extra) or None)

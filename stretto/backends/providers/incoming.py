@@ -1,4 +1,4 @@
-"""Text as it comes from a server, made into text that can be shown."""
+"""Makes the text that a server sends fit to be shown: whole characters, up to a stop text or a bound."""
 
 from __future__ import annotations
 

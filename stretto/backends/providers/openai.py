@@ -180,7 +180,7 @@ class OpenAIBackend(RemoteBackend):
     async def _events(self, stream: Any) -> AsyncGenerator[Any]:
         import openai  # noqa: PLC0415 - imported long since
 
-        # What traces the SDK hands out a stream of another type, and has to see the SDK's events.
+        # Tools that trace the SDK return a stream of another type, and have to see the SDK's events.
         if type(stream) is not openai.AsyncStream:
             async for event in stream:
                 yield event

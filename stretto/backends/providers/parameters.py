@@ -1,9 +1,9 @@
 """Sends a model only the parameters that it takes: known for some families, learned from 400s for all.
 
-A parameter that the model refuses is left out and the call repeated, once for each. What was
-learned stays for the length of the process, so it is paid for once. What the caller's meaning hangs on (the
-messages, the schema of the answer) is never left out: then the refusal is the answer. A schema that
-the messages tell as well may go.
+A parameter that the model refuses is left out and the call repeated, once for each. What was learned is kept until the
+process ends, so each refusal is paid for once. Parameters without which the request would mean something else (the
+messages, the schema of the answer) are never left out: their refusal is raised. A schema may be left out if the
+messages contain it too.
 """
 
 from __future__ import annotations

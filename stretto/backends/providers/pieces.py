@@ -1,4 +1,4 @@
-"""What the events of a stream say, and the answers that come of them."""
+"""The contents of the events of a stream, and the answers that they add up to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """More of one field of a part that holds what a model thought.
+    """New text for one field of a part of a model's reasoning.
 
     Attributes:
         kind: type of the part.
@@ -36,7 +36,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one event says to us.
+    """What one event of a stream contains.
 
     Attributes:
         text: of the answer.
@@ -46,7 +46,7 @@ class Piece:
         refused: the text is a refusal in the model's own words.
         logprobs: of the tokens of this text.
         tool_calls: pieces of tool calls.
-        thoughts: pieces of what it thinks, for who has to send it back.
+        thoughts: pieces of its reasoning, for callers that have to send it back.
         choice: which answer all but the usage belongs to.
         warnings: what of the event cannot be passed on.
     """

@@ -1,4 +1,4 @@
-"""What a server says, made fit to be shown: without keys, without control characters, bounded.
+"""Makes the words of a server fit to be shown: without keys, without control characters, bounded.
 
 A server may send anything, so each of these takes time in proportion to what it looks at.
 """

@@ -27,7 +27,7 @@ class Pace(Wrapper):
 
     A call that the limits do not admit waits until enough has been refilled, calls on their way
     included; if that would pass the deadline of the calling task, or be longer than
-    ``longest_pause_s``, `RateLimitedError` says so at once. No report closes the door for good: see `RateLimits`.
+    ``longest_pause_s``, `RateLimitedError` is raised at once. No report stops calls for good: see `RateLimits`.
 
     Args:
         backend: what to call.

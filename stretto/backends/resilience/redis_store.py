@@ -106,12 +106,12 @@ class RedisStore:
         return _Health(self, self._key("health", endpoint), faults=faults, over_s=over_s, rest_s=rest_s)
 
     async def spend(self, name: str, a_minute: float, *, needed: float, taken: float) -> float | None:
-        """Take from an allowance of so much a minute, if enough is there."""
+        """Take from an allowance that grows by ``a_minute`` each minute, if enough is there."""
         told = await self.run("allowance_spend", self._key("allowance", (name,)), a_minute, needed, taken)
         return None if told is None else float(told)
 
     async def hold(self, name: str, token: str, *, most: int, for_s: float) -> bool | None:
-        """Hold one of so many places for this long, or go on holding it; 0 seconds: give it back."""
+        """Hold one of ``most`` places for this long, or go on holding it; 0 seconds: give it back."""
         told = await self.run("place_hold", self._key("places", (name,)), token, most, for_s)
         return None if told is None else bool(int(told))
 

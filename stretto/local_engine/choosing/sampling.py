@@ -1,4 +1,4 @@
-"""Choosing the token that follows a row from its logits."""
+"""Chooses the token that follows a row from its logits."""
 
 from __future__ import annotations
 

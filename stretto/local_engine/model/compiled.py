@@ -107,7 +107,10 @@ class CompiledModel:
         self._pads, self._pad_like, self._units = _NO_PADS, self._like, 0
 
     def takes(self, rows: Rows, keep: Tensor, pads: PadAdapter | None) -> bool:
-        """Whether it can run these rows: all of a step or one of a prompt are wanted, and it can read their adapter."""
+        """Whether it can run these rows.
+
+        It can if the logits of all rows are wanted, or of one row of a prompt, and if it can read their adapter.
+        """
         wide = rows.tokens.shape[1]
         if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
             return False

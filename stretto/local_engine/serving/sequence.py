@@ -26,7 +26,7 @@ class _Account:
         self._warnings: list[str] = []
 
     def add(self, step: Step) -> None:
-        """Count a step. The forward that read the prompt is none."""
+        """Count a step. The forward that read the prompt does not count."""
         self._warnings += step.warnings
         draft = step.draft
         if draft is None:

@@ -1,4 +1,4 @@
-"""How reading a passage ended, and what to try next: nothing is taken for read that was not read to its end."""
+"""How reading a passage ended, and what to try next. A passage counts as read only if its record is complete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tries:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one reading.
+    """The outcome of one reading.
 
     Attributes:
         found: the record as the model wrote it; ``None`` where there is none.
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def outcome_of(running: Running) -> Outcome:
-    """Read off an ended branch what came of it."""
+    """The outcome of a branch that has ended."""
     error = running.exception
     if error is not None:
         out_of_means = isinstance(error, (DeadlineExceededError, BudgetExceededError))

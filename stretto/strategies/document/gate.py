@@ -1,4 +1,4 @@
-"""Which passages may be skipped: BM25 between question and passage, by bm25s."""
+"""Chooses passages to skip by the BM25 score of question and passage, with bm25s."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Smaller passages where a text is dense in what the question asks for: the more a passage holds, the more is missed.
+"""Cuts passages smaller that mention the question's words often: the more a passage holds, the more a reader misses.
 
-Only those passages are cut anew. All others, and how all are numbered, stay what they are for every question, so that
-their prompts can still be served from caches.
+Only those passages are cut again. All others, and the numbers of all, are the same for every question, so that their
+prompts can still be served from caches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WAVES = 4  # for so many waves of calls, one more may come: a quarter of the ti
 
 
 def narrowed(reading: Reading, places: Sequence[Place]) -> list[Place]:
-    """These passages, the dense ones in parts: a part for eight mentions of the question's words, not below 400 tokens.
+    """These passages, dense ones in parts: one for every eight mentions of the question's words, from 400 tokens on.
 
     Words that stand in more than half of the passages do not count. The densest passages come first where there are
     more of them than calls: with the preference ``careful``, as many as the rate limits and the budget leave; with
@@ -48,7 +48,7 @@ def narrowed(reading: Reading, places: Sequence[Place]) -> list[Place]:
 
 
 def _room(reading: Reading, calls: int) -> int:
-    """How many calls there may be beside so many."""
+    """How many further calls there may be."""
     request, runner = reading.request, reading.runner
     if request.preference == "fastest":
         return 0

@@ -1,4 +1,4 @@
-"""What all ways of reading share: the request without its documents, counting, prompts, and starting branches."""
+"""Shared by all ways of reading: the request without its documents, token counts, prompts, and starting branches."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Reading:
         )
 
     async def announce(self, record: PassageRecord, done: int, total: int) -> None:
-        """Tell whoever follows the answer that a passage was read."""
+        """Emit the event that a passage was read."""
         title = self.library.called(record.document, record.start, record.end)
         await self.runner.announce(PassageRead(record=record, done=done, total=total, title=title))
 

@@ -37,7 +37,7 @@ _MOST_NAMED = 20  # passages in a warning; Answer.passages has all
 
 
 class LongDocument:
-    """What fits is sent whole; else passages are read in parallel, or in a chain, and put together."""
+    """Sends documents whole if they fit; else reads passages in parallel or in a chain, and combines the results."""
 
     name = "document"
 
@@ -49,7 +49,7 @@ class LongDocument:
         return offer_document(case)
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
-        """Read, put together, answer. Without documents, answer straight on."""
+        """Read the documents, combine what was found, and answer. Without documents, answer directly."""
         if not request.documents:
             runner.warn("Answered straight on: the request has no documents.")
             await Direct().run(request, route, runner)
@@ -66,7 +66,7 @@ class _Run:
     async def run(self) -> None:
         reading = self.reading
         if self.in_form:
-            held_to_format(Prompt(()), reading.request, self.runner)  # before anything is read for nothing
+            held_to_format(Prompt(()), reading.request, self.runner)  # before a call is made in vain
         if reading.task.kind == "rewrite":
             if self.in_form:
                 raise InvalidRequestError(
@@ -119,7 +119,7 @@ class _Run:
         return await read_in_rounds(self.reading, places)
 
     async def _end(self, citing: CitationFilter) -> None:
-        """Wait for the answer, and hand out what it cites."""
+        """Wait for the answer, and report its citations."""
         await self.runner.merge.finish()
         self.runner.citations = tuple(citing.citations)
         if citing.unknown:
@@ -138,7 +138,7 @@ class _Run:
         return chosen, [reading.skipped(place) for place in places if place.number not in kept]
 
     def _report(self, records: Sequence[PassageRecord], skipped: Sequence[PassageRecord]) -> None:
-        """Say what was not read, and what was dropped."""
+        """Warn about passages that were not read and findings that were left out."""
         failed = [record for record in records if record.status == "failed"]
         if failed:
             self.runner.warn(
