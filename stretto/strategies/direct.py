@@ -101,7 +101,7 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
             return prompt
-        if request.whole_because is not None:  # what is passed on as it is cannot be asked for in other words
+        if request.whole_because is not None:  # a body that is passed on unchanged cannot be asked for in other words
             return None
         # The rest of a text matches no format that the whole of it matches.
         return rest_of(request, runner, received) if request.options.response_format is None else None
@@ -124,7 +124,7 @@ def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
 
 
 def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
-    """A template filled for this request, with the turns before it where they belong; ``values`` go before its own."""
+    """A template filled for this request, with the turns before the question; ``values`` replace defaults."""
     own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = runner.template(template).messages(**(own | values))
     return (

@@ -31,7 +31,7 @@ def fenced(documents: Sequence[Document]) -> str:
 def fence_for(*texts: str) -> str:
     """A line that occurs in none of these texts, to put around them; it is the same for the same texts.
 
-    It is drawn from a hash of all of them, so that nobody can write a text that holds its own fence.
+    It is drawn from a hash of all of them, so no text can be written that contains its own fence.
     """
     digest = sha256()
     for text in texts:

@@ -95,7 +95,7 @@ async def _ended(running: Running) -> None:
 
 
 def _report(runner: FanOut, running: Running, found: Fit) -> None:
-    """Hand out the value of the answer; a warning says where there is none."""
+    """Report the value of the answer, or warn that it has none."""
     if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
         return  # a warning says that already
     runner.parsed = found.value

@@ -61,7 +61,7 @@ def turns_of(prompt: Prompt) -> list[dict[str, Any]]:
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     function = dict(call.get("function") or {})
-    with suppress(ValueError, RecursionError):  # a model wrote it; what is no JSON stays as it is
+    with suppress(ValueError, RecursionError):  # a model wrote it; what is not JSON stays unchanged
         function["arguments"] = json.loads(function.get("arguments") or "{}")
     return {**call, "function": function}
 

@@ -38,12 +38,12 @@ class Page:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; ``None`` where it is none, or the status is no success."""
+        """The body as JSON; ``None`` if it is not JSON or the status is an error."""
         return read_json(self.body) if self.status < 300 else None
 
     @property
     def text(self) -> str:
-        """The body as text; empty where the status is no success."""
+        """The body as text; empty if the status is an error."""
         return self.body.decode(errors="replace") if self.status < 300 else ""
 
 

@@ -107,7 +107,7 @@ def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str,
 
 
 def read_json(text: bytes) -> Any:
-    """Read JSON; ``None`` where it is none."""
+    """Read JSON; ``None`` if it is invalid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

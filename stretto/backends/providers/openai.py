@@ -272,7 +272,7 @@ def _error_of(event: Any) -> Any:
 
 
 def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
-    """Read log-probabilities; those that are none are left out."""
+    """Read log-probabilities; invalid ones are left out."""
     listed = value_of(reported, "content")
     read = (_logprob(each) for each in listed) if isinstance(listed, list) else ()
     return tuple(each for each in read if each is not None)

@@ -26,7 +26,7 @@ GUIDED_JSON = "guided_json"
 """The schema of an answer, as vLLM took it before it had OpenAI's ``response_format`` for it."""
 
 # Options of the caller. Stop texts are not among them: they are cut from the stream here as well. Log-probabilities
-# and further answers are missed by whoever asked for them, who says so.
+# and further answers are not either: the code that asks for them warns where they are missing.
 _REPORTED = ("temperature", "top_p", "seed")
 _OPTIONAL = frozenset(
     {
@@ -61,7 +61,7 @@ class ParameterMemory:
     Args:
         model: its name.
         never: parameters that its API does not have at all.
-        learned: what is known of the model at its server, by whoever asked it before.
+        learned: what earlier calls have learned about the model at its server.
     """
 
     def __init__(self, model: str, never: frozenset[str] = frozenset(), learned: Learned | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Holds calls back: so many at a time, and no more than the rate limits leave."""
+"""Holds calls back: limits how many run at a time, and keeps within the rate limits."""
 
 from __future__ import annotations
 

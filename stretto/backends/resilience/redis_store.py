@@ -47,7 +47,7 @@ class RedisStore:
         again_s: how long Redis is left alone after it did not answer.
         clock: seconds, instead of the server's clock; the same for all replicas.
 
-    Raises `SettingsError` for an address that is none, `MissingDependencyError` without the package redis.
+    Raises `SettingsError` for an invalid address, `MissingDependencyError` without the package redis.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class RedisStore:
         return client
 
     def _key(self, kind: str, parts: tuple[str, ...]) -> str:
-        # An address may hold a password, so it is not shown to whoever lists the keys.
+        # An address may hold a password, so it is not part of the keys, which can be listed.
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
         return f"{self._prefix}:{kind}:{digest}"
 

@@ -65,7 +65,7 @@ class ChatTemplate:
             turns: the messages. A turn of the assistant at the end is left open, for the model to go on with.
             tools: functions that the model may call, in OpenAI's form.
             special_tokens_in_text: let the model's control tokens that are written in messages be control tokens.
-            window: tokens beyond which the prompt need not be read: most of one that is far longer is not.
+            window: tokens; a prompt that is far longer is refused without reading most of it.
 
         Raises `RequestRejectedError` for messages that the template refuses, `ContextOverflowError` beyond ``window``.
         """
@@ -164,7 +164,7 @@ class ChatTemplate:
         found = _behind(self._plain, token)
         if forbidden.isdisjoint(found):
             return found
-        # The tokenizer has the token among its words; single characters are none.
+        # The tokenizer has the token as a word; single characters are not control tokens.
         found = [each for character in token for each in _behind(self._plain, character)]
         if forbidden.isdisjoint(found):
             return found

@@ -11,14 +11,14 @@ from stretto.strategies.document.run import Reading
 __all__ = ["relevant"]
 
 _WORD = re.compile(r"\w{2,}")
-_SHARE = 4  # one passage in so many is read at least
+_SHARE = 4  # at least one passage in this many is read
 _FEWEST = 8
 
 
 def relevant(reading: Reading, places: Sequence[Place]) -> list[Place]:
     """The passages worth reading, in their order; all of them where bm25s is not installed, which a warning says.
 
-    Kept are those with the best scores: as many as run side by side, a quarter of all, and eight, whichever is most.
+    Those with the best scores are kept: as many as run in parallel, a quarter of all, or eight, whichever is most.
     """
     keep = max(reading.runner.capabilities.parallel_slots, len(places) // _SHARE, _FEWEST)
     if len(places) <= keep:

@@ -21,7 +21,7 @@ _MOST_WORDS = 8  # of the question
 _COMMON = 0.5  # share of the passages from which a word that stands in them does not tell them apart
 _MENTIONS = 8  # of the question's words in a passage that is read whole
 _MOST_PARTS = 8
-_WAVES = 4  # for so many waves of calls, one more may come: a quarter of the time
+_WAVES = 4  # one more wave of calls may come for this many: a quarter of the time
 
 
 def narrowed(reading: Reading, places: Sequence[Place]) -> list[Place]:

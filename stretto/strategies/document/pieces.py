@@ -69,7 +69,7 @@ def _ending(reading: Reading, place: Place, branch: Branch) -> str:
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """Runs of capitalised words; the first word of a sentence is none of them, because every first word is so."""
+    """Runs of capitalised words; without the first word of a sentence, which is always capitalised."""
     for found in _NAME.finditer(text):
         before = text[max(0, found.start() - 3) : found.start()]
         inside = before[-1:] in (" ", "\t") and before.strip(" \t")[-1:] not in (".", "!", "?", ":", "")

@@ -13,7 +13,7 @@ _SAME = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"',
 class Passage:
     """A text in which quotations are looked up: letter by letter first, then ignoring white space and quotation marks.
 
-    Whole words go before parts of words, and places in ``own`` before those in the neighbouring passages.
+    Whole words are preferred to parts of words, and places in ``own`` to those in the neighbouring passages.
 
     Args:
         text: of the passage, with the edges of its neighbours.
