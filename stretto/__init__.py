@@ -4,7 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from stretto.answer import Answer, Branch, Choice, Cost, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
@@ -60,6 +60,7 @@ if typing.TYPE_CHECKING:
     from stretto.strategies.branch import BranchSpec
     from stretto.strategies.fan_out import FanOut
     from stretto.structured_logs import log_json
+    from stretto.tokens import Decoding, TokenLogprob
     from stretto.tool_calls import ToolCall, ToolCallDelta
 
 __version__ = "0.1.0"
@@ -155,10 +156,8 @@ _HOMES = {
         "Branch",
         "Choice",
         "Cost",
-        "Decoding",
         "Span",
         "Timeline",
-        "TokenLogprob",
         "Usage",
     ),
     "backends.base": (
@@ -244,6 +243,7 @@ _HOMES = {
     "strategies.branch": ("BranchSpec",),
     "strategies.fan_out": ("FanOut",),
     "structured_logs": ("log_json",),
+    "tokens": ("Decoding", "TokenLogprob"),
     "tool_calls": ("ToolCall", "ToolCallDelta"),
 }
 

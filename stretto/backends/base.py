@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from stretto.answer import Decoding, TokenLogprob, Usage
+from stretto.answer import Usage
 from stretto.request import GenerationOptions, Message
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import FinishReason, Usage
 from stretto.backends.base import Chunk, Stages
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 _REASONS = (None, *get_args(FinishReason))

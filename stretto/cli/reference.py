@@ -179,9 +179,10 @@ def help_of(command: str) -> str:
 
 def example() -> str:
     """A timeline to look at, drawn from made-up figures."""
-    from stretto.answer import Answer, Branch, Decoding, Span, Timeline, Usage  # noqa: PLC0415 - only here
+    from stretto.answer import Answer, Branch, Span, Timeline, Usage  # noqa: PLC0415 - only here
     from stretto.cli.timeline import render_timeline  # noqa: PLC0415
     from stretto.route import Route  # noqa: PLC0415
+    from stretto.tokens import Decoding  # noqa: PLC0415
 
     def branch(name: str, title: str, times: tuple[float, float, float], tokens: int) -> Branch:
         needed_s, first_s, ended_s = times

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from stretto.answer import Answer, Choice, FinishReason, TokenLogprob, Usage
+from stretto.answer import Answer, Choice, FinishReason, Usage
 from stretto.events import AnswerFinished, ChoiceDelta, Event, RouteChosen, TextDelta, ToolCallPiece
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
@@ -20,6 +20,7 @@ from stretto.server.models import Served
 from stretto.server.passing_on import responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
+from stretto.tokens import TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 DONE = b"data: [DONE]\n\n"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, ValidationError
 
-from stretto.answer import Answer, TokenLogprob, Usage
+from stretto.answer import Answer, Usage
 from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta
 from stretto.messages import Message
 from stretto.request import RequestOptions
@@ -19,6 +19,7 @@ from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, told_of
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
+from stretto.tokens import TokenLogprob
 
 MOST_ANSWERS = 128
 

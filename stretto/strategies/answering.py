@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from stretto.answer import Answer, Cost, Decoding, FinishReason, Timeline, Usage
+from stretto.answer import Answer, Cost, FinishReason, Timeline, Usage
 from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.errors import IncompleteAnswerError, UnknownStrategyError
@@ -22,6 +22,7 @@ from stretto.strategies.branch import Running
 from stretto.strategies.branch_calls import Emit
 from stretto.strategies.fan_out import FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
+from stretto.tokens import Decoding
 
 _MOST_NAMED = 20  # pages in a warning
 

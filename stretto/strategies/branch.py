@@ -9,11 +9,12 @@ from typing import Any
 
 import anyio
 
-from stretto.answer import Branch, BranchKind, Choice, Decoding, FinishReason, Span, TokenLogprob, Usage
+from stretto.answer import Branch, BranchKind, Choice, FinishReason, Span, Usage
 from stretto.backends.base import Prompt, Stages
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import Mending, mend
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallsSoFar
 
 NOT_TEXT: frozenset[BranchKind] = frozenset({"outline", "plan", "passage", "collapse"})

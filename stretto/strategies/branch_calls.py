@@ -11,7 +11,7 @@ from typing import Any
 
 from anyio.lowlevel import checkpoint
 
-from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import FinishReason, Usage
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Chunk, Prompt, Stages
 from stretto.backends.chunk_check import what_is_wrong
@@ -21,6 +21,7 @@ from stretto.strategies.branch import NOT_TEXT, FurtherChoice, Running, all_disc
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.surrogates import Mending, mend
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallDelta, ToolCallsSoFar
 
 Emit = Callable[[Event], Awaitable[None]]

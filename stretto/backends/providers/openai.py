@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from stretto.answer import TokenLogprob, Usage
+from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Prompt
 from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.openai_tokens import openai_counter
@@ -41,6 +41,7 @@ from stretto.backends.providers.server_facts import ServerFacts, able
 from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
+from stretto.tokens import TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 _log = logging.getLogger(__name__)

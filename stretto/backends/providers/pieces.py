@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from stretto.answer import TokenLogprob, Usage
+from stretto.answer import Usage
 from stretto.backends.base import Chunk
 from stretto.backends.providers.incoming import IncomingText
 from stretto.content import mended
+from stretto.tokens import TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 __all__ = ["Finish", "IncomingAnswer", "Piece", "Thought"]
