@@ -67,7 +67,8 @@ class Opening:
                 local=settings.local,
             )
         except SettingsError as error:
-            raise with_source(error, settings) from None
+            of_settings = ("base_url",) if base_url is not None and base_url is settings.base_url else ()
+            raise with_source(error, settings, (*settings.local, *of_settings)) from None
         self.owned.append(backend)
         return backend
 

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -150,13 +150,13 @@ def _tell_unknown(variables: tuple[str, ...]) -> None:
             _log.warning("The environment variable %s has no effect: there is no such setting.%s", variable, hint)
 
 
-def with_source(error: SettingsError, settings: Settings) -> SettingsError:
-    """Name the variable or the file in an error about one of ``settings.local``, if the value comes from there."""
-    name, _, rest = str(error).partition("=")
-    source = settings._sources.get(name) if name in _LOCAL else None
+def with_source(error: SettingsError, settings: Settings, names: Collection[str]) -> SettingsError:
+    """Name the variable or the file in an error that begins with one of these names, if its value comes from there."""
+    name, rest = re.findall(r"(?s)^(\w*)(.*)", str(error))[0]
+    source = settings._sources.get(name) if name in names else None
     if isinstance(source, Path):
         return SettingsError(f"{error} The value comes from {source}.")
-    return error if source is None else SettingsError(f"{source}={rest}")
+    return error if source is None else SettingsError(f"{source}{rest}")
 
 
 def settings_file() -> Path:

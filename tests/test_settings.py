@@ -50,6 +50,16 @@ def test_a_wrong_value_for_a_local_model_is_named_with_where_it_comes_from(monke
                 Stretto("local:pocket")
 
 
+def test_a_wrong_address_is_named_with_where_it_comes_from(monkeypatch):
+    with pytest.raises(SettingsError, match=r"^base_url must begin with http"):
+        Stretto("openai:m", base_url="nowhere", api_key="k")
+    monkeypatch.setenv("STRETTO_BASE_URL", "nowhere at all")
+    with pytest.raises(SettingsError, match=r"^base_url must begin with http"):
+        Stretto("openai:m", base_url="nowhere", api_key="k")
+    with pytest.raises(SettingsError, match=r"^STRETTO_BASE_URL must begin with http"):
+        Stretto("openai:m", api_key="k")
+
+
 def test_an_empty_variable_counts_as_not_set(monkeypatch):
     monkeypatch.setenv("STRETTO_MODEL", "")
     monkeypatch.setenv("STRETTO_THREADS", " ")
