@@ -183,23 +183,18 @@ def test_without_compiled_code_all_of_it_runs_in_torch_and_python(before, compil
     assert not list(Path(tmp_path).iterdir())
 
 
-@pytest.mark.parametrize(
-    ("before", "environment", "cause"),
-    [(HIDDEN, {}, "numba is not installed"), ("", {"NUMBA_DISABLE_JIT": "1"}, "NUMBA_DISABLE_JIT is set")],
-    ids=["no numba", "NUMBA_DISABLE_JIT=1"],
-)
-def test_one_warning_says_why_code_that_was_asked_for_cannot_be_compiled(before, environment, cause, tmp_path):
+def test_one_warning_says_that_compiled_code_was_asked_for_and_there_is_no_compiler(tmp_path):
     given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT.format(before=before, compiled=True)],
-        env=given | environment,
+        [sys.executable, "-c", WITHOUT.format(before=HIDDEN, compiled=True)],
+        env=given,
         capture_output=True,
         text=True,
         check=True,
     )
     assert done.stderr.splitlines() == [
-        f"Local models run in torch's operations, more slowly: compiling for this processor failed ({cause}). "
-        "STRETTO_COMPILED=0 keeps from trying."
+        "Local models run in torch's operations, more slowly: compiling for this processor failed (numba is not "
+        "installed). STRETTO_COMPILED=0 keeps from trying."
     ]
 
 

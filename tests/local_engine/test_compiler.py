@@ -144,11 +144,7 @@ def test_what_the_compiler_says_is_told(tmp_path):
 
 def test_a_compiler_that_is_switched_off_is_not_started(tmp_path):
     done = run(tmp_path, NUMBA_DISABLE_JIT="1")
-    assert done.stdout == "False False nothing\n"
-    assert done.stderr.splitlines() == [
-        "Local models run in torch's operations, more slowly: compiling for this processor failed "
-        "(NUMBA_DISABLE_JIT is set). STRETTO_COMPILED=0 keeps from trying."
-    ]
+    assert (done.stdout, done.stderr) == ("False False nothing\n", "")
     assert not list(tmp_path.iterdir())
 
 

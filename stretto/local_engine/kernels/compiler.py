@@ -47,9 +47,11 @@ def are_ready(parts: Sequence[Part]) -> bool:
 
 
 def compile_now(parts: Sequence[Part]) -> bool:
-    """Compile the parts that are not ready, and wait. False, and one warning, if that fails."""
+    """Compile the parts that are not ready, and wait. False if that fails; one warning unless it is switched off."""
     if are_ready(parts):
         return True
+    if _is_switched_off():
+        return False
     if cause := _obstacle():
         _warn(cause)
         return False
@@ -178,13 +180,16 @@ def _warn(cause: str) -> None:
 
 
 def _can_compile() -> bool:
-    return not _obstacle()
+    return not _is_switched_off() and not _obstacle()
+
+
+def _is_switched_off() -> bool:
+    """Whether the user wants no compiler, and needs no warning."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0").strip() not in {"", "0"}
 
 
 def _obstacle() -> str:
     """Why nothing can be compiled here; an empty text if it can."""
-    if os.environ.get("NUMBA_DISABLE_JIT", "0").strip() not in {"", "0"}:
-        return "NUMBA_DISABLE_JIT is set"
     if find_spec("numba") is None:
         return "numba is not installed"
     return "this program is one file without an interpreter" if getattr(sys, "frozen", False) else ""
