@@ -93,6 +93,7 @@ class Running:
     ``stages``: of its call on a local model, in seconds since the request arrived.
     ``calls``: its tool calls; ``others``: further answers of the same call.
     ``thoughts``: the reasoning before its tool calls.
+    ``scope``: in which its call runs; cancelling it ends the call.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -115,13 +116,13 @@ class Running:
     partial: bool = False
     told: bool = False
     dropped: bool = False
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _pieces: list[str] = field(default_factory=list)
     _read: int = 0
     _unread: int = 0
     _news: anyio.Event = field(default_factory=anyio.Event)
     _idle: anyio.Event = field(default_factory=anyio.Event)
     _end: anyio.Event = field(default_factory=anyio.Event)
-    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
     def text(self) -> str:
@@ -190,7 +191,7 @@ class Running:
         """Cancel the branch: it fails with this cause, and its tokens count as discarded."""
         if self.branch is None and self.exception is None:
             self.exception = DiscardedError(cause)
-            self._scope.cancel()
+            self.scope.cancel()
 
     def drop(self, cause: str) -> None:
         """Discard its text, whether it still runs or has ended: other branches do its work."""

@@ -174,7 +174,7 @@ class FanOut:
 
     async def _run_to_its_end(self, running: Running) -> Branch:
         try:
-            with running._scope as scope:
+            with running.scope as scope:
                 own = anyio.current_time() + running.spec.until_s - self.now_s()
                 scope.deadline = min(scope.deadline, self._until, own)
                 for parent in running.spec.after:
