@@ -59,7 +59,7 @@ def outcome_of(running: Running) -> Outcome:
 def next_tries(reading: Reading, tries: Tries, outcome: Outcome) -> list[Tries]:
     """What to read instead: the halves of a passage whose record does not fit, or the passage again."""
     if outcome.cut_off and tries.halvings and tries.place.chunk.tokens > _LEAST:
-        parts = reading.parts(tries.place, tries.place.chunk.tokens // 2 + 1)
+        parts = reading.halves(tries.place)
         if len(parts) > 1:
             return [Tries(part, tries.again, tries.halvings - 1) for part in parts]
     if outcome.found is None and not outcome.hopeless and tries.again:

@@ -40,6 +40,7 @@ class Sizes:
         findings: that all findings together may have in the last prompt.
         group: of records that are put together in one call.
         whole: that documents may have to be sent as they are.
+        beside: of a call for a passage beside the passage itself, its record included.
     """
 
     chunk: int
@@ -47,6 +48,7 @@ class Sizes:
     findings: int
     group: int
     whole: int
+    beside: int
 
 
 def sizes_of(
@@ -101,6 +103,7 @@ def sizes_of(
         findings=min(findings, 12_000),
         group=max(LEAST_CHUNK, min(room, 6_000)),
         whole=whole,
+        beside=overhead + record,
     )
 
 
