@@ -172,3 +172,10 @@ async def test_a_reader_that_lists_the_first_ten_things_of_a_passage_finds_more(
         answer = await ask(backend, question, Document(text=TEXT, title="minutes"), preference=preference)
         found.append(sum(len(each.evidence) for each in answer.passages))
     assert found[0] > times * found[1]
+
+
+async def test_the_dense_one_of_two_passages_is_cut():
+    text = "\n\n".join([*[PARAGRAPH] * 12, *[INVOICE.format(number) for number in range(90)]])
+    _, plain = await read("List all dates.", text=text, slots=2)
+    _, found = await read("List all invoices.", text=text, slots=2)
+    assert len(plain.passages) == 2 < len(found.passages)

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from itertools import count
-from statistics import median
+from statistics import median_low
 
 from stretto.strategies.document.chain import MOST_IN_ORDER
 from stretto.strategies.document.library import Place
@@ -84,7 +84,7 @@ def _mentions(reading: Reading, places: Sequence[Place]) -> Callable[[Place], fl
     words = sorted(dict.fromkeys(_WORD.findall(reading.request.question.lower())), key=len)
     stems = {word[: max(_SHORTEST_STEM, math.ceil(_STEM * len(word)))] for word in words[-_MOST_WORDS:]}
     texts = [(reading.library.text(place).lower(), max(1, place.chunk.tokens)) for place in places]
-    usual = {stem: _USUAL * median(text.count(stem) / tokens for text, tokens in texts) for stem in stems}
+    usual = {stem: _USUAL * median_low(text.count(stem) / tokens for text, tokens in texts) for stem in stems}
 
     def counted(place: Place) -> float:
         text = reading.library.text(place).lower()
