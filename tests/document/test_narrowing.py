@@ -175,7 +175,8 @@ async def test_a_reader_that_lists_the_first_ten_things_of_a_passage_finds_more(
 
 
 async def test_the_dense_one_of_two_passages_is_cut():
-    text = "\n\n".join([*[PARAGRAPH] * 12, *[INVOICE.format(number) for number in range(90)]])
-    _, plain = await read("List all dates.", text=text, slots=2)
-    _, found = await read("List all invoices.", text=text, slots=2)
+    documents = [Document(text="\n\n".join([PARAGRAPH] * 10)), Document(text=DENSE)]
+    backend = scripted(lambda _: NOTHING, context_window=8_000, parallel_slots=1)
+    plain = await ask(backend, "List all dates.", *documents, preference="careful")
+    found = await ask(backend, "List all invoices.", *documents, preference="careful")
     assert len(plain.passages) == 2 < len(found.passages)
