@@ -28,8 +28,11 @@ def relevant(reading: Reading, places: Sequence[Place]) -> list[Place]:
     except ImportError:
         reading.runner.warn("All passages were read: bm25s is not installed. Run: pip install 'stretto[documents]'")
         return list(places)
-    words = [_WORD.findall(reading.library.text(place).lower()) for place in places]
-    known = set().union(*words)
+    known: dict[str, str] = {}  # each once: else they take many times the memory of the text
+    words = [
+        [known.setdefault(word, word) for word in _WORD.findall(reading.library.text(place).lower())]
+        for place in places
+    ]
     asked = [word for word in _WORD.findall(reading.request.question.lower()) if word in known]
     if not asked:
         return list(places)
