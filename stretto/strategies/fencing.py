@@ -53,13 +53,17 @@ def titles_of(documents: Sequence[Document]) -> tuple[str, ...]:
     alike = Counter(titles)
     for number, document in enumerate(documents):
         if alike[titles[number]] > 1 and document.source:
-            titles[number] = one_line(f"{Path(document.source).parent.name}/{titles[number]}", number)
-    seen: Counter[str] = Counter()
-    for number, title in enumerate(titles):
-        seen[title] += 1
-        if seen[title] > 1:
-            titles[number] = f"{title} ({seen[title]})"
-    return tuple(titles)
+            folder = Path(document.source).parent.name
+            titles[number] = one_line(f"{folder}/{titles[number]}" if folder else titles[number], number)
+    again: Counter[str] = Counter()
+    told: dict[str, None] = {}
+    for title in titles:
+        name = title
+        while name in told:
+            again[title] += 1
+            name = f"{title} ({again[title] + 1})"
+        told[name] = None
+    return tuple(told)
 
 
 def one_line(title: str, number: int) -> str:
