@@ -33,7 +33,7 @@ from stretto.strategies.in_form import held_to_format
 
 __all__ = ["LongDocument"]
 
-_MOST_NAMED = 20  # passages in a warning; Answer.passages has all
+_MOST_NAMED = 20  # places in a warning; Answer.passages has all
 
 
 class LongDocument:
@@ -159,7 +159,14 @@ class _Run:
             self.runner.warn(f"{unfounded} quotations that do not stand in their passage were dropped.")
 
     def _listed(self, records: Sequence[PassageRecord]) -> str:
-        called = self.reading.library.called
-        named = "; ".join(called(each.document, each.start, each.end) for each in records[:_MOST_NAMED])
-        more = len(records) - _MOST_NAMED
+        """The places of these passages, neighbours as one."""
+        library, places = self.reading.library, list[tuple[int, int, int]]()
+        for each in records:
+            document, start, end = places[-1] if places else (-1, 0, 0)
+            if document == each.document and not library.documents[document].text[end : each.start].strip():
+                places[-1] = document, start, each.end
+            else:
+                places.append((each.document, each.start, each.end))
+        named = "; ".join(library.called(*place) for place in places[:_MOST_NAMED])
+        more = len(places) - _MOST_NAMED
         return f"{named} and {more} more" if more > 0 else named
