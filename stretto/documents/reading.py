@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stretto.document import Document
-from stretto.documents.formats import reader_of
+from stretto.documents.formats import is_document, reader_of
 from stretto.documents.plain import read_text
 from stretto.errors import DocumentError, MissingDependencyError
 
@@ -58,8 +58,8 @@ def read_documents(named: Iterable[Path | str], *, most_files: int = MOST_FILES)
     """Read files, folders and patterns such as ``notes/**/*.md``.
 
     A file that is named must be readable. Of a folder or pattern, what cannot be read is left out and reported.
-    Folders are searched to any depth for the endings that can be read; hidden files are passed over, links to
-    folders are not followed. Raises `DocumentError`.
+    Folders are searched to any depth for the endings of documents; pictures, programs and hidden files are passed over,
+    links to folders are not followed. Raises `DocumentError`.
     """
     documents: list[Document] = []
     left_out: list[LeftOut] = []
@@ -107,7 +107,7 @@ def _found(path: Path) -> Iterator[Path]:
             folders[:] = sorted(each for each in folders if not each.startswith("."))
             for name in sorted(names):
                 file = Path(folder, name)
-                if not name.startswith(".") and reader_of(file) is not None and file.is_file():
+                if not name.startswith(".") and is_document(file) and file.is_file():
                     yield file
         return
     for match in sorted(glob.glob(str(path), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern

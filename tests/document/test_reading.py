@@ -135,6 +135,17 @@ def test_a_folder_with_one_bad_file_gives_the_rest(tmp_path):
     assert [left.path.name for left in reading.left_out] == ["c.pdf"]
 
 
+def test_a_document_of_a_folder_in_a_format_without_a_reader_is_named_and_a_picture_is_not(tmp_path):
+    (tmp_path / "lease.txt").write_text("The rent is 900 euros.")
+    (tmp_path / "amendment.doc").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 100)
+    (tmp_path / "garden.jpg").write_bytes(b"\xff\xd8\xff\xe0" * 100)
+    found = read_documents([tmp_path])
+    assert [document.title for document in found.documents] == ["lease.txt"]
+    assert [(each.path.name, each.cause) for each in found.left_out] == [
+        ("amendment.doc", "it is neither UTF-8 text nor of a known format; convert it first")
+    ]
+
+
 def test_a_pattern_names_files(tmp_path):
     made(tmp_path, "x/a.md", "a")
     made(tmp_path, "x/y/b.md", "b")
