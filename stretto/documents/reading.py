@@ -49,9 +49,12 @@ def read_document(path: Path | str) -> Document:
     """
     file = Path(path).expanduser()
     try:
-        return _read(file)
+        document = _read(file)
     except DocumentError as error:
         raise DocumentError(f"{str(file)!r} was not read: {error}.") from error.__cause__
+    if not document.text.strip():
+        raise DocumentError(f"{str(file)!r} was not read: it is empty.")
+    return document
 
 
 def read_documents(named: Iterable[Path | str], *, most_files: int = MOST_FILES) -> Reading:
@@ -135,4 +138,6 @@ def _read(file: Path) -> Document:
             f"{str(file)!r} was not read: the package {error.name} is not installed. "
             "Run: pip install 'stretto[documents]'"
         ) from error
+    if data.strip() and not document.text.strip():
+        raise DocumentError("it holds no text, only pictures perhaps")
     return document.model_copy(update={"source": str(file)})
