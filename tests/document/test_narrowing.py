@@ -180,3 +180,17 @@ async def test_the_dense_one_of_two_passages_is_cut():
     plain = await ask(backend, "List all dates.", *documents, preference="careful")
     found = await ask(backend, "List all invoices.", *documents, preference="careful")
     assert len(plain.passages) == 2 < len(found.passages)
+
+
+@pytest.mark.parametrize(
+    ("question", "other", "line"),
+    [
+        ("合同对终止是怎么规定的？", "谁参加了会议？", "合同在第{}年终止。"),
+        ("계약 해지는 언제 가능합니까?", "누가 왔습니까?", "계약은 {}년에 해지된다."),
+    ],
+)
+async def test_words_without_spaces_between_them_count(question, other, line):
+    text = "\n\n".join([*[PARAGRAPH] * 40, *[line.format(number) for number in range(300)], *[PARAGRAPH] * 60])
+    _, plain = await read(other, text=text)
+    _, found = await read(question, text=text)
+    assert len(found.passages) > len(plain.passages)
