@@ -94,8 +94,9 @@ def _mentions(reading: Reading, places: Sequence[Place]) -> Callable[[Place], fl
     return counted
 
 
-def _stems(question: str) -> set[str]:
+def _stems(question: str) -> tuple[str, ...]:
     """How the longest words of a question begin, and pairs of letters in Chinese, Japanese and Korean."""
     words = sorted({word: None for word in _WORD.findall(question) if not _PAIR.search(word)}, key=len)
-    stems = {word[: max(_SHORTEST_STEM, math.ceil(_STEM * len(word)))] for word in words[-_MOST_WORDS:]}
-    return stems | set(list(dict.fromkeys(_PAIR.findall(question)))[:_MOST_PAIRS])
+    stems = [word[: max(_SHORTEST_STEM, math.ceil(_STEM * len(word)))] for word in words[-_MOST_WORDS:]]
+    pairs = list(dict.fromkeys(_PAIR.findall(question)))[:_MOST_PAIRS]
+    return tuple(dict.fromkeys(stems + pairs))  # in order: passages are the same each time a program runs
