@@ -45,8 +45,10 @@ if typing.TYPE_CHECKING:
         Event,
         OutlinePointReady,
         PassageRead,
+        RefusalStarted,
         RouteChosen,
         TextDelta,
+        ThoughtFinished,
         ToolCallPiece,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
@@ -118,6 +120,7 @@ __all__ = [
     "PassageRecord",
     "Prompt",
     "RateLimitedError",
+    "RefusalStarted",
     "Request",
     "RequestOptions",
     "RequestRejectedError",
@@ -137,6 +140,7 @@ __all__ = [
     "StrettoError",
     "SyncAnswerStream",
     "TextDelta",
+    "ThoughtFinished",
     "Timeline",
     "TokenLogprob",
     "ToolCall",
@@ -211,8 +215,10 @@ _HOMES = {
         "Event",
         "OutlinePointReady",
         "PassageRead",
+        "RefusalStarted",
         "RouteChosen",
         "TextDelta",
+        "ThoughtFinished",
         "ToolCallPiece",
     ),
     "hooks": (

@@ -210,6 +210,7 @@ class Branch(BaseModel):
         decoding: how a local model found its tokens; ``None`` from other backends, and for a call that was cut short.
         logprobs: of its tokens, if they were asked for.
         tool_calls: the calls that it asks for.
+        refused: its text is a refusal in the model's own words.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -226,6 +227,7 @@ class Branch(BaseModel):
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
+    refused: bool = False
 
 
 class Choice(BaseModel):
@@ -236,6 +238,7 @@ class Choice(BaseModel):
         tool_calls: the calls that it asks for.
         finish_reason: how it ended.
         logprobs: of its tokens, if they were asked for.
+        refused: it is a refusal in the model's own words.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -244,6 +247,7 @@ class Choice(BaseModel):
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason = "stop"
     logprobs: tuple[TokenLogprob, ...] = ()
+    refused: bool = False
 
 
 class Timeline(BaseModel):
@@ -299,7 +303,7 @@ class Answer(BaseModel):
         warnings: sentences about what is missing, was left out, or was done in another way.
         finish_reason: how the worst part of the answer ended.
         tool_calls: the calls that the model asks its caller to make; the answer goes on once it is given their results.
-        thoughts: what the model thought before its tool calls, where its server wants it back with their results.
+        thoughts: what the model thought, as parts of its turn, where its server tells.
         choices: all answers, where several were asked for; the first is the one that ``text`` holds.
     """
 
@@ -332,8 +336,8 @@ class Answer(BaseModel):
 
     @property
     def turn(self) -> dict[str, Any]:
-        """The answer as a turn of the conversation, for the next request: text, thoughts and tool calls."""
-        return turn_of(self.text, self.tool_calls, self.thoughts)
+        """The answer as a turn of the conversation, for the next request: text and tool calls with their thoughts."""
+        return turn_of(self.text, self.tool_calls, self.thoughts if self.tool_calls else ())
 
     def __str__(self) -> str:
         return self.text

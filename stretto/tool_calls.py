@@ -64,12 +64,22 @@ def turn_of(text: str, calls: Sequence[ToolCall], thoughts: Sequence[Mapping[str
     Thoughts are parts of its content in Anthropic's form, fields of the message in that of OpenAI-compatible servers.
     """
     parts = [dict(each) for each in thoughts if each.get("type") in ANTHROPIC_THOUGHTS]
-    fields = {str(each["type"]): each[each["type"]] for each in thoughts if each.get("type") not in ANTHROPIC_THOUGHTS}
+    fields: dict[str, str] = {}
+    for kind, thought in (reasoning_of(each) for each in thoughts if each.get("type") not in ANTHROPIC_THOUGHTS):
+        fields[kind] = fields.get(kind, "") + thought
     said = [{"type": "text", "text": text}] if text else []
     turn: dict[str, Any] = {"role": "assistant", "content": [*parts, *said] if parts else text, **fields}
     if calls:
         turn["tool_calls"] = [call.as_openai() for call in calls]
     return turn
+
+
+def reasoning_of(thought: Mapping[str, Any]) -> tuple[str, str]:
+    """A thought as OpenAI-compatible servers write it: the field of the message and its text, which may be empty."""
+    kind = str(thought.get("type"))
+    if kind in ANTHROPIC_THOUGHTS:
+        return "reasoning_content", str(thought.get("thinking", ""))
+    return kind, str(thought.get(kind, ""))
 
 
 class ToolCallsSoFar:

@@ -162,7 +162,8 @@ class Chunk:
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
         tool_calls: pieces of the calls that the model asks for.
-        thoughts: what the model thought before its tool calls, whole, as parts of the turn that its server wants back.
+        thoughts: what the model has thought, whole, as parts of its turn in the form of its server.
+        refused: the text is a refusal in the model's own words, told apart by its server.
         choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
@@ -177,6 +178,7 @@ class Chunk:
     stages: Stages | None = None
     tool_calls: tuple[ToolCallDelta, ...] = ()
     thoughts: tuple[Mapping[str, Any], ...] = ()
+    refused: bool = False
     choice: int = 0
 
     @property

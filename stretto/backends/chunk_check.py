@@ -23,6 +23,7 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "stages": (chunk.stages, (Stages, type(None))),
         "tool_calls": (chunk.tool_calls, tuple),
         "thoughts": (chunk.thoughts, tuple),
+        "refused": (chunk.refused, bool),
         "choice": (chunk.choice, int),
     }
     for name, (value, kind) in given.items():

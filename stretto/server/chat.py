@@ -10,7 +10,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, Choice, FinishReason, TokenLogprob, Usage
-from stretto.events import AnswerFinished, ChoiceDelta, Event, RouteChosen, TextDelta, ToolCallPiece
+from stretto.events import (
+    AnswerFinished,
+    ChoiceDelta,
+    Event,
+    RefusalStarted,
+    RouteChosen,
+    TextDelta,
+    ThoughtFinished,
+    ToolCallPiece,
+)
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
 from stretto.server.bodies import read_turns
@@ -20,7 +29,7 @@ from stretto.server.models import Served
 from stretto.server.passing_on import responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
-from stretto.tool_calls import ToolCallDelta
+from stretto.tool_calls import ToolCallDelta, reasoning_of
 
 DONE = b"data: [DONE]\n\n"
 # An answer that is not whole for whatever reason says "length", the one word for it that all clients know.
@@ -195,19 +204,22 @@ class ChatScribe:
         self._choices = choices
         self._opening = Opening()
         self._usage: dict[str, Any] = {}
+        self._text = "content"  # the field that text goes into
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
         answer = answers[0]
-        choices = [
+        choices: list[dict[str, Any]] = [
             {
                 "index": index,
                 "message": _message(choice),
                 "logprobs": logprobs_of(choice.logprobs),
-                "finish_reason": finish_of(choice.finish_reason),
+                "finish_reason": _finish_of(choice),
             }
             for index, choice in enumerate(choices_of(answer))
         ]
+        for field, thought in map(reasoning_of, answer.thoughts):
+            choices[0]["message"][field] = choices[0]["message"].get(field, "") + thought
         return self._frame | {"choices": choices, "usage": usage_of(answer.usage), "stretto": told_of(answer)}
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
@@ -239,10 +251,14 @@ class ChatScribe:
                 role = {"role": "assistant", "content": ""}
                 first = self._chunk(0, role, told)
                 return first + b"".join(self._chunk(index, role) for index in range(1, self._choices))
-            case TextDelta():
-                return self._chunk(0, {"content": event.text})
-            case ChoiceDelta():
-                return self._chunk(event.choice, {"content": event.text})
+            case TextDelta() | ChoiceDelta():
+                choice = event.choice if isinstance(event, ChoiceDelta) else 0
+                return self._chunk(choice, {"content" if choice else self._text: event.text})
+            case ThoughtFinished():
+                field, thought = reasoning_of(event.thought)
+                return self._chunk(0, {field: thought}) if thought else b""
+            case RefusalStarted():
+                self._text = "refusal"
             case ToolCallPiece():
                 return self._chunk(event.choice, {"tool_calls": [_call_piece(event.delta)]})
             case AnswerFinished():
@@ -261,7 +277,7 @@ class ChatScribe:
             "index": index,
             "delta": delta,
             "logprobs": logprobs_of(ended.logprobs) if ended else None,
-            "finish_reason": finish_of(ended.finish_reason) if ended else None,
+            "finish_reason": _finish_of(ended) if ended else None,
         }
         chunk = self._chunk_frame | {"choices": [choice]}
         if self._include_usage:
@@ -270,11 +286,10 @@ class ChatScribe:
 
 
 def _message(choice: Choice) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
-    if choice.finish_reason == "refusal":
-        message["refusal"] = choice.text
+    said, refusal = (None, choice.text) if choice.refused else (choice.text, None)
+    message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": refusal}
     if choice.tool_calls:
-        message["content"] = choice.text or None
+        message["content"] = said or None
         message["tool_calls"] = [call.as_openai() for call in choice.tool_calls]
     return message
 
@@ -290,6 +305,11 @@ def _call_piece(delta: ToolCallDelta) -> dict[str, Any]:
     return piece
 
 
+def refused(answer: Answer) -> bool:
+    """Whether its text is a refusal, which OpenAI's APIs tell apart from text."""
+    return any(branch.refused and branch.kind == "direct" for branch in answer.branches)
+
+
 def choices_of(answer: Answer) -> Sequence[Choice]:
     """The choices of an answer; one, where several were not asked for."""
     if answer.choices:
@@ -300,8 +320,14 @@ def choices_of(answer: Answer) -> Sequence[Choice]:
             tool_calls=answer.tool_calls,
             finish_reason=answer.finish_reason,
             logprobs=answer.logprobs,
+            refused=refused(answer),
         )
     ]
+
+
+def _finish_of(choice: Choice) -> str:
+    # What a model refuses has ended well for OpenAI, and its SDK raises an error at any other reason.
+    return "stop" if choice.refused and choice.finish_reason == "refusal" else finish_of(choice.finish_reason)
 
 
 def finish_of(reason: FinishReason) -> str:

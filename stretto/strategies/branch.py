@@ -42,6 +42,7 @@ class BranchSpec:
         accepts_refusal: whether a refusal is a result, not a failure.
         accepts_silence: whether an answer without text is a result, not a failure.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
+        alone: its text is the answer, so what it thinks and refuses is told as it comes.
     """
 
     id: str
@@ -58,6 +59,7 @@ class BranchSpec:
     accepts_refusal: bool = False
     accepts_silence: bool = False
     choice: int = 0
+    alone: bool = False
 
 
 @dataclass(eq=False)
@@ -68,6 +70,7 @@ class FurtherChoice:
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: FinishReason = "error"
+    refused: bool = False
     mending: Mending = field(default_factory=Mending)
 
     @property
@@ -78,6 +81,7 @@ class FurtherChoice:
             tool_calls=self.calls.calls,
             finish_reason=self.finish_reason,
             logprobs=tuple(self.logprobs),
+            refused=self.refused,
         )
 
 
@@ -91,7 +95,8 @@ class Running:
     ``dropped``: none of its text is in the answer; its tokens count as discarded.
     ``stages``: of its call on a local model, in seconds since the request arrived.
     ``calls``: its tool calls; ``others``: further answers of the same call.
-    ``thoughts``: the reasoning before its tool calls.
+    ``thoughts``: its reasoning.
+    ``refused``: its text is a refusal in the model's own words.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -106,6 +111,7 @@ class Running:
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
     others: dict[int, FurtherChoice] = field(default_factory=dict)
     thoughts: tuple[Mapping[str, Any], ...] = ()
+    refused: bool = False
     exception: StrettoError | None = None
     branch: Branch | None = None
     stages: Stages = field(default_factory=Stages)
@@ -156,6 +162,7 @@ class Running:
             tool_calls=self.calls.calls,
             finish_reason=self.finish_reason,
             logprobs=tuple(self.logprobs),
+            refused=self.refused,
         )
         return first, *(self.others[number].choice for number in sorted(self.others))
 
@@ -243,6 +250,7 @@ class Running:
             decoding=self.decoding,
             logprobs=tuple(self.logprobs),
             tool_calls=self.calls.calls,
+            refused=self.refused,
         )
         self._news.set()
         self._end.set()

@@ -16,7 +16,7 @@ from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Chunk, Prompt, Stages
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.errors import BackendError, StreamBrokenError
-from stretto.events import BranchDelta, ChoiceDelta, Event, ToolCallPiece
+from stretto.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallPiece
 from stretto.strategies.branch import NOT_TEXT, FurtherChoice, Running, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
@@ -115,6 +115,7 @@ class BranchCalls:
             if chunk.choice:
                 await self._take_further(running.further(chunk.choice), chunk)
                 continue
+            await self._tell_manner(running, chunk)
             running.logprobs += map(_mended, chunk.logprobs)
             if text := mending.feed(chunk.text):
                 if not await self._take(running, text):
@@ -123,11 +124,21 @@ class BranchCalls:
             for delta in chunk.tool_calls:
                 await running.caught_up()
                 await self._tell_call(running.calls, delta, running.spec.choice)
-            running.thoughts += chunk.thoughts
             reason = chunk.finish_reason or reason
         if text := mending.finish():
             await self._take(running, text)
         return reason
+
+    async def _tell_manner(self, running: Running, chunk: Chunk) -> None:
+        """Tell what was thought before this chunk, and that what follows is a refusal."""
+        running.thoughts += chunk.thoughts
+        begins = chunk.refused and not running.refused
+        running.refused = running.refused or chunk.refused
+        if running.spec.alone:
+            for thought in chunk.thoughts:
+                await self._announce(ThoughtFinished(thought=thought))
+            if begins:
+                await self._announce(RefusalStarted())
 
     async def _take(self, running: Running, text: str) -> bool:
         """Take new text of a branch; False once its buffer is full."""
@@ -140,6 +151,7 @@ class BranchCalls:
     async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
         """Take in what belongs to a further answer of the same call."""
         further.logprobs += map(_mended, chunk.logprobs)
+        further.refused = further.refused or chunk.refused
         text = further.mending.feed(chunk.text)
         if chunk.finish_reason:
             further.finish_reason = chunk.finish_reason

@@ -38,7 +38,7 @@ class Direct:
         Of several answers, all stream; where the backend writes one a call, each is a branch.
         """
         runner.strategy = self.name
-        straight = runner.start(straight_spec(request, runner))
+        straight = runner.start(replace(straight_spec(request, runner), alone=True))
         further = _further(request, runner)
         if request.options.response_format is None:
             runner.merge.add_branch(straight)

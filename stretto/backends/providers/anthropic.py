@@ -114,9 +114,8 @@ class AnthropicBackend(RemoteBackend):
         if body.get("type") != "message" or finish is None or not isinstance(body.get("content"), list):
             return ()
         blocks = objects_of(body, "content")
-        text = "".join(text_of(block, "text") for block in blocks if _is_text(block))
-        calls = [piece for place, block in enumerate(blocks) if not _is_text(block) for piece in _begun(block, place)]
-        return [Piece(text=text, usage=_usage(body.get("usage"))), *calls, Piece(finish=finish)]
+        said = [piece for place, block in enumerate(blocks) for piece in _begun(block, place)]
+        return [Piece(usage=_usage(body.get("usage"))), *said, Piece(finish=finish)]
 
 
 def _delta(delta: Any, index: int) -> Piece:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from stretto.answer import TokenLogprob, Usage
 from stretto.backends.base import Chunk
@@ -46,7 +46,7 @@ class Piece:
         refused: the text is a refusal in the model's own words.
         logprobs: of the tokens of this text.
         tool_calls: pieces of tool calls.
-        thoughts: pieces of what it thinks, for who has to send it back.
+        thoughts: pieces of what it thinks.
         choice: which answer all but the usage belongs to.
         warnings: what of the event cannot be passed on.
     """
@@ -93,11 +93,14 @@ class IncomingAnswer:
         self.finish = self.text.ended or piece.finish
         if not (certain or piece.thinking or piece.logprobs or calls or piece.warnings):
             return None
+        thoughts = self._thought() if certain or calls else ()
         return Chunk(
             text=certain,
             logprobs=piece.logprobs,
             thinking=bool(piece.thinking),
             tool_calls=calls,
+            thoughts=thoughts,
+            refused=self._refused,
             choice=self._choice,
             warnings=piece.warnings,
         )
@@ -108,10 +111,16 @@ class IncomingAnswer:
         self.length += len(withheld)
         empty = [index for index, some in self._arguments.items() if not some] if self.finish else []
         calls = tuple(ToolCallDelta(index, arguments="{}") for index in empty)
-        thoughts = tuple(map(mended, self._thoughts.values())) if self._arguments else ()
+        thoughts = self._thought()
         if not (withheld or calls or thoughts):
             return None
-        return Chunk(text=withheld, tool_calls=calls, thoughts=thoughts, choice=self._choice)
+        return Chunk(text=withheld, tool_calls=calls, thoughts=thoughts, refused=self._refused, choice=self._choice)
+
+    def _thought(self) -> tuple[Mapping[str, Any], ...]:
+        """Give what was thought since this was asked last. What follows a thought is the sign that it is whole."""
+        thoughts = tuple(map(mended, self._thoughts.values()))
+        self._thoughts.clear()
+        return thoughts
 
     def _belongs(self, call: ToolCallDelta) -> bool:
         """Whether it says something of a call that has begun: others are of tools that the server calls itself."""

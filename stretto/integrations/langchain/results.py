@@ -49,7 +49,7 @@ def result_of(answer: Answer) -> ChatResult:
 
 
 def _beside(answer: Answer) -> dict[str, Any]:
-    return {THOUGHTS: [dict(each) for each in answer.thoughts]} if answer.thoughts else {}
+    return {THOUGHTS: [dict(each) for each in answer.thoughts]} if answer.thoughts and answer.tool_calls else {}
 
 
 def _generation(answer: Answer, choice: Choice) -> ChatGeneration:
