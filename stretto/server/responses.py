@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, Usage
-from stretto.errors import ModelNotFoundError
 from stretto.events import AnswerFinished, Event, RefusalStarted, RouteChosen, TextDelta, ToolCallPiece
 from stretto.messages import Message
 from stretto.request import RequestOptions
@@ -19,7 +18,6 @@ from stretto.server.chat import ResponseFormat, format_of, logprobs_of, refused
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
-from stretto.server.passing_on import UNKNOWN, pass_on, responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.response_items import conversation_of, tool_choice_of, tools_of
 from stretto.server.service import Service
@@ -88,17 +86,6 @@ class Responses:
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
         """An error as JSON."""
         return problem.as_openai()
-
-    async def elsewhere(self, body: dict[str, Any], service: Service, exchange: Exchange, problem: Problem) -> None:
-        """Pass on what only the model's own server knows; raise the problem where there is none."""
-        backend = responding(service.models.find(body["model"])) if problem.code in UNKNOWN else None
-        if backend is None:
-            raise problem
-        try:
-            await pass_on(exchange, backend, body, problem)
-        except ModelNotFoundError as error:  # not every server that speaks OpenAI's API has Responses
-            problem.message += f" It was passed on, and refused: {error}"
-            raise problem from error
 
 
 def _options(asked: ResponsesBody, served: Served, extension: Extension) -> RequestOptions:

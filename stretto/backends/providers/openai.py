@@ -105,18 +105,19 @@ class OpenAIBackend(RemoteBackend):
         return await anyio.to_thread.run_sync(openai_counter, self.model)
 
     @asynccontextmanager
-    async def responding(self, body: Mapping[str, Any]) -> AsyncGenerator[Any]:
+    async def responding(self, body: Mapping[str, Any], api: str = "responses") -> AsyncGenerator[Any]:
         """Send a body to the server's Responses as it is, once; gives the SDK's response, to be read in the context.
 
-        Raises `BackendError`.
+        ``api="completions"`` sends it to the API before the chat. Raises `BackendError`.
         """
         await self._import_sdk()
         client = await self._client()
         failure: BackendError | None = None
-        known = {name: body[name] for name in ("model", "input", "stream") if name in body}
+        known = {name: body[name] for name in ("model", "input", "prompt", "stream") if name in body}
         rest = {name: value for name, value in body.items() if name not in known}
         try:
-            async with client.responses.with_streaming_response.create(**known, extra_body=rest) as response:
+            sending = getattr(client, api).with_streaming_response
+            async with sending.create(**known, extra_body=rest) as response:
                 yield response
         except StrettoError:
             raise
