@@ -55,6 +55,22 @@ async def test_a_key_may_have_letters_of_any_language(tmp_path, encoding):
         assert (await http.post("/v1/chat/completions", json=ASKED, headers=headers)).status_code == 200
 
 
+async def test_either_header_may_hold_the_key(tmp_path):
+    """Anthropic's clients send both where their environment holds a token of another service."""
+    file = keys(tmp_path, f'[anna]\nkey = " {KEY} "\n')
+    both = {"authorization": "Bearer a-token-of-another", "x-api-key": KEY}
+    async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live, live.http() as http:
+        for headers in (both, {"authorization": "Basic YTpi", "x-api-key": KEY}, {"authorization": f"bearer  {KEY}"}):
+            assert (await http.get("/v1/models", headers=headers)).status_code == 200
+
+
+async def test_no_key_at_all_is_never_a_key(tmp_path):
+    file = keys(tmp_path, f'[anna]\nsha256 = "{hashlib.sha256().hexdigest()}"\n')
+    async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live, live.http() as http:
+        for headers in ({}, {"authorization": "Bearer"}, {"x-api-key": ""}):
+            assert (await http.get("/v1/models", headers=headers)).status_code == 401
+
+
 async def test_the_key_of_the_provider_stays_here():
     async with in_front_of(SLOW, environ={"STRETTO_SERVER_KEY": KEY}) as live, live.openai("wrong") as client:
         with pytest.raises(openai.AuthenticationError):
