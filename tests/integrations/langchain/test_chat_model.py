@@ -12,7 +12,7 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.load import dumps, loads
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, trim_messages
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.tools import tool
 from langchain_core.tracers import BaseTracer
@@ -173,6 +173,18 @@ async def test_an_agent_calls_its_tools_and_goes_on_with_their_results(obliging)
     assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
     assert json.loads(sent[1]["tool_calls"][0]["function"]["arguments"]) == {"a": 3, "b": 3}
     assert sent[2]["content"] == "6"
+
+
+@pytest.mark.parametrize("model", ["local:pocket", "openai:any", ChatOpenAI(model="any", api_key=KEY)])
+def test_tokens_are_counted_without_the_network(model, monkeypatch):
+    """LangChain's own way fetches the tokeniser of GPT-2."""
+    monkeypatch.setattr("langchain_core.language_models.base.get_tokenizer", None)
+    chat = ChatStretto(backend=model) if isinstance(model, ChatOpenAI) else ChatStretto(model=model)
+    short, long = [HumanMessage("Why?")], [HumanMessage("Why? " * 50), AIMessage("Because."), HumanMessage("So?")]
+    assert 0 < chat.get_num_tokens_from_messages(short) < chat.get_num_tokens_from_messages(long)
+    assert chat.get_num_tokens("Why?") == chat.get_num_tokens_from_messages(short)
+    kept = trim_messages(long, max_tokens=40, token_counter=chat, strategy="last")
+    assert [message.content for message in kept] == ["Because.", "So?"]
 
 
 async def test_what_was_thought_before_a_tool_call_goes_back_with_its_result():
