@@ -184,6 +184,28 @@ async def test_what_was_thought_before_a_tool_call_goes_back_with_its_result(pro
         assert turn["content"][2]["type"] == "tool_use"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_fields_of_a_call_that_its_server_signs_go_back_with_it(stream):
+    """Gemini refuses the result of a tool without the signature that came with its call."""
+    signed = {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}
+    call = CALLS[0].as_openai() | {"index": 0} | signed
+    said = {"role": "assistant", "tool_calls": [call]}
+    choice = {"index": 0, "finish_reason": "tool_calls", "delta" if stream else "message": said}
+    body = json.dumps({"choices": [choice]}).encode()
+    reply = (
+        RawReply([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
+        if stream
+        else RawReply([body], headers={"content-type": "application/json"})
+    )
+    answer, events, _ = await asked(reply, QUESTION, tools=[ADD])
+    assert answer.tool_calls == (CALLS[0].model_copy(update={"extra": signed}),)
+    assert [event.delta.extra for event in events if isinstance(event, ToolCallPiece)] == [signed]
+    assert answer.turn["tool_calls"] == [CALLS[0].as_openai() | signed]
+    result = {"role": "tool", "tool_call_id": "one", "content": "3"}
+    _, _, body = await asked("3.", [{"role": "user", "content": QUESTION}, answer.turn, result], tools=[ADD])
+    assert body["messages"][1]["tool_calls"] == [CALLS[0].as_openai() | signed]
+
+
 async def test_what_was_thought_before_a_text_is_told_and_not_sent_back():
     answer, events, _ = await asked(HttpReply("Yes.", thought="Hm."), QUESTION, "anthropic", tools=[ADD])
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}

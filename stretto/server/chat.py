@@ -295,7 +295,7 @@ def _message(choice: Choice) -> dict[str, Any]:
 
 
 def _call_piece(delta: ToolCallDelta) -> dict[str, Any]:
-    piece: dict[str, Any] = {"index": delta.index}
+    piece: dict[str, Any] = {**delta.extra, "index": delta.index}
     if delta.id is not None:
         piece["id"] = delta.id
     if delta.name is not None:

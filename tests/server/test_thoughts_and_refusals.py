@@ -6,7 +6,7 @@ import pytest
 from live_server import in_front_of
 from pydantic import BaseModel
 
-from stretto.testing.server import HttpReply
+from stretto.testing.server import HttpReply, RawReply
 from stretto.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -147,3 +147,21 @@ async def test_what_anthropic_stops_is_filtered_text_for_clients_of_openai():
     async with in_front_of_anthropic(HttpReply("It is", finish="refusal")) as live, live.openai() as client:
         choice = (await client.chat.completions.create(model="stretto", messages=QUESTION)).choices[0]
     assert (choice.message.content, choice.message.refusal, choice.finish_reason) == ("It is", None, "content_filter")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_signature_of_a_call_reaches_the_client(stream):
+    """Gemini refuses the result of a tool without it."""
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}, "extra_content": {"a": "b"}}
+    said = {"role": "assistant", "tool_calls": [call | {"index": 0}]}
+    body = json.dumps({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": said}]}).encode()
+    reply = RawReply([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
+    async with in_front_of(reply) as live, live.openai() as client:
+        asked = {"model": "stretto", "messages": QUESTION, "tools": [TOOL]}
+        if stream:
+            chunks = [chunk async for chunk in await client.chat.completions.create(**asked, stream=True)]
+            (told,) = [each for chunk in chunks for each in chunk.choices[0].delta.tool_calls or ()]
+        else:
+            (told,) = (await client.chat.completions.create(**asked)).choices[0].message.tool_calls
+    assert told.model_extra == {"extra_content": {"a": "b"}}
+    assert told.function.name == "add"

@@ -52,6 +52,7 @@ _FINISH: dict[str, Finish] = {
     "function_call": "tool_calls",
 }
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
+_OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 _ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
 
 
@@ -255,6 +256,9 @@ def _call(call: Any, place: int) -> ToolCallDelta:
     function = own if own is not None else object_of(call, "function")
     at = index if isinstance(index, int) else place  # a message that is not streamed numbers nothing
     delta = _delta(function, at, word_of(call, "id"), "arguments" if own is None else "input")
+    fields = call if isinstance(call, Mapping) else getattr(call, "model_extra", None) or {}
+    if extra := {name: value for name, value in fields.items() if name not in _OF_A_CALL and value is not None}:
+        delta = replace(delta, extra=extra)
     return delta if own is None else replace(delta, type="custom")
 
 

@@ -128,4 +128,4 @@ class IncomingAnswer:
             return False
         self.text.count(call.arguments)
         self._arguments[call.index] = self._arguments.get(call.index, call.type == "custom") or bool(call.arguments)
-        return bool(call.id or call.name or call.arguments)
+        return bool(call.id or call.name or call.arguments or call.extra)

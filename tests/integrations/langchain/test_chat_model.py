@@ -22,7 +22,7 @@ from serving import served
 
 from stretto import AuthenticationError, BackendError, InvalidRequestError
 from stretto.integrations.langchain import ChatStretto
-from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, RawReply, ScriptedServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("connections_closed")]
 
@@ -200,6 +200,20 @@ async def test_what_was_thought_before_a_tool_call_goes_back_with_its_result():
                 {"type": "thinking", "thinking": "It is a sum.", "signature": "signed"},
                 {"type": "tool_use", "id": "1", "name": "add", "input": {}},
             ]
+
+
+async def test_fields_of_a_call_that_its_server_signs_go_back_with_its_result():
+    """Gemini refuses the result of a tool without the signature of its call."""
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}, "extra_content": {"a": "b"}}
+    said = {"role": "assistant", "tool_calls": [call | {"index": 0}]}
+    body = json.dumps({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": said}]}).encode()
+    signed = RawReply([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
+    with served(lambda got: signed if len(got.body["messages"]) == 1 else "It is 3.") as server:
+        model = chat(server).bind_tools([add])
+        first, *rest = model.stream("Add.")
+        for asked in (await model.ainvoke("Add."), sum(rest, first)):
+            await model.ainvoke([HumanMessage("Add."), asked, ToolMessage("3", tool_call_id="1")])
+            assert server.requests[-1].body["messages"][1]["tool_calls"] == [call]
 
 
 async def test_arguments_that_are_no_json_are_an_invalid_tool_call():
