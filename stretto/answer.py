@@ -211,6 +211,7 @@ class Branch(BaseModel):
         logprobs: of its tokens, if they were asked for.
         tool_calls: the calls that it asks for.
         refused: its text is a refusal in the model's own words.
+        stop_text: the stop text that ended it, where that is known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -228,6 +229,7 @@ class Branch(BaseModel):
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     refused: bool = False
+    stop_text: str | None = None
 
 
 class Choice(BaseModel):

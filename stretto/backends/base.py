@@ -163,6 +163,7 @@ class Chunk:
         thinking: the model has thought, which is not shown.
         tool_calls: pieces of the calls that the model asks for.
         thoughts: what the model has thought, whole, as parts of its turn in the form of its server.
+        stop_text: the stop text that ended the answer, where that is known; with the finish reason.
         refused: the text is a refusal in the model's own words, told apart by its server.
         choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
@@ -179,6 +180,7 @@ class Chunk:
     tool_calls: tuple[ToolCallDelta, ...] = ()
     thoughts: tuple[Mapping[str, Any], ...] = ()
     refused: bool = False
+    stop_text: str | None = None
     choice: int = 0
 
     @property

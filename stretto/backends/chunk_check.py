@@ -24,6 +24,7 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "tool_calls": (chunk.tool_calls, tuple),
         "thoughts": (chunk.thoughts, tuple),
         "refused": (chunk.refused, bool),
+        "stop_text": (chunk.stop_text, (str, type(None))),
         "choice": (chunk.choice, int),
     }
     for name, (value, kind) in given.items():

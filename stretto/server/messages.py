@@ -164,8 +164,7 @@ class MessagesScribe:
         content += [_tool_use(call, _arguments(call)) for call in answer.tool_calls]
         return self._frame | {
             "content": content,
-            "stop_reason": _STOP.get(answer.finish_reason, _CUT),
-            "stop_sequence": None,
+            **_end(answer),
             "usage": _usage(answer.usage),
             "stretto": told_of(answer),
         }
@@ -250,9 +249,8 @@ class MessagesScribe:
                 frames += self._delta({"type": "input_json_delta", "partial_json": call.arguments}) + self._close()
         if self._later:
             frames += self._text(self._later) + self._close()
-        delta = {"stop_reason": _STOP.get(answer.finish_reason, _CUT), "stop_sequence": None}
         told = told_of(answer)
-        return frames + _event("message_delta", delta=delta, usage=_usage(answer.usage), stretto=told)
+        return frames + _event("message_delta", delta=_end(answer), usage=_usage(answer.usage), stretto=told)
 
     def _start(self, what: str | int, block: dict[str, Any]) -> bytes:
         closed = self._close()
@@ -268,6 +266,14 @@ class MessagesScribe:
             return b""
         self._open = None
         return _event("content_block_stop", index=self._blocks - 1)
+
+
+def _end(answer: Answer) -> dict[str, Any]:
+    """Why an answer has ended, and at which of the stop sequences."""
+    stops = [branch.stop_text for branch in answer.branches if branch.kind == "direct" and branch.stop_text]
+    if stops and answer.finish_reason == "stop":
+        return {"stop_reason": "stop_sequence", "stop_sequence": stops[-1]}
+    return {"stop_reason": _STOP.get(answer.finish_reason, _CUT), "stop_sequence": None}
 
 
 def _event(kind: str, **data: Any) -> bytes:

@@ -96,7 +96,7 @@ class Running:
     ``stages``: of its call on a local model, in seconds since the request arrived.
     ``calls``: its tool calls; ``others``: further answers of the same call.
     ``thoughts``: its reasoning.
-    ``refused``: its text is a refusal in the model's own words.
+    ``refused``: its text is a refusal in the model's own words. ``stop_text``: what ended it.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -112,6 +112,7 @@ class Running:
     others: dict[int, FurtherChoice] = field(default_factory=dict)
     thoughts: tuple[Mapping[str, Any], ...] = ()
     refused: bool = False
+    stop_text: str | None = None
     exception: StrettoError | None = None
     branch: Branch | None = None
     stages: Stages = field(default_factory=Stages)
@@ -251,6 +252,7 @@ class Running:
             logprobs=tuple(self.logprobs),
             tool_calls=self.calls.calls,
             refused=self.refused,
+            stop_text=self.stop_text,
         )
         self._news.set()
         self._end.set()

@@ -124,7 +124,7 @@ class BranchCalls:
             for delta in chunk.tool_calls:
                 await running.caught_up()
                 await self._tell_call(running.calls, delta, running.spec.choice)
-            reason = chunk.finish_reason or reason
+            reason, running.stop_text = chunk.finish_reason or reason, chunk.stop_text or running.stop_text
         if text := mending.finish():
             await self._take(running, text)
         return reason

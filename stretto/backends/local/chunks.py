@@ -112,6 +112,7 @@ class Chunks:
             text=text,
             usage=usage,
             finish_reason=last.reason,
+            stop_text=last.stop_text,
             decoding=decoding,
             logprobs=logprobs,
             stages=stages,

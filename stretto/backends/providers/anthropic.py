@@ -105,8 +105,8 @@ class AnthropicBackend(RemoteBackend):
             # What it says of the answer's tokens is a beginning, not a report.
             return [Piece(usage=_prompt_usage(value_of(value_of(event, "message"), "usage")))]
         if kind == "message_delta":
-            finish = _finish(word_of(value_of(event, "delta"), "stop_reason"))
-            return [Piece(usage=_usage(value_of(event, "usage")), finish=finish)]
+            said = value_of(event, "delta")
+            return [Piece(usage=_usage(value_of(event, "usage")), **_end(said))]
         return ()
 
     def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
@@ -115,7 +115,7 @@ class AnthropicBackend(RemoteBackend):
             return ()
         blocks = objects_of(body, "content")
         said = [piece for place, block in enumerate(blocks) for piece in _begun(block, place)]
-        return [Piece(usage=_usage(body.get("usage"))), *said, Piece(finish=finish)]
+        return [Piece(usage=_usage(body.get("usage"))), *said, Piece(**_end(body))]
 
 
 def _delta(delta: Any, index: int) -> Piece:
@@ -146,6 +146,11 @@ def _begun(block: Any, index: int) -> Sequence[Piece]:
 
 def _is_text(block: Any) -> bool:
     return bool(value_of(block, "type") == "text")
+
+
+def _end(said: Any) -> dict[str, Any]:
+    """How an answer ended, as fields of a `Piece`."""
+    return {"finish": _finish(word_of(said, "stop_reason")), "stopped_by": word_of(said, "stop_sequence")}
 
 
 def _finish(reason: str | None) -> Finish | None:

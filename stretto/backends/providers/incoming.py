@@ -28,6 +28,11 @@ class IncomingText:
         self._mending = Mending()
         self._left = MOST_TEXT
 
+    @property
+    def stopped_by(self) -> str | None:
+        """The stop text that was found."""
+        return self._stops.found
+
     def push(self, text: str) -> str:
         """Take a piece and give the text that is certain."""
         whole = self._mending.feed(text)

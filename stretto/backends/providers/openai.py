@@ -227,6 +227,7 @@ def _piece(choice: Any, said: Any) -> Piece:
         thinking="".join(thought.text for thought in thoughts),
         thoughts=tuple(thoughts[:1]),  # some servers say the same under both names
         finish=_FINISH.get(finish, "stop") if finish else None,
+        stopped_by=word_of(choice, "stop_reason"),  # of vLLM
         refused=bool(refusal),
         logprobs=_logprobs(value_of(choice, "logprobs")),
         tool_calls=_calls(said),

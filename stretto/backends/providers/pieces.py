@@ -43,6 +43,7 @@ class Piece:
         thinking: text that is not shown.
         usage: running totals; APIs report them once or with every event.
         finish: why the answer has ended.
+        stopped_by: the stop text that ended it, where the server tells.
         refused: the text is a refusal in the model's own words.
         logprobs: of the tokens of this text.
         tool_calls: pieces of tool calls.
@@ -55,6 +56,7 @@ class Piece:
     thinking: str = ""
     usage: Usage | None = None
     finish: Finish | None = None
+    stopped_by: str | None = None
     refused: bool = False
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCallDelta, ...] = ()
@@ -70,6 +72,7 @@ class IncomingAnswer:
         self.text = IncomingText(stop)
         self.length = 0  # characters given, arguments of tool calls included
         self.finish: Finish | None = None
+        self.stopped_by: str | None = None
         self._choice = choice
         self._refused = False
         self._arguments: dict[int, bool] = {}  # of each tool call begun, whether any have come
@@ -91,6 +94,7 @@ class IncomingAnswer:
         self.length += len(certain) + sum(len(call.arguments) for call in calls)
         self._refused = self._refused or piece.refused
         self.finish = self.text.ended or piece.finish
+        self.stopped_by = self.text.stopped_by or piece.stopped_by
         if not (certain or piece.thinking or piece.logprobs or calls or piece.warnings):
             return None
         thoughts = self._thought() if certain or calls else ()

@@ -251,7 +251,8 @@ class RemoteBackend(ABC):
             if answer.finish:
                 yield Chunk(finish_reason=answer.reason, choice=choice)
         whole, warnings = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
-        yield Chunk(usage=whole, finish_reason=answers[0].reason, warnings=warnings)
+        first = answers[0]
+        yield Chunk(usage=whole, finish_reason=first.reason, stop_text=first.stopped_by, warnings=warnings)
 
     async def _pieces(self, opened: Opened) -> AsyncGenerator[Piece, None]:
         begun = False
