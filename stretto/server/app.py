@@ -59,14 +59,14 @@ def _routes(service: Service) -> list[BaseRoute]:
         return Route(path, Endpoint(service, path, handle, dialect.envelope, **how), methods=methods)
 
     return [
-        route("/v1/chat/completions", ["POST"], generating(chat)),
+        route("/v1/chat/completions", ["POST"], generating(chat, elsewhere("chat.completions"))),
         route("/v1/completions", ["POST"], generating(completions, elsewhere("completions")), completions),
         route("/v1/responses", ["POST"], generating(responses, elsewhere("responses")), responses),
         route("/v1/messages", ["POST"], generating(anthropic), anthropic),
         route("/v1/messages/count_tokens", ["POST"], count_tokens, anthropic),
         route("/v1/models", ["GET"], information.models),
         route("/v1/models/{name:path}", ["GET"], information.model),
-        route("/v1/route", ["POST"], information.routing(chat)),
+        route("/v1/route", ["POST"], information.routing(Chat(only_routed=True))),
         route("/health", ["GET"], information.health, guarded=False),
         route("/ready", ["GET"], information.ready, guarded=False),
         route("/metrics", ["GET"], information.metrics),

@@ -14,7 +14,8 @@ from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta
 from stretto.messages import Message
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Reading, sse
-from stretto.server.chat import DONE, Sampling, finish_of, usage_of
+from stretto.server.chat import DONE, Sampling
+from stretto.server.choices import finish_of, usage_of
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, told_of
 from stretto.server.problems import Problem, of_validation

@@ -51,9 +51,9 @@ def responding(served: Served) -> Responding | None:
 
 
 def elsewhere(api: str) -> Elsewhere:
-    """What passes on the bodies of an API ("responses", "completions") that only the model's own server knows.
+    """What passes on the bodies of an API that only the model's own server knows.
 
-    Where there is none, the problem is raised as it is.
+    ``api`` is "responses", "completions" or "chat.completions". Where there is no such server, the problem is raised.
     """
 
     async def pass_on_or_raise(body: dict[str, Any], service: Service, exchange: Exchange, problem: Problem) -> None:

@@ -14,7 +14,8 @@ from stretto.events import AnswerFinished, Event, RefusalStarted, RouteChosen, T
 from stretto.messages import Message
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
-from stretto.server.chat import ResponseFormat, format_of, logprobs_of, refused
+from stretto.server.chat import ResponseFormat, format_of
+from stretto.server.choices import logprobs_of, refused
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served

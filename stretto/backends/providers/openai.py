@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -109,15 +110,15 @@ class OpenAIBackend(RemoteBackend):
     async def responding(self, body: Mapping[str, Any], api: str = "responses") -> AsyncGenerator[Any]:
         """Send a body to the server's Responses as it is, once; gives the SDK's response, to be read in the context.
 
-        ``api="completions"`` sends it to the API before the chat. Raises `BackendError`.
+        ``api`` is "completions" for the API before the chat, or "chat.completions". Raises `BackendError`.
         """
         await self._import_sdk()
         client = await self._client()
         failure: BackendError | None = None
-        known = {name: body[name] for name in ("model", "input", "prompt", "stream") if name in body}
+        known = {name: body[name] for name in ("model", "input", "prompt", "messages", "stream") if name in body}
         rest = {name: value for name, value in body.items() if name not in known}
         try:
-            sending = getattr(client, api).with_streaming_response
+            sending = attrgetter(api)(client).with_streaming_response
             async with sending.create(**known, extra_body=rest) as response:
                 yield response
         except StrettoError:
