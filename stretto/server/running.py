@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from stretto.client import AsyncStretto
 from stretto.errors import SettingsError
 from stretto.server.app import create_app
+from stretto.server.heads import BoundedHead
 from stretto.server.options import ServerOptions
 from stretto.server.service import Service
 
@@ -42,6 +43,7 @@ class Server(uvicorn.Server):
                 log_level=logging.WARNING,
                 access_log=False,
                 lifespan="off",
+                http=BoundedHead,
                 ws="none",
                 server_header=False,
                 timeout_keep_alive=_KEPT_S,
