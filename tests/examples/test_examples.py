@@ -47,10 +47,20 @@ def test_a_batch_goes_on_where_it_stopped(tmp_path):
     kept = [json.loads(line) for line in results.read_text().splitlines()]
     assert [each["row"] for each in kept] == [0, 1, 2, 3]
     assert "4 of 4 rows done" in first.replace("\n", " ")
-    results.write_text("".join(f"{json.dumps(each)}\n" for each in kept[:2]))
+    half_written = json.dumps(kept[2])[:12]  # by a run that was killed
+    results.write_text("".join(f"{json.dumps(each)}\n" for each in kept[:2]) + half_written)
     again = run("csv_batch", "csv_batch.py", *given, cwd=tmp_path)
     assert "2 of 4 rows to do" in again
     assert [json.loads(line)["row"] for line in results.read_text().splitlines()] == [0, 1, 2, 3]
+
+
+def test_a_batch_names_the_columns_that_there_are(tmp_path):
+    program, source = FOLDER / "csv_batch" / "csv_batch.py", FOLDER / "csv_batch" / "reviews.csv"
+    given = (sys.executable, program, source, "--column", "text", "--task", "Say what each review is about.")
+    done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"error: {source} has no column text, but id, review\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_support_bot_tells_how_often_it_kept_its_objective(tmp_path):
