@@ -63,6 +63,23 @@ async def test_what_a_stopped_answer_keeps_stands_in_it_once_in_every_form(chatt
         assert [text.count(each) for each in texts] == [1, 1, 1]
 
 
+async def test_a_stopped_answer_names_a_part_once_of_which_only_the_label_was_written(chatting):
+    never = {"chunk_delay_s": 600}
+    script = {
+        "<entry>\nTyres\n</entry>": Reply(chunks=["**Pump** th", "never"], **never),
+        "<entry>\nChain\n</entry>": Reply(chunks=["Chain: Oil it.", "never"], **never),
+        "<entry>\nBrakes\n</entry>": Reply(chunks=["Look.", "never"], **never),
+    }
+    async with chatting(ScriptedBackend(script)) as page:
+        await ask(page, "Describe each of these in one sentence\n\n- Tyres\n- Chain\n- Brakes", "items")
+        for text in ("Pump th", "Oil it.", "Look."):
+            await page.wait_for_selector(f".card >> text={text}")
+        await page.press("body", "Escape")
+        await page.wait_for_selector("text=Stopped after")
+        text = await page.inner_text("section .text")
+        assert [line for line in text.splitlines() if line] == ["Tyres: Pump th", "Chain: Oil it.", "Brakes: Look."]
+
+
 async def test_the_end_of_an_answer_does_not_take_the_focus_away(chatting):
     backend, event = held()
     async with chatting(backend) as page:
@@ -254,6 +271,8 @@ async def test_the_title_of_a_part_stays_in_sight_while_it_is_written(chatting):
 NESTED = {
     "quotations": "> " * 6_000 + "deep",
     "lists": "\n".join("  " * level + "- x" for level in range(1_500)),
+    "lists on one line": "- " * 3_000 + "x",
+    "lists in quotations": "> 1. " * 3_000 + "x",
     "emphasis": "*_" * 3_000 + "x" + "_*" * 3_000,
 }
 
@@ -268,19 +287,38 @@ async def test_an_answer_that_is_nested_too_deep_is_shown(chatting, text):
         assert await fits(page)
 
 
-DEEP_CODE = [f"{' ' * 60}- three", f"{' ' * 48}- two", f"{' ' * 44}> quoted", f"{'> ' * 24}quoted", "- ```", "+ end"]
+async def test_lists_and_quotations_below_the_deepest_level_are_text(chatting):
+    lists = "\n".join("  " * level + f"- item {level}." for level in range(30))
+    async with chatting(ScriptedBackend({"": Reply(chunks=[f"{lists}\n\n{'> ' * 30}quoted"])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("section .text ul").count() == 20
+        assert await page.locator("section .text blockquote").count() == 20
+        text = await page.text_content("section .text")
+        assert [f"- item {level}." in text for level in range(30)] == [False] * 20 + [True] * 10
+        assert f"{'> ' * 10}quoted" in text
+
+
+DEEP = [f"{' ' * 900}- four", f"{' ' * 60}- three", f"{' ' * 44}> quoted", f"{'> ' * 700}quoted"]
+DEEP_CODE = [*DEEP, "- ```", "        ```", f"{' ' * 300}+ end"]
 
 
 @pytest.mark.parametrize(("before", "fence"), [("", "```"), ("", "~~~~"), ("- A list\n", "```"), ("> ", "```")])
 async def test_code_keeps_its_indentation_however_deep(chatting, before, fence):
     margin = before if before == "> " else " " * 2 * bool(before)
     inside = "\n".join(margin + line for line in [f"{fence}yaml", *DEEP_CODE, fence])
-    text = f"{before.strip('> ')}\n{inside}\n\n{' ' * 60}- cut"
-    async with chatting(ScriptedBackend({"": Reply(chunks=[text])})) as page:
+    async with chatting(ScriptedBackend({"": Reply(chunks=[f"{before.strip('> ')}\n{inside}"])})) as page:
         await ask(page, strategy="direct")
         await page.wait_for_selector(ENDED)
         assert (await page.text_content("section .text pre code")).splitlines() == DEEP_CODE
-        assert f"{' ' * 41}- cut" not in await page.text_content("section .text")
+
+
+async def test_indented_code_keeps_its_indentation_however_deep(chatting):
+    inside = "\n".join("    " + line for line in DEEP)
+    async with chatting(ScriptedBackend({"": Reply(chunks=[f"So:\n\n{inside}"])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert (await page.text_content("section .text pre code")).splitlines() == DEEP
 
 
 async def test_the_page_works_over_a_network_without_encryption(chatting):
