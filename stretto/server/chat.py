@@ -193,7 +193,7 @@ class ChatScribe:
         self._include_usage = include_usage
         self._events = events
         self._choices = choices
-        self._opening = Opening()
+        self._opening = Opening(events=events)
         self._usage: dict[str, Any] = {}
 
     def whole(self, answers: Sequence[Answer]) -> Any:

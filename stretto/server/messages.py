@@ -142,7 +142,7 @@ class MessagesScribe:
         }
         self._request_id = request_id
         self._events = events
-        self._opening = Opening()
+        self._opening = Opening(events=events)
         self._blocks = 0  # that have been started
         self._open: str | int | None = None  # "text", or the index of the tool call that is being streamed
         self._streamed: set[int] = set()  # tool calls that were, or are

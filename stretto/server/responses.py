@@ -168,7 +168,7 @@ class ResponsesScribe:
         }
         self._message_id = f"msg_{uuid.uuid4().hex}"
         self._events = events
-        self._opening = Opening()
+        self._opening = Opening(events=events)
         self._number = 0
         self._text: list[str] | None = None  # pieces of the message, once it has begun
         self._calls: dict[int, dict[str, Any]] = {}  # by index: the item as it began, with its place

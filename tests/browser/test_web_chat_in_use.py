@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from asking import ENDED, POINTS, READY, SKELETON, ask, held
+from asking import ENDED, POINTS, READY, SKELETON, ask, held, no_violations
 
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
@@ -101,6 +101,36 @@ async def test_what_has_to_wait_for_an_answer_says_so(chatting):
         await page.wait_for_selector("#told >> text=Stop it first")
         event.set()
         await page.wait_for_selector(ENDED)
+
+
+async def test_the_route_is_shown_while_the_model_is_silent(chatting):
+    event = anyio.Event()
+    async with chatting(ScriptedBackend({"": Reply("1. Tyres\n2. Chain\n3. Brakes", hold=event)})) as page:
+        await ask(page)
+        await page.wait_for_selector(".route >> text=skeleton")
+        assert not event.is_set()
+        event.set()
+        await page.wait_for_selector(ENDED)
+
+
+async def test_several_answers_violate_nothing(chatting):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        for strategy in ("skeleton", "direct"):
+            await ask(page, strategy=strategy)
+            await page.wait_for_selector(f".route >> text={strategy}")
+            await page.wait_for_selector("#send:enabled")
+        await no_violations(page)
+
+
+async def test_a_timeline_says_how_many_branches_it_leaves_out(chatting):
+    places = "\n".join(
+        f"- {chr(97 + number // 26)}{chr(97 + number % 26)}ton, {'far away ' * 9}" for number in range(70)
+    )
+    backend = ScriptedBackend({"": "A fine place."})
+    async with chatting(backend) as page:
+        await ask(page, f"Describe each of these places in one sentence:\n\n{places}", "items")
+        await page.wait_for_selector(ENDED)
+        await page.wait_for_selector(f".timeline >> text=and {len(backend.calls) - 60} more", state="attached")
 
 
 async def test_a_comparison_that_is_retried_has_one_result(chatting):
@@ -237,6 +267,55 @@ async def test_a_small_or_enlarged_page_leaves_room_for_the_answer(chatting, siz
             }"""
         )
         assert letters >= 9  # pixels
+
+
+TABLE = "| Part | Pressure in bar, as it stands on the side |\n|---|---:|\n| Tyres | 2.5 |"
+
+
+async def test_tables_keep_their_words_and_the_side_of_their_columns(chatting):
+    async with chatting(ScriptedBackend({"": TABLE}), viewport={"width": 260, "height": 640}) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("td").evaluate_all(
+            "(all) => all.map((each) => getComputedStyle(each).textAlign)"
+        ) == [*("start", "-webkit-right")]
+        heights = await page.locator("td").evaluate_all("(all) => all.map((each) => each.clientHeight)")
+        line = await page.evaluate("() => parseFloat(getComputedStyle(document.querySelector('td')).lineHeight)")
+        assert max(heights) < 2 * line  # "Tyres" stands on one line
+        assert await fits(page)
+
+
+async def test_a_list_goes_on_where_other_text_broke_it(chatting):
+    async with chatting(ScriptedBackend({"": Reply(chunks=["1. Pump\n\nSo:\n\n2. Oil"])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator(".text ol").evaluate_all("(all) => all.map((each) => each.start)") == [1, 2]
+
+
+async def test_what_is_done_of_a_list_is_told_apart_from_what_is_not(chatting):
+    async with chatting(ScriptedBackend({"": Reply(chunks=["- [ ] Pump them\n- [x] Oil it"])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("li").evaluate_all(
+            "(all) => all.filter((each) => each.closest('.text')).map((each) => each.innerText.trim())"
+        ) == ["☐ Pump them", "☑ Oil it"]
+
+
+async def test_code_can_be_scrolled_out_from_below_its_button(chatting):
+    code = f"```\nvalue = '{'x' * 300}'\n```"
+    async with chatting(ScriptedBackend({"": Reply(chunks=[code])}), viewport={"width": 390, "height": 640}) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        await page.evaluate("() => { const code = document.querySelector('pre'); code.scrollLeft = code.scrollWidth; }")
+        button = await page.get_by_role("button", name="Copy code").bounding_box()
+        end = await page.evaluate(
+            """() => {
+                const range = document.createRange();
+                range.selectNodeContents(document.querySelector("pre code"));
+                return range.getBoundingClientRect().right;
+            }"""
+        )
+        assert end <= button["x"] < 390
 
 
 async def test_text_of_other_scripts_runs_in_its_own_direction(chatting):

@@ -40,6 +40,7 @@ const marked = new Marked({
   tokenizer: { list: nested("list"), blockquote: nested("blockquote") },
   renderer: {
     html: ({ text }) => escaped(text),
+    checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
     image: ({ text, href }) => escaped(`${text} (${href})`),
     code({ text, lang }) {
       const language = (lang ?? "").trim().split(/\s/)[0];
@@ -52,7 +53,8 @@ const marked = new Marked({
 const ALLOWED = {
   ALLOWED_TAGS: ["p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span",
     "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"],
-  ALLOWED_ATTR: ["href", "start", "class"],
+  ALLOWED_ATTR: ["href", "start", "class", "align"],
+  ADD_URI_SAFE_ATTR: ["start", "align"], // which hold no address
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
@@ -104,8 +106,11 @@ function fragmentOf(text) {
   }
   for (const block of fragment.querySelectorAll("pre")) {
     block.tabIndex = 0;
-    block.dir = "ltr";
-    block.append(copyButton(() => block.querySelector("code").textContent, "Copy code"));
+    const framed = document.createElement("div"); // beside which the button stays while the code is scrolled
+    framed.className = "code";
+    framed.dir = "ltr";
+    block.replaceWith(framed);
+    framed.append(block, copyButton(() => block.querySelector("code").textContent, "Copy code"));
   }
   for (const block of fragment.children) block.dir ||= "auto"; // each runs as its own first letters do
   return fragment;
