@@ -419,6 +419,7 @@ async def test_a_wrong_key_is_told(chatting, tmp_path):
     keys = tmp_path / "keys.toml"
     keys.write_text('[me]\nkey = "a-long-enough-secret-key-1"\n')
     async with chatting(ScriptedBackend({"": "Let in."}), options=ServerOptions(port=0, keys=keys)) as page:
+        await no_violations(page)
         await page.fill("#key", "another-key-that-is-long")
         await page.press("#key", "Enter")
         await page.wait_for_selector("#told >> text=does not know this key")

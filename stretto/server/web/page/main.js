@@ -277,12 +277,17 @@ async function forget(each) {
   wanted = null;
   if (each.id === conversation.id) await leave();
   if (each.id === conversation.id) startNew(); // first: a question that comes now belongs to the new one
-  await removing(history.remove(each.id));
+  const removed = await history.one(each.id).catch(() => null);
+  if (!(await removing(history.remove(each.id))) || !removed) return;
+  const broughtBack = () => history.restore(removed).catch((error) => tell(`It stays deleted: ${error?.message}`));
+  tell(`“${removed.title || "Untitled"}” was deleted.`, () => broughtBack().then(listConversations));
 }
 
+// Returns whether it is gone.
 async function removing(removed) {
-  await removed.catch((error) => tell(`Nothing was deleted: ${error?.message}`));
+  const gone = await removed.then(() => true, (error) => tell(`Nothing was deleted: ${error?.message}`));
   await listConversations();
+  return gone;
 }
 
 async function leave() {
