@@ -72,8 +72,8 @@ class RequestOptions(TypedDict, total=False):
         system: instructions for the model; becomes the first system message.
         documents: texts to read for the answer: a string is the text of one document, a ``Path`` a file or a folder.
         preference: "fastest", "balanced" or "careful": what matters more, speed or care.
-        strategy: "auto" (the router decides), "direct", "skeleton", "items", the name of a strategy that was
-            registered on the client, or a strategy itself.
+        strategy: "auto" (the router decides), "direct", "skeleton", "items", "document", the name of a strategy that
+            was registered on the client, or a strategy itself.
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
@@ -123,7 +123,7 @@ class Request(BaseModel):
     Attributes:
         messages: the conversation. An assistant's turn at its end is one to go on with.
         documents: texts to read for the answer.
-        unread: a note on each file of a folder that could not be read.
+        unread: a note on each file of a folder that could not be read, and on each text that looks like a file's name.
         options: how to sample and when to stop.
         preference: what matters more, speed or care.
         budget: the most the answer may cost.

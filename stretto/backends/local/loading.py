@@ -44,6 +44,7 @@ _SLOTS = 16  # of the engine's batch, and calls that one answer sends at a time
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
 _POCKET_PASSAGE = 256  # tokens of the passages in its lessons
+_NO_LOCAL = ". Without it, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name another model."
 _GRAMMARS = find_spec("llguidance") is not None
 _ADAPTER = (
     " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
@@ -158,7 +159,7 @@ class LoadingOptions:
         except ImportError as error:
             raise MissingDependencyError(
                 f"{self.source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
-                "Run: pip install 'stretto[local]'"
+                "Run: pip install 'stretto[local]'" + (_NO_LOCAL if self.source.name == "local:pocket" else "")
             ) from error
         load = partial(
             load_model,

@@ -16,6 +16,7 @@ __all__ = ["Tries", "next_tries", "outcome_of"]
 _AGAIN = 2  # readings after one that broke off or makes no sense
 _HALVINGS = 3  # of a passage whose record does not fit
 _LEAST = 16  # tokens of a passage that is worth halving
+_NO_RECORD = "What the model wrote of it is not the JSON that it was asked for. Use a model that keeps to that."
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def outcome_of(running: Running) -> Outcome:
         return Outcome(None, error=str(error), hopeless=out_of_means or not running.text.strip())
     found = record_in(running.text)
     cut_off = running.finish_reason in ("length", "budget")
-    return Outcome(found, cut_off, "" if found else "its record could not be understood")
+    return Outcome(found, cut_off, "" if found else _NO_RECORD)
 
 
 def next_tries(reading: Reading, tries: Tries, outcome: Outcome) -> list[Tries]:

@@ -93,7 +93,7 @@ class _Run:
         self._report(records, skipped)
         self.runner.passages = tuple(sorted([*records, *skipped], key=lambda each: (each.document, each.start)))
         if records and all(record.status == "failed" for record in records):
-            cause = f"None of {len(records)} passages could be read. {records[0].error}"
+            cause = f"None of {len(records)} passages could be read. The first cause: {records[0].error}"
             raise BackendError(cause, backend=self.runner.model)
         if reading.task.kind == "extract" and not self.in_form and (extract := extracted(reading, records)):
             self.runner.merge.add(extract.text)
