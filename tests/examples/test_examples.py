@@ -180,3 +180,17 @@ def test_the_built_in_model_finds_facts_in_sources_longer_than_its_window(tmp_pa
     for value in ("48213 [asyncio, chars", "14 March 2031 [asyncio, chars", "cellar [asyncio, chars"):
         assert value in said
     assert "What does the green chair cost?\n  The documents do not tell it." in said
+
+
+def test_the_tests_of_an_application_run_without_the_plugins_of_this_project():
+    command = [sys.executable, "-m", "pytest", "examples/test_my_application.py"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(
+        command,
+        cwd=FOLDER.parent,
+        env={**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
