@@ -166,6 +166,7 @@ def _turns(turn: Any) -> tuple[Message, ...]:
     if not isinstance(turn, Mapping):
         raise InvalidRequestError(
             f"A message is a string, a Message or a mapping with role and content, not {type(turn).__name__}."
+            + (" Of an answer, pass its turn: answer.turn." if hasattr(turn, "turn") else "")
         )
     return tuple(map(_message, split_results(turn)))
 

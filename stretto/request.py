@@ -41,6 +41,11 @@ _NOT_EXTRA = {
         "is a separate argument",
     ),
 }
+_INSTEAD = {
+    "stream": "Use the method stream() instead of ask().",
+    "timeout": "The seconds that an answer may take are deadline_s=.",
+    "model": "The model is the client's: Stretto(model).",
+}
 _CALLED = {"image_url": "an image", "input_audio": "sound", "file": "a file", "video_url": "a video"}
 
 
@@ -169,7 +174,7 @@ class Request(BaseModel):
         ``prompt`` is a string (one user message), a message, a mapping with ``role`` and ``content``, a list of
         these, or a request to change. `RequestOptions` says what the options mean. Raises `InvalidRequestError`.
         """
-        if wrong := unknown_names(options, RequestOptions.__annotations__, "A request"):
+        if wrong := unknown_names(options, RequestOptions.__annotations__, "A request", _INSTEAD):
             raise InvalidRequestError(wrong)
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None

@@ -12,7 +12,15 @@ from stretto.testing.server import Rule, ScriptedServer
 
 GUIDES = Path(__file__).parents[2] / "docs"
 PAGES = ["asking.md", "backends.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
-SHORT = ["../README.md", "testing.md", "observing.md", "cost.md", "router.md", "decoding.md", "lexical.md"]  # no guides, but their code runs too
+SHORT = [
+    "../README.md",
+    "testing.md",
+    "observing.md",
+    "cost.md",
+    "router.md",
+    "decoding.md",
+    "lexical.md",
+]  # no guides, but their code runs too
 REPLIES = [
     Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
     Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
