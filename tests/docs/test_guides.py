@@ -37,8 +37,9 @@ def snippets(page):
 @pytest.mark.parametrize(
     ("page", "number"), [(page, at) for page in [*PAGES, *SHORT] for at in range(len(snippets(page)))]
 )
-async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys):
+async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys, tmp_path):
     code = compile(snippets(page)[number], page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    monkeypatch.chdir(tmp_path)  # where a picture is saved
     async with ScriptedServer(REPLIES) as server:
         monkeypatch.setenv("STRETTO_BASE_URL", server.openai_url)
         monkeypatch.setenv("STRETTO_API_KEY", "any")
