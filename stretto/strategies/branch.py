@@ -41,6 +41,8 @@ class BranchSpec:
         until_s: seconds after the request at which the branch fails, if that is before the deadline.
         accepts_refusal: whether a refusal is a result, not a failure.
         accepts_silence: whether an answer without text is a result, not a failure.
+        takes_calls: whether its tool calls are handed on. They wait until its text has been read, so it must be in the
+            merge as long as it runs. The calls of other branches are left out.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
     """
 
@@ -57,6 +59,7 @@ class BranchSpec:
     until_s: float = math.inf
     accepts_refusal: bool = False
     accepts_silence: bool = False
+    takes_calls: bool = False
     choice: int = 0
 
 

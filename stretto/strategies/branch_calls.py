@@ -120,11 +120,16 @@ class BranchCalls:
                 if not await self._take(running, text):
                     return "length"
                 await checkpoint()  # who reads this branch goes before the next chunk, if there is one
-            for delta in chunk.tool_calls:
-                await running.caught_up()
-                await self._tell_call(running.calls, delta, running.spec.choice)
-            running.thoughts += chunk.thoughts
             reason = chunk.finish_reason or reason
+            if running.spec.takes_calls:
+                for delta in chunk.tool_calls:
+                    await running.caught_up()
+                    await self._tell_call(running.calls, delta, running.spec.choice)
+                running.thoughts += chunk.thoughts
+            elif chunk.tool_calls:
+                self._warn_once(f"{self._backend.name} called tools in a part of the answer; the calls were left out.")
+        if reason == "tool_calls" and not running.spec.takes_calls:
+            reason = "stop"
         if text := mending.finish():
             await self._take(running, text)
         return reason

@@ -115,6 +115,7 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
         another_way=another_way,
         accepts_refusal=True,
         accepts_silence=request.whole_because is not None,
+        takes_calls=True,
     )
 
 

@@ -80,7 +80,7 @@ class _Skeleton:
                     outline.cancel("the straight answer was there first")
 
             spec = straight_spec(self.request, self.runner)
-            straight = self.runner.start(replace(spec, on_end=stop_outline))
+            straight = self.runner.start(replace(spec, on_end=stop_outline, takes_calls=False))
         outline = self.runner.start(outline_spec)
         while (piece := await outline.read()) and not self._lost(straight):
             await self._know(self.parser.feed(piece), straight)
@@ -190,7 +190,7 @@ class _Skeleton:
             before = f"{opening}{self.form.label(point)}{first.text}"
             return rest_of(self.request, self.runner, f"{before}\n{received}" if received else before)
 
-        running = self.runner.start(replace(spec, prompt=rest, another_way=rest, after=(first,)))
+        running = self.runner.start(replace(spec, prompt=rest, another_way=rest, after=(first,), takes_calls=False))
         self.runner.merge.add_branch(running, lead=lambda: "\n")
         await self.runner.merge.finish()
 
