@@ -121,13 +121,7 @@ class BranchCalls:
                     return "length"
                 await checkpoint()  # who reads this branch goes before the next chunk, if there is one
             reason = chunk.finish_reason or reason
-            if running.spec.takes_calls:
-                for delta in chunk.tool_calls:
-                    await running.caught_up()
-                    await self._tell_call(running.calls, delta, running.spec.choice)
-                running.thoughts += chunk.thoughts
-            elif chunk.tool_calls:
-                self._warn_once(f"{self._backend.name} called tools in a part of the answer; the calls were left out.")
+            await self._take_calls(running, chunk)
         if reason == "tool_calls" and not running.spec.takes_calls:
             reason = "stop"
         if text := mending.finish():
@@ -141,6 +135,16 @@ class BranchCalls:
         if running.spec.choice:
             await self._announce(ChoiceDelta(choice=running.spec.choice, text=text))
         return fits
+
+    async def _take_calls(self, running: Running, chunk: Chunk) -> None:
+        """Hand on the tool calls of a branch that takes them, once the text before them has been read."""
+        if running.spec.takes_calls:
+            for delta in chunk.tool_calls:
+                await running.caught_up()
+                await self._tell_call(running.calls, delta, running.spec.choice)
+            running.thoughts += chunk.thoughts
+        elif chunk.tool_calls:
+            self._warn_once(f"{self._backend.name} called tools in a part of the answer; the calls were left out.")
 
     async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
         """Take in what belongs to a further answer of the same call."""

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -156,7 +157,10 @@ class FanOut:
             self.warn(text)
 
     def start(self, spec: BranchSpec) -> Running:
-        """Start a branch in the background."""
+        """Start a branch in the background. Its id gets an ending where another branch has the same one."""
+        taken = {each.spec.id for each in self.branches}
+        while spec.id in taken:
+            spec = replace(spec, id=f"{spec.id}-again")
         running = Running(spec, needed_s=self.now_s())
         self.branches.append(running)
         self._tasks.start_soon(self._run, running, name=f"stretto branch {spec.id}")

@@ -15,11 +15,9 @@ LEFT_OUT = "scripted:model called tools in a part of the answer; the calls were 
 
 async def asked(script, prompt, slots=1, **options):
     backend = ScriptedBackend(script, capabilities=Capabilities(parallel_slots=slots))
-    kinds = []
     with anyio.fail_after(20):
         async with AsyncStretto(backend) as stretto, stretto.stream(prompt, **options) as events:
-            async for event in events:
-                kinds.append(event.type)
+            kinds = [event.type async for event in events]
             return events.answer, kinds
 
 

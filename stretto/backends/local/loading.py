@@ -21,6 +21,7 @@ from stretto.arguments import MOST_THREADS, shown
 from stretto.backends.base import Capabilities
 from stretto.backends.local.tools import may_take_tools
 from stretto.backends.local.worker import Worker, outcome
+from stretto.ending_thread import is_exiting
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import LOSSY, WEIGHING, all_drafters
@@ -228,7 +229,7 @@ class EngineLoader:
             self._worker = self._worker or Worker(f"stretto worker {self._name}")
             if self._loading is None or (self._loading.done() and self._loading.exception()):
                 # A failed loading is tried again: the hub may be reachable now.
-                self._loading = self._worker.submit(partial(self._load, self._closed.is_set))
+                self._loading = self._worker.submit(partial(self._load, self._is_given_up))
             loading = self._loading
         return loading.result() if loading.done() else await outcome(loading)
 
@@ -270,6 +271,9 @@ class EngineLoader:
         finally:
             worker.end()
         worker.close()
+
+    def _is_given_up(self) -> bool:
+        return self._closed.is_set() or is_exiting()
 
     def _is_closed(self) -> BackendError:
         return BackendError(f"The backend {self._name} is closed. Make a new one.", backend=self._name)
