@@ -24,6 +24,7 @@ from stretto.strategies.fan_out import FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
 
 _MOST_NAMED = 20  # pages in a warning
+_MOST_TOLD = 5  # warnings in an error
 
 
 def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
@@ -179,9 +180,10 @@ def _assemble(
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
     if missing and request.on_missing == "raise":
-        raise IncompleteAnswerError(
-            f"The answer lacks {missing} of {len(visible)} parts. {' '.join(result.warnings)}", answer=result
-        )
+        told = " ".join(result.warnings[:_MOST_TOLD])
+        if len(result.warnings) > _MOST_TOLD:
+            told += f" The others of {len(result.warnings)} warnings are in the answer of this error."
+        raise IncompleteAnswerError(f"The answer lacks {missing} of {len(visible)} parts. {told}", answer=result)
     return result
 
 

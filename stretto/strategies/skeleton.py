@@ -175,6 +175,8 @@ class _Skeleton:
             running.drop("its outline had no other point")
         self.runner.warn(f"Answered straight on instead of by points: {cause}.")
         if straight is None or (straight.branch is not None and straight.exception is not None):
+            if straight is not None:
+                straight.drop("the answer is written anew")
             await Direct().run(self.request, self.route, self.runner)
             return
         self.runner.strategy = Direct.name
