@@ -180,10 +180,10 @@ def _assemble(
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
     if missing and request.on_missing == "raise":
-        told = " ".join(result.warnings[:_MOST_TOLD])
+        said = " ".join(result.warnings[:_MOST_TOLD])
         if len(result.warnings) > _MOST_TOLD:
-            told += f" The others of {len(result.warnings)} warnings are in the answer of this error."
-        raise IncompleteAnswerError(f"The answer lacks {missing} of {len(visible)} parts. {told}", answer=result)
+            said += f" The others of {len(result.warnings)} warnings are in the answer of this error."
+        raise IncompleteAnswerError(f"The answer lacks {missing} of {len(visible)} parts. {said}", answer=result)
     return result
 
 
