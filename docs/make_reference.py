@@ -44,7 +44,8 @@ SECTIONS = {
     "Routes": ("Route", "Forecast", "DecodingForecast", "Router"),
     "Events": (
         "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "BranchDelta", "BranchFinished", "BranchFailed",
-        "TextDelta", "ToolCallPiece", "ToolCallDelta", "ChoiceDelta", "AnswerFinished",
+        "TextDelta", "ToolCallPiece", "ToolCallDelta", "ChoiceDelta", "ThoughtFinished", "RefusalStarted",
+        "AnswerFinished",
     ),
 }  # fmt: skip
 BESIDE = {

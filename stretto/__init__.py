@@ -4,7 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from stretto.answer import Answer, Branch, Choice, Cost, Decoding, Span, Timeline, TokenLogprob, Usage
+    from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
@@ -45,8 +45,10 @@ if typing.TYPE_CHECKING:
         Event,
         OutlinePointReady,
         PassageRead,
+        RefusalStarted,
         RouteChosen,
         TextDelta,
+        ThoughtFinished,
         ToolCallPiece,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
@@ -60,6 +62,7 @@ if typing.TYPE_CHECKING:
     from stretto.strategies.branch import BranchSpec
     from stretto.strategies.fan_out import FanOut
     from stretto.structured_logs import log_json
+    from stretto.tokens import Decoding, TokenLogprob
     from stretto.tool_calls import ToolCall, ToolCallDelta
 
 __version__ = "0.1.0"
@@ -118,6 +121,7 @@ __all__ = [
     "PassageRecord",
     "Prompt",
     "RateLimitedError",
+    "RefusalStarted",
     "Request",
     "RequestOptions",
     "RequestRejectedError",
@@ -137,6 +141,7 @@ __all__ = [
     "StrettoError",
     "SyncAnswerStream",
     "TextDelta",
+    "ThoughtFinished",
     "Timeline",
     "TokenLogprob",
     "ToolCall",
@@ -155,10 +160,8 @@ _HOMES = {
         "Branch",
         "Choice",
         "Cost",
-        "Decoding",
         "Span",
         "Timeline",
-        "TokenLogprob",
         "Usage",
     ),
     "backends.base": (
@@ -211,8 +214,10 @@ _HOMES = {
         "Event",
         "OutlinePointReady",
         "PassageRead",
+        "RefusalStarted",
         "RouteChosen",
         "TextDelta",
+        "ThoughtFinished",
         "ToolCallPiece",
     ),
     "hooks": (
@@ -244,6 +249,7 @@ _HOMES = {
     "strategies.branch": ("BranchSpec",),
     "strategies.fan_out": ("FanOut",),
     "structured_logs": ("log_json",),
+    "tokens": ("Decoding", "TokenLogprob"),
     "tool_calls": ("ToolCall", "ToolCallDelta"),
 }
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCall, turn_of
 
 if TYPE_CHECKING:
@@ -86,81 +87,6 @@ class Cost(BaseModel):
         return f"${self.usd:,.{digits}f}"
 
 
-class TokenLogprob(BaseModel):
-    """How probable a model found one token of its answer.
-
-    The probabilities are the model's own, at temperature 1, before limits, penalties and ``response_format``.
-
-    Attributes:
-        token: its text; a token that ends the answer is one too. A part of a character is shown as U+FFFD.
-        logprob: natural logarithm of its probability.
-        top: the most probable tokens at its place with theirs, the most probable one first.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    token: str
-    logprob: float
-    top: tuple[tuple[str, float], ...] = ()
-
-
-class Decoding(BaseModel):
-    """How a local model found its tokens; added up over branches with ``+``.
-
-    A forward evaluates rows: the last token that is certain, and drafted ones. It commits the drafted tokens that the
-    model itself would have chosen, and one more.
-
-    Attributes:
-        methods: names of the decoding methods.
-        steps: forwards after the prompts were read.
-        rows: evaluated in these forwards.
-        tokens: committed by these forwards; the first token of a generation comes with its prompt and is not one.
-        drafted: rows that were drafted, by source.
-        accepted: those of them that became part of an answer.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    methods: tuple[str, ...] = ()
-    steps: int = 0
-    rows: int = 0
-    tokens: int = 0
-    drafted: Mapping[str, int] = Field(default_factory=dict)
-    accepted: Mapping[str, int] = Field(default_factory=dict)
-
-    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorators above property
-    @property
-    def tokens_per_step(self) -> float:
-        """Tokens that one forward committed, on average; 1 without drafts."""
-        return self.tokens / self.steps if self.steps else 1.0
-
-    @computed_field  # type: ignore[prop-decorator]  # as above
-    @property
-    def rows_per_step(self) -> float:
-        """Rows that one forward evaluated, on average; 1 without drafts."""
-        return self.rows / self.steps if self.steps else 1.0
-
-    @computed_field  # type: ignore[prop-decorator]  # as above
-    @property
-    def acceptance(self) -> Mapping[str, float]:
-        """Share of the drafted rows that were accepted, by source."""
-        return {source: self.accepted.get(source, 0) / rows for source, rows in self.drafted.items() if rows}
-
-    def __add__(self, other: Decoding) -> Decoding:
-        return Decoding(
-            methods=tuple(dict.fromkeys((*self.methods, *other.methods))),
-            steps=self.steps + other.steps,
-            rows=self.rows + other.rows,
-            tokens=self.tokens + other.tokens,
-            drafted=_added(self.drafted, other.drafted),
-            accepted=_added(self.accepted, other.accepted),
-        )
-
-
-def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in dict.fromkeys((*one, *other))}
-
-
 class Span(BaseModel):
     """When one branch waited, spoke and ended, in seconds since the request arrived. ``None``: it never came to it.
 
@@ -210,6 +136,8 @@ class Branch(BaseModel):
         decoding: how a local model found its tokens; ``None`` from other backends, and for a call that was cut short.
         logprobs: of its tokens, if they were asked for.
         tool_calls: the calls that it asks for.
+        refused: its text is a refusal in the model's own words.
+        stop_text: the stop text that ended it, where that is known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -226,6 +154,8 @@ class Branch(BaseModel):
     decoding: Decoding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
+    refused: bool = False
+    stop_text: str | None = None
 
 
 class Choice(BaseModel):
@@ -236,6 +166,7 @@ class Choice(BaseModel):
         tool_calls: the calls that it asks for.
         finish_reason: how it ended.
         logprobs: of its tokens, if they were asked for.
+        refused: it is a refusal in the model's own words.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -244,6 +175,7 @@ class Choice(BaseModel):
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason = "stop"
     logprobs: tuple[TokenLogprob, ...] = ()
+    refused: bool = False
 
 
 class Timeline(BaseModel):
@@ -299,7 +231,7 @@ class Answer(BaseModel):
         warnings: sentences about what is missing, was left out, or was done in another way.
         finish_reason: how the worst part of the answer ended.
         tool_calls: the calls that the model asks its caller to make; the answer goes on once it is given their results.
-        thoughts: what the model thought before its tool calls, where its server wants it back with their results.
+        thoughts: what the model thought, as parts of its turn, where its server tells.
         choices: all answers, where several were asked for; the first is the one that ``text`` holds.
     """
 
@@ -332,8 +264,8 @@ class Answer(BaseModel):
 
     @property
     def turn(self) -> dict[str, Any]:
-        """The answer as a turn of the conversation, for the next request: text, thoughts and tool calls."""
-        return turn_of(self.text, self.tool_calls, self.thoughts)
+        """The answer as a turn of the conversation, for the next request: text and tool calls with their thoughts."""
+        return turn_of(self.text, self.tool_calls, self.thoughts if self.tool_calls else ())
 
     def __str__(self) -> str:
         return self.text

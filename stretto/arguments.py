@@ -6,6 +6,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ForwardRef, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,8 +52,13 @@ def reason(problem: Mapping[str, Any]) -> str:
     return said[:1].lower() + said[1:]
 
 
-def unknown_names(given: Iterable[str], known: Iterable[str], where: str) -> str | None:
-    """An error message for names that ``where`` does not have; ``None`` if it has them all. Values are never shown."""
+def unknown_names(
+    given: Iterable[str], known: Iterable[str], where: str, instead: Mapping[str, str] = MappingProxyType({})
+) -> str | None:
+    """An error message for names that ``where`` does not have; ``None`` if it has them all. Values are never shown.
+
+    ``instead`` holds a sentence for names that other libraries have.
+    """
     there = sorted(known)
     wrong = [name for name in given if name not in there]
     if not wrong:
@@ -60,8 +66,9 @@ def unknown_names(given: Iterable[str], known: Iterable[str], where: str) -> str
     if looks_like_key(wrong[0]):
         return f"{where} was given a name that looks like a key, which is not shown. It takes: {', '.join(there)}."
     nearest = difflib.get_close_matches(wrong[0], there, n=1, cutoff=0.6)
-    hint = f" Did you mean {nearest[0]}=?" if nearest else ""
-    return f"{where} has no argument {wrong[0]}=.{hint} Its arguments are: {', '.join(there)}."
+    nearest_name = f"Did you mean {nearest[0]}=?" if nearest else ""
+    hint = instead.get(wrong[0], nearest_name)
+    return f"{where} has no argument {wrong[0]}=.{' ' if hint else ''}{hint} Its arguments are: {', '.join(there)}."
 
 
 def spelled_out(options: type) -> Callable[[F], F]:

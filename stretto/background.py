@@ -123,10 +123,20 @@ class BackgroundLoop:
             raise StrettoError("This Stretto is closed. Make a new one.")
         if self._portal is None:
             started: Future[BlockingPortal] = Future()
-            self._thread = threading.Thread(target=anyio.run, args=(_serve, started), name="stretto", daemon=True)
+            self._thread = threading.Thread(target=_run, args=(started,), name="stretto", daemon=True)
             self._thread.start()
             self._portal = started.result()
         return self._portal
+
+
+def _run(started: Future[BlockingPortal]) -> None:
+    try:
+        anyio.run(_serve, started)
+    except RuntimeError as error:
+        # Python 3.12 starts no thread while a program ends, and asyncio wants one to end those of its executor. By then
+        # the client is closed, and the loop as well.
+        if "interpreter shutdown" not in str(error):
+            raise
 
 
 async def _serve(started: Future[BlockingPortal]) -> None:

@@ -95,11 +95,12 @@ def read_tool(tool: Any) -> dict[str, Any]:
 
 def read_tool_choice(choice: Any) -> tuple[Any, dict[str, Any]]:
     """A tool choice in OpenAI's form, and what other fields of a body Anthropic's form stands for."""
+    choice = mended(choice)
     if not isinstance(choice, Mapping):
         return choice, {}
     said = {"auto": "auto", "any": "required", "none": "none"}.get(str(choice.get("type")))
     if said is None and (choice.get("type") != "tool" or "name" not in choice):
-        return mended(choice), {}
+        return choice, {}
     beside = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else {}
     return said or {"type": "function", "function": {"name": choice["name"]}}, beside
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import os
+import signal
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
-__all__ = ["EndingThread"]
+__all__ = ["EndingThread", "is_exiting"]
+
+_LOOK_S = 0.1  # seconds after which the exit looks whether it was interrupted
+_exiting = threading.Event()
 
 
 class EndingThread(threading.Thread):
@@ -31,6 +38,11 @@ class EndingThread(threading.Thread):
             self.end = _ended  # what it refers to is freed now, not when cycles are collected
 
 
+def is_exiting() -> bool:
+    """Whether the interpreter waits for these threads: long work that has not begun would hold it up."""
+    return _exiting.is_set()
+
+
 def _ended() -> None:
     """Nothing is left to end."""
 
@@ -38,7 +50,20 @@ def _ended() -> None:
 @atexit.register
 def _end_all() -> None:
     """End all, also those that one of them still starts: a thread that loads a model starts the engine's."""
-    while running := [each for each in threading.enumerate() if isinstance(each, EndingThread) and each.is_alive()]:
-        for thread in running:
-            thread.end()
-            thread.join()
+    try:
+        _exiting.set()
+        while running := [each for each in threading.enumerate() if isinstance(each, EndingThread) and each.is_alive()]:
+            for thread in running:
+                thread.end()
+                thread.join(_LOOK_S)  # a signal that comes as a wait begins does not end it
+    except BaseException as error:  # noqa: BLE001 - a second Ctrl-C, or what another signal's handler raises
+        _leave(error)
+
+
+def _leave(error: BaseException) -> None:
+    """End the process at once, as whoever interrupts its exit wants; going on with threads in torch would abort it."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # closed, or none
+            stream.flush()
+    status = error.code if isinstance(error, SystemExit) else None
+    os._exit(status if isinstance(status, int) else 128 + signal.SIGINT)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -142,6 +143,31 @@ class ToolCallPiece(_Event):
     delta: ToolCallDelta
 
 
+class ThoughtFinished(_Event):
+    """What the model has thought before what follows, in an answer of one generation.
+
+    It comes with the first text, because until then a call may be sent again.
+
+    Attributes:
+        type: "thought_finished".
+        thought: a part of the model's turn, as its server gave it: Anthropic's ``thinking`` with its signature, or the
+            ``reasoning_content`` of a compatible server.
+    """
+
+    type: Literal["thought_finished"] = "thought_finished"
+    thought: Mapping[str, Any]
+
+
+class RefusalStarted(_Event):
+    """The text that follows is a refusal in the model's own words, told apart by its server.
+
+    Attributes:
+        type: "refusal_started".
+    """
+
+    type: Literal["refusal_started"] = "refusal_started"
+
+
 class ChoiceDelta(_Event):
     """The next piece of a further answer, where several were asked for. The first comes as `TextDelta`.
 
@@ -178,6 +204,8 @@ Event = Annotated[
     | BranchFailed
     | TextDelta
     | ToolCallPiece
+    | ThoughtFinished
+    | RefusalStarted
     | ChoiceDelta
     | AnswerFinished,
     Field(discriminator="type"),

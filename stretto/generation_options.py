@@ -10,6 +10,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import PydanticCustomError
 
 from stretto.json_schema import read_format
+from stretto.surrogates import mend
 
 __all__ = ["GenerationOptions", "not_bool"]
 
@@ -86,7 +87,7 @@ class GenerationOptions(BaseModel):
     def _no_empty_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if "" in value:
             raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
-        return value
+        return tuple(map(mend, value))
 
     @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
     @classmethod

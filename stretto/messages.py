@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from stretto.tool_calls import ANTHROPIC_THOUGHTS
 Role = Literal["system", "user", "assistant", "tool"]
 
 _OTHER_NAMES = {"developer": "system", "function": "tool"}
+_FILE_NAME = re.compile(r"\S{1,200}\.(pdf|docx|txt|md|html?)", re.IGNORECASE)
 
 
 class Message(BaseModel):
@@ -126,7 +128,8 @@ def documents_of(
 ) -> tuple[tuple[Document, ...], tuple[str, ...]]:
     """Read documents: a string is the text of one, a path a file or a folder of files.
 
-    Returns the documents, and a note on each file of a folder that could not be read. Raises `InvalidRequestError`.
+    Returns the documents, and a note on each file of a folder that could not be read and on each string that looks like
+    the name of a file, which is looked for nowhere. Raises `InvalidRequestError`.
     """
     if isinstance(documents, str | Path | Document):
         documents = (documents,)
@@ -144,6 +147,8 @@ def documents_of(
             read += found.documents
             notes += (f"{str(left.path)!r} was left out: {left.cause}." for left in found.left_out)
         elif isinstance(document, str | Document):
+            if isinstance(document, str) and _FILE_NAME.fullmatch(document):
+                notes.append(f"The document {document!r} is this text itself. A file is a path: Path({document!r}).")
             read.append(Document(text=document) if isinstance(document, str) else document)
         else:
             raise InvalidRequestError(
@@ -161,6 +166,7 @@ def _turns(turn: Any) -> tuple[Message, ...]:
     if not isinstance(turn, Mapping):
         raise InvalidRequestError(
             f"A message is a string, a Message or a mapping with role and content, not {type(turn).__name__}."
+            + (" Of an answer, pass its turn: answer.turn." if hasattr(turn, "turn") else "")
         )
     return tuple(map(_message, split_results(turn)))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stretto.backends.base import Backend
-from stretto.settings import Settings
+from stretto.errors import SettingsError
+from stretto.settings import Settings, with_source
 
 if TYPE_CHECKING:
     from stretto.backends.resilience.resilient import Endpoints
@@ -55,15 +56,19 @@ class Opening:
             first_text_s=settings.first_text_s,
             hedge=settings.hedge,
         )
-        backend = as_backend(
-            given,
-            base_url=base_url,
-            api_key=api_key,
-            resilience=resilience,
-            endpoints=self._endpoints,
-            argument=argument,
-            local=settings.local,
-        )
+        try:
+            backend = as_backend(
+                given,
+                base_url=base_url,
+                api_key=api_key,
+                resilience=resilience,
+                endpoints=self._endpoints,
+                argument=argument,
+                local=settings.local,
+            )
+        except SettingsError as error:
+            of_settings = ("base_url",) if base_url is not None and base_url is settings.base_url else ()
+            raise with_source(error, settings, (*settings.local, *of_settings)) from None
         self.owned.append(backend)
         return backend
 

@@ -41,6 +41,11 @@ _NOT_EXTRA = {
         "is a separate argument",
     ),
 }
+_INSTEAD = {
+    "stream": "Use the method stream() instead of ask().",
+    "timeout": "The seconds that an answer may take are deadline_s=.",
+    "model": "The model is the client's: Stretto(model).",
+}
 _CALLED = {"image_url": "an image", "input_audio": "sound", "file": "a file", "video_url": "a video"}
 
 
@@ -72,8 +77,8 @@ class RequestOptions(TypedDict, total=False):
         system: instructions for the model; becomes the first system message.
         documents: texts to read for the answer: a string is the text of one document, a ``Path`` a file or a folder.
         preference: "fastest", "balanced" or "careful": what matters more, speed or care.
-        strategy: "auto" (the router decides), "direct", "skeleton", "items", the name of a strategy that was
-            registered on the client, or a strategy itself.
+        strategy: "auto" (the router decides), "direct", "skeleton", "items", "document", the name of a strategy that
+            was registered on the client, or a strategy itself.
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
@@ -123,7 +128,7 @@ class Request(BaseModel):
     Attributes:
         messages: the conversation. An assistant's turn at its end is one to go on with.
         documents: texts to read for the answer.
-        unread: a note on each file of a folder that could not be read.
+        unread: a note on each file of a folder that could not be read, and on each text that looks like a file's name.
         options: how to sample and when to stop.
         preference: what matters more, speed or care.
         budget: the most the answer may cost.
@@ -169,7 +174,7 @@ class Request(BaseModel):
         ``prompt`` is a string (one user message), a message, a mapping with ``role`` and ``content``, a list of
         these, or a request to change. `RequestOptions` says what the options mean. Raises `InvalidRequestError`.
         """
-        if wrong := unknown_names(options, RequestOptions.__annotations__, "A request"):
+        if wrong := unknown_names(options, RequestOptions.__annotations__, "A request", _INSTEAD):
             raise InvalidRequestError(wrong)
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
+import re
 import tomllib
+from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_config_path
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from stretto.arguments import MOST_THREADS, reason, shown
 from stretto.errors import SettingsError
 from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
+_LOCAL = ("dtype", "device", "decoding", "threads", "compiled", "long_context")
+_NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY")
+"""Variables that other modules read, without the prefix."""
+
+_OF_OTHERS = re.compile(r"_(KEY|SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d\w*)?)$")
+"""Keys that the user has named, and what Kubernetes sets in each container beside a service called stretto."""
+
+_log = logging.getLogger(__name__)
 
 
 class Settings(BaseModel):
@@ -72,11 +84,12 @@ class Settings(BaseModel):
     prices: Path | None = None
     shared: SecretStr | None = None
 
+    _sources: dict[str, str | Path] = PrivateAttr(default_factory=dict)  # a variable or the file, for each name there
+
     @property
     def local(self) -> dict[str, Any]:
         """Those that are set of what is for local models only, by the arguments of `LocalBackend`."""
-        names = ("dtype", "device", "decoding", "threads", "compiled", "long_context")
-        given = {name: getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in _LOCAL}
         return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
@@ -90,30 +103,60 @@ class Settings(BaseModel):
             written = tomllib.loads(file.read_text(encoding="utf-8")) if named or file.is_file() else {}
         except (OSError, ValueError) as error:
             raise SettingsError(f"The settings file {file} cannot be read: {error}. Mend or remove it.") from None
-        exported = {
-            name: os.environ[variable] for name in cls.model_fields if (variable := _variable(name)) in os.environ
-        }
+        exported = {name: value for name in cls.model_fields if (value := os.environ.get(_variable(name), "").strip())}
+        _tell_unknown(tuple(sorted(name for name in os.environ if name.startswith(PREFIX))))
         given = {name: value for name, value in arguments.items() if value is not None}
+        sources = dict.fromkeys(written, file) | {name: _variable(name) for name in exported}
         try:
-            return cls(**(written | exported | given))
+            settings = cls(**(written | exported | given))
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
             value = "..." if "key" in name else shown(first.get("input"))
             if first["type"] == "extra_forbidden":
-                near = difflib.get_close_matches(name, cls.model_fields, n=1)
-                hint = f" Did you mean {near[0]}?" if near else ""
+                hint = _hint(name, cls.model_fields)
                 raise SettingsError(
                     f"There is no setting {name}, given as {value}.{hint} {file} may hold it."
                 ) from None
-            raise SettingsError(
-                f"The setting {name}={value} cannot be used: {reason(first)}. "
-                f"It comes from an argument, from {_variable(name)}, or from {file}."
-            ) from None
+            said = f"cannot be used: {reason(first)}."
+            match None if name in given else sources.get(name):
+                case None:
+                    message = f"The setting {name}={value} {said}"
+                case Path():
+                    message = f"The setting {name}={value} {said} The value comes from {file}."
+                case variable:
+                    message = f"{variable}={value} {said}"
+            raise SettingsError(message) from None
+        settings._sources = {name: source for name, source in sources.items() if name not in given}
+        return settings
 
 
 def _variable(name: str) -> str:
     return PREFIX + name.upper()
+
+
+def _hint(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+@cache
+def _tell_unknown(variables: tuple[str, ...]) -> None:
+    """Log a warning for each variable with our prefix that nothing reads; once in a process."""
+    known = [*map(_variable, Settings.model_fields), *(PREFIX + name for name in _NOT_SETTINGS)]
+    for variable in variables:
+        hint = _hint(variable, known, cutoff=0.85)  # all share the prefix, so that most are alike
+        if variable not in known and (hint or not _OF_OTHERS.search(variable)):
+            _log.warning("The environment variable %s has no effect: there is no such setting.%s", variable, hint)
+
+
+def with_source(error: SettingsError, settings: Settings, names: Collection[str]) -> SettingsError:
+    """Name the variable or the file in an error that begins with one of these names, if its value comes from there."""
+    name, rest = re.findall(r"(?s)^(\w*)(.*)", str(error))[0]
+    source = settings._sources.get(name) if name in names else None
+    if isinstance(source, Path):
+        return SettingsError(f"{error} The value comes from {source}.")
+    return error if source is None else SettingsError(f"{source}{rest}")
 
 
 def settings_file() -> Path:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 
 class StopTexts:
-    """Finds the first of some texts in a stream, and withholds what may be the beginning of one."""
+    """Finds the first of some texts in a stream, and withholds what may be the beginning of one.
+
+    Attributes:
+        found: the text that ended the stream.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(text for text in texts if text)
         self._held = ""
+        self.found: str | None = None
 
     def push(self, text: str) -> tuple[str, bool]:
         """Return the text that is certain, and whether a stop text was found, which ends the stream."""
         if not self._texts:
             return text, False
         held = self._held + text
-        found = [place for stop in self._texts if (place := held.find(stop)) >= 0]
+        found = [(place, stop) for stop in self._texts if (place := held.find(stop)) >= 0]
         if found:
             self._held = ""
-            return held[: min(found)], True
+            place, self.found = min(found, key=itemgetter(0))
+            return held[:place], True
         keep = max(_overlap(held, stop) for stop in self._texts)
         self._held = held[len(held) - keep :]
         return held[: len(held) - keep], False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from typing import TYPE_CHECKING, NoReturn
 
 from stretto.answer import Answer
 from stretto.background import BackgroundLoop
@@ -53,12 +54,33 @@ class AnswerStream(AsyncIterator[Event]):
         return self._answer
 
 
-class StreamContext(AbstractAsyncContextManager[AnswerStream]):
+class _Unopened:
+    """Says what to do where a stream is read before it was opened."""
+
+    _opens = "with"
+
+    if not TYPE_CHECKING:  # type checkers know that it cannot be read
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(self._why_not(f"has no attribute {name!r}"), name=name, obj=self)
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(self._why_not("is not iterable"))
+
+        __aiter__ = __iter__
+
+    def _why_not(self, what: str) -> str:
+        return f"{type(self).__name__!r} object {what}. Open the stream: {self._opens} stretto.stream(...) as stream:"
+
+
+class StreamContext(_Unopened, AbstractAsyncContextManager[AnswerStream]):
     """Opens an `AnswerStream`, and cancels its answer on leaving.
 
     It is a class because an ending event loop closes all asynchronous generators concurrently, which fails for
     generators that close each other.
     """
+
+    _opens = "async with"
 
     def __init__(self, begin: Callable[[], Awaitable[Writing]]) -> None:
         self._begin = begin
@@ -108,7 +130,7 @@ class SyncAnswerStream(Iterator[Event]):
 Start = Callable[[], Awaitable[None]]
 
 
-class SyncStreamContext(AbstractContextManager[SyncAnswerStream]):
+class SyncStreamContext(_Unopened, AbstractContextManager[SyncAnswerStream]):
     """Opens a `SyncAnswerStream`, and cancels its answer on leaving or when it is garbage-collected.
 
     It is a class because an open generator is closed while the interpreter exits, when hardly anything can be called; a

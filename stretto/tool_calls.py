@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from stretto.content import mended
 from stretto.surrogates import mend
 
 ANTHROPIC_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -24,6 +25,7 @@ class ToolCall(BaseModel):
         name: of the tool.
         arguments: as JSON, in the model's own words, so not always valid; of a custom tool, its input as text.
         type: "function", or OpenAI's "custom".
+        extra: other fields of the call, which its server wants back as they are: Gemini's signature of its thoughts.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -32,11 +34,12 @@ class ToolCall(BaseModel):
     name: str = ""
     arguments: str = ""
     type: ToolCallType = "function"
+    extra: Mapping[str, Any] = Field(default_factory=dict)
 
     def as_openai(self) -> dict[str, Any]:
         """The same as OpenAI's protocol writes it."""
         text = "input" if self.type == "custom" else "arguments"
-        return {"id": self.id, "type": self.type, self.type: {"name": self.name, text: self.arguments}}
+        return {**self.extra, "id": self.id, "type": self.type, self.type: {"name": self.name, text: self.arguments}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class ToolCallDelta:
         name: of the tool, with its first piece.
         arguments: more of the arguments; all pieces together are ``ToolCall.arguments``.
         type: "function", or OpenAI's "custom".
+        extra: other fields of the call; those of all pieces together are ``ToolCall.extra``.
     """
 
     index: int = 0
@@ -56,6 +60,7 @@ class ToolCallDelta:
     name: str | None = None
     arguments: str = ""
     type: ToolCallType = "function"
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def turn_of(text: str, calls: Sequence[ToolCall], thoughts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -64,12 +69,22 @@ def turn_of(text: str, calls: Sequence[ToolCall], thoughts: Sequence[Mapping[str
     Thoughts are parts of its content in Anthropic's form, fields of the message in that of OpenAI-compatible servers.
     """
     parts = [dict(each) for each in thoughts if each.get("type") in ANTHROPIC_THOUGHTS]
-    fields = {str(each["type"]): each[each["type"]] for each in thoughts if each.get("type") not in ANTHROPIC_THOUGHTS}
+    fields: dict[str, str] = {}
+    for kind, thought in (reasoning_of(each) for each in thoughts if each.get("type") not in ANTHROPIC_THOUGHTS):
+        fields[kind] = fields.get(kind, "") + thought
     said = [{"type": "text", "text": text}] if text else []
     turn: dict[str, Any] = {"role": "assistant", "content": [*parts, *said] if parts else text, **fields}
     if calls:
         turn["tool_calls"] = [call.as_openai() for call in calls]
     return turn
+
+
+def reasoning_of(thought: Mapping[str, Any]) -> tuple[str, str]:
+    """A thought as OpenAI-compatible servers write it: the field of the message and its text, which may be empty."""
+    kind = str(thought.get("type"))
+    if kind in ANTHROPIC_THOUGHTS:
+        return "reasoning_content", str(thought.get("thinking", ""))
+    return kind, str(thought.get(kind, ""))
 
 
 class ToolCallsSoFar:
@@ -90,6 +105,7 @@ class ToolCallsSoFar:
             id=None if delta.id is None else mend(delta.id),
             name=None if delta.name is None else mend(delta.name),
             arguments=mend(delta.arguments),
+            extra=mended(delta.extra),
         )
         pieces.append(delta)
         return delta
@@ -103,6 +119,7 @@ class ToolCallsSoFar:
                 name="".join(piece.name or "" for piece in pieces),
                 arguments="".join(piece.arguments for piece in pieces),
                 type=pieces[0].type,
+                extra={name: value for piece in pieces for name, value in piece.extra.items()},
             )
             for pieces in self._calls.values()
         )

@@ -35,6 +35,14 @@ def test_a_misspelt_option_is_named_with_the_nearest_and_all_valid_ones():
     assert "deadline_s, decoding, documents" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("other", "says"), [("stream", r"the method stream\(\)"), ("timeout", "deadline_s="), ("model", "client")]
+)
+def test_an_argument_of_other_libraries_is_told_what_it_is_here(other, says):
+    with Stretto(backend()) as stretto, pytest.raises(InvalidRequestError, match=says):
+        stretto.ask("Why?", **{other: 1})
+
+
 @pytest.mark.parametrize("client", [Stretto, AsyncStretto])
 @pytest.mark.parametrize(
     ("wrong", "says"),

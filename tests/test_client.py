@@ -296,6 +296,20 @@ async def test_the_answer_of_a_stream_is_there_only_at_its_end():
         assert (await stream.rest()).text
 
 
+async def test_a_stream_that_was_not_opened_says_how_to_open_it():
+    async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto:
+        with pytest.raises(AttributeError, match=r"no attribute 'text'. Open the stream: async with stretto.stream"):
+            stretto.stream("Why?").text()
+        with pytest.raises(TypeError, match="Open the stream: async with"):
+            async for _ in stretto.stream("Why?"):
+                pass
+    with Stretto(ScriptedBackend(SKELETON)) as stretto:
+        with pytest.raises(AttributeError, match=r"no attribute 'answer'. Open the stream: with stretto.stream"):
+            _ = stretto.stream("Why?").answer
+        with pytest.raises(TypeError, match=r"is not iterable\. Open the stream: with"):
+            list(stretto.stream("Why?"))
+
+
 def test_a_request_can_be_changed():
     request = Request.of("Why?", temperature=0.5, strategy="direct")
     changed = Request.of(request, seed=7)

@@ -214,7 +214,7 @@ def test_another_word_for_it_is_refused():
 
 def test_the_setting_is_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("STRETTO_ON_MISSING", "hide")
-    with pytest.raises(SettingsError, match="on_missing"):
+    with pytest.raises(SettingsError, match="STRETTO_ON_MISSING"):
         Settings.load()
 
 
@@ -225,3 +225,14 @@ async def test_an_answer_tells_how_it_was_written_in_the_end():
     with anyio.fail_after(60):
         not_split = await ask({"": "Straight."}, "Write a poem about the sea.", strategy="items")
     assert not_split.strategy == "direct"
+
+
+async def test_an_error_names_the_first_warnings_and_its_answer_holds_all():
+    titles = "\n".join(f"{number}. Thing {number}" for number in range(1, 10))
+    script = {OUTLINE: titles, "point 1,": "Fine.", r"Thing \d": DOWN}
+    with pytest.raises(IncompleteAnswerError) as caught:
+        await ask(script, on_missing="raise")
+    assert str(caught.value).startswith("The answer lacks 8 of 9 parts. Point 2")
+    assert "Point 7" not in str(caught.value)
+    assert str(caught.value).endswith("The others of 8 warnings are in the answer of this error.")
+    assert len(caught.value.answer.warnings) == 8

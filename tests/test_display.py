@@ -1,5 +1,6 @@
 """Answers, routes and timelines as notebooks and pages show them."""
 
+import html
 import re
 from xml.etree import ElementTree
 
@@ -36,6 +37,12 @@ def bars(svg, phase):
     width = 920 - 230 - 150
     edges = [(float(bar.get("x")) - 230, float(bar.get("width"))) for bar in found]
     return [(round(x / width, 2), round((x + wide) / width, 2)) for x, wide in edges]
+
+
+def test_words_of_others_are_text_in_markdown():
+    route = Route(strategy="direct", backend="x", cause="~~one~~ $two$ &lt;b> `three` [four](five)")
+    assert f"<p><strong>direct</strong> on x: {html.escape(route.cause)}</p>\n" == markdown_html(route_markdown(route))
+    assert r"\$two\$" in route_markdown(route)  # notebooks draw mathematics
 
 
 def test_a_timeline_draws_when_each_branch_was_silent_and_when_it_wrote():

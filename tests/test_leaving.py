@@ -436,6 +436,27 @@ threading.Thread(target=lambda: print(client.ask("Why?", strategy="direct"))).st
     assert (done.stdout, done.stderr) == ("A straight answer.\n", "")
 
 
+def test_a_client_that_nobody_closed_ends_with_the_program_without_a_word():
+    """Also where the interpreter starts no more threads by then, as that of Python 3.12."""
+    code = """
+import atexit, threading
+from stretto import Stretto
+from stretto.testing import ScriptedBackend
+
+client = Stretto(ScriptedBackend({"": "A straight answer."}))
+print(client.ask("Why?", strategy="direct"))
+
+def refuse(*arguments):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+@atexit.register  # what is registered last runs first
+def forbid():
+    threading._start_new_thread = threading._start_joinable_thread = refuse
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "A straight answer.\n", "")
+
+
 @pytest.mark.parametrize("call", ["ask", "stream", "again"])
 def test_a_daemon_thread_that_asks_while_the_program_ends_is_ended_without_a_word(call):
     code = f"""

@@ -28,6 +28,30 @@ def test_one_document_and_one_path_are_one_document_each(tmp_path):
     assert Request.of("Why?", documents=Document(text="x")).documents == (Document(text="x"),)
 
 
+def test_an_answer_in_the_place_of_its_turn_is_told_of():
+    with Stretto(ScriptedBackend({"": "Yes."})) as stretto:
+        answer = stretto.ask("Is tea hot?")
+        with pytest.raises(InvalidRequestError, match=r"not Answer\. Of an answer, pass its turn: answer\.turn\."):
+            stretto.ask(["Is tea hot?", answer, "Why?"])
+        assert stretto.ask(["Is tea hot?", answer.turn, "Why?"]).text == "Yes."
+
+
+@pytest.mark.parametrize("name", ["lease.pdf", "letters/2026/one.TXT", "C:\\notes.md", "*.docx"])
+def test_a_string_that_looks_like_a_file_is_a_text_and_the_answer_says_so(name):
+    request = Request.of("Why?", documents=[name, "A text."])
+    assert [document.text for document in request.documents] == [name, "A text."]
+    with Stretto(ScriptedBackend({"": "Yes."})) as stretto:
+        [warning] = stretto.ask(request).warnings
+    assert warning == f"The document {name!r} is this text itself. A file is a path: Path({name!r})."
+
+
+@pytest.mark.parametrize(
+    "text", ["Signed by Ada.", "See lease.pdf.", "Read it:\nlease.pdf", "e.g.", "a" * 300 + ".pdf"]
+)
+def test_an_ordinary_text_is_not_taken_for_a_file(text):
+    assert Request.of("Why?", documents=text).unread == ()
+
+
 def test_strings_paths_and_documents_may_be_mixed(tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("A")

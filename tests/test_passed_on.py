@@ -12,11 +12,12 @@ from stretto import (
     Message,
     Request,
     TextDelta,
+    ThoughtFinished,
     ToolCall,
     ToolCallPiece,
 )
 from stretto.testing import Reply, ScriptedBackend
-from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, RawReply, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -183,10 +184,76 @@ async def test_what_was_thought_before_a_tool_call_goes_back_with_its_result(pro
         assert turn["content"][2]["type"] == "tool_use"
 
 
-async def test_what_was_thought_before_a_text_is_not_kept():
-    answer, _, _ = await asked(HttpReply("Yes.", thought="Hm."), QUESTION, "anthropic", tools=[ADD])
-    assert (answer.text, answer.thoughts) == ("Yes.", ())
+@pytest.mark.parametrize("stream", [True, False])
+async def test_fields_of_a_call_that_its_server_signs_go_back_with_it(stream):
+    """Gemini refuses the result of a tool without the signature that came with its call."""
+    signed = {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}
+    call = CALLS[0].as_openai() | {"index": 0} | signed
+    said = {"role": "assistant", "tool_calls": [call]}
+    choice = {"index": 0, "finish_reason": "tool_calls", "delta" if stream else "message": said}
+    body = json.dumps({"choices": [choice]}).encode()
+    reply = (
+        RawReply([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
+        if stream
+        else RawReply([body], headers={"content-type": "application/json"})
+    )
+    answer, events, _ = await asked(reply, QUESTION, tools=[ADD])
+    assert answer.tool_calls == (CALLS[0].model_copy(update={"extra": signed}),)
+    assert [event.delta.extra for event in events if isinstance(event, ToolCallPiece)] == [signed]
+    assert answer.turn["tool_calls"] == [CALLS[0].as_openai() | signed]
+    result = {"role": "tool", "tool_call_id": "one", "content": "3"}
+    _, _, body = await asked("3.", [{"role": "user", "content": QUESTION}, answer.turn, result], tools=[ADD])
+    assert body["messages"][1]["tool_calls"] == [CALLS[0].as_openai() | signed]
+
+
+async def test_what_was_thought_before_a_text_is_told_and_not_sent_back():
+    answer, events, _ = await asked(HttpReply("Yes.", thought="Hm."), QUESTION, "anthropic", tools=[ADD])
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
+    assert (answer.text, answer.thoughts) == ("Yes.", (thought,))
+    assert [event.thought for event in events if isinstance(event, ThoughtFinished)] == [thought]
+    kinds = [event.type for event in events]
+    assert kinds.index("thought_finished") < kinds.index("text_delta")
     assert answer.turn == {"role": "assistant", "content": "Yes."}
+
+
+async def test_parts_of_an_answer_tell_no_thoughts():
+    outline = "1. Tyres\n2. Chain\n3. Bell\n"
+
+    def reply(request):
+        return HttpReply(outline if "Write only the outline" in request.prompt else "Oil it.", thought="Hm.")
+
+    async with (
+        ScriptedServer(reply) as server,
+        client(server, "openai") as stretto,
+        stretto.stream(QUESTION, strategy="skeleton") as stream,
+    ):
+        events = [event async for event in stream]
+    assert stream.answer.strategy == "skeleton"
+    assert not [event for event in events if isinstance(event, ThoughtFinished)]
+    assert stream.answer.thoughts == ()
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_a_refusal_in_the_models_own_words_is_told_before_its_text(provider):
+    """Only OpenAI tells them apart; what Anthropic stops is the answer so far."""
+    answer, events, _ = await asked(HttpReply("I cannot.", finish="refusal"), QUESTION, provider, tools=[ADD])
+    told = [event.type for event in events if event.type in ("refusal_started", "text_delta")]
+    assert ("refusal_started" in told) == answer.branches[0].refused == (provider == "openai")
+    assert provider == "anthropic" or told[0] == "refusal_started"
+
+
+async def test_an_answer_in_one_body_keeps_the_order_of_its_blocks():
+    """Some servers answer a request for a stream in one piece."""
+    blocks = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "signed"},
+        {"type": "text", "text": "Yes."},
+    ]
+    body = {"type": "message", "content": blocks, "stop_reason": "end_turn", "usage": {"output_tokens": 2}}
+    whole = RawReply([json.dumps(body).encode()], headers={"content-type": "application/json"})
+    answer, events, _ = await asked(whole, QUESTION, "anthropic", tools=[ADD])
+    kinds = [event.type for event in events]
+    assert (answer.text, answer.thoughts) == ("Yes.", (blocks[0],))
+    assert kinds.index("thought_finished") < kinds.index("text_delta")
 
 
 # --- images, files, sound

@@ -1,6 +1,5 @@
 import pytest
 
-from stretto.answer import Decoding
 from stretto.backends.base import Capabilities, Measured
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
@@ -9,6 +8,7 @@ from stretto.router import Router
 from stretto.router.decoding import HOT
 from stretto.router.forecast import decoding_forecast, speed_of
 from stretto.testing import ScriptedBackend
+from stretto.tokens import Decoding
 
 CODE = "Implement a binary search in Python."
 POEM = "Write a poem about the harbour at night."

@@ -1,7 +1,10 @@
 import os
+import re
+from pathlib import Path
 
 import pytest
 
+import stretto
 from stretto import AsyncStretto, Settings, Stretto
 from stretto.errors import SettingsError
 from stretto.testing import ScriptedBackend
@@ -22,10 +25,67 @@ def test_arguments_come_before_the_environment_and_that_before_the_file(monkeypa
     assert (settings.model, settings.preference, settings.retries) == ("openai:argument", "fastest", 7)
 
 
-def test_a_wrong_value_is_named_with_where_it_may_come_from(monkeypatch):
-    monkeypatch.setenv("STRETTO_RETRIES", "many")
-    with pytest.raises(SettingsError, match=r"retries='many'.*STRETTO_RETRIES"):
+def test_a_wrong_value_is_named_with_where_it_comes_from(monkeypatch, tmp_path):
+    with pytest.raises(SettingsError, match=r"^The setting retries='few' cannot be used: [^.]*\.$"):
+        Settings.load(retries="few")
+    (tmp_path / "settings.toml").write_text('retries = "some"\n')
+    with pytest.raises(SettingsError, match=r"^The setting retries='some' .* The value comes from .*settings\.toml\.$"):
         Settings.load()
+    monkeypatch.setenv("STRETTO_RETRIES", "many")
+    with pytest.raises(SettingsError, match=r"^STRETTO_RETRIES='many' cannot be used: [^.]*\.$"):
+        Settings.load()
+
+
+def test_a_wrong_value_for_a_local_model_is_named_with_where_it_comes_from(monkeypatch, tmp_path):
+    with pytest.raises(SettingsError, match=r"^dtype='float23' cannot be used"):
+        Stretto("local:pocket", settings=Settings.load(dtype="float23"))
+    (tmp_path / "settings.toml").write_text('dtype = "float23"\n')
+    with pytest.raises(SettingsError, match=r"^dtype='float23' .* The value comes from .*settings\.toml\.$"):
+        Stretto("local:pocket")
+    (tmp_path / "settings.toml").write_text("")
+    for variable in ("STRETTO_DTYPE", "STRETTO_DECODING", "STRETTO_LONG_CONTEXT"):
+        with monkeypatch.context() as exported:
+            exported.setenv(variable, "wrong")
+            with pytest.raises(SettingsError, match=f"^{variable}='wrong' cannot be used"):
+                Stretto("local:pocket")
+
+
+def test_a_wrong_address_is_named_with_where_it_comes_from(monkeypatch):
+    with pytest.raises(SettingsError, match=r"^base_url must begin with http"):
+        Stretto("openai:m", base_url="nowhere", api_key="k")
+    monkeypatch.setenv("STRETTO_BASE_URL", "nowhere at all")
+    with pytest.raises(SettingsError, match=r"^base_url must begin with http"):
+        Stretto("openai:m", base_url="nowhere", api_key="k")
+    with pytest.raises(SettingsError, match=r"^STRETTO_BASE_URL must begin with http"):
+        Stretto("openai:m", api_key="k")
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch):
+    monkeypatch.setenv("STRETTO_MODEL", "")
+    monkeypatch.setenv("STRETTO_THREADS", " ")
+    settings = Settings.load()
+    assert (settings.model, settings.threads) == (None, None)
+
+
+def test_a_variable_that_nothing_reads_is_told_once_with_the_nearest_one(monkeypatch, caplog):
+    for name in ("DTPYE", "TEMPERATURE", "WORK_KEY", "PORT", "PORT_8000_TCP_ADDR", "SERVICE_HOST", "SERVICE_PORT_HTTP"):
+        monkeypatch.setenv(f"STRETTO_{name}", "of-the-user")
+    Settings.load()
+    Settings.load()
+    assert [record.getMessage() for record in caplog.records] == [
+        "The environment variable STRETTO_DTPYE has no effect: there is no such setting. Did you mean STRETTO_DTYPE?",
+        "The environment variable STRETTO_TEMPERATURE has no effect: there is no such setting.",
+    ]
+
+
+def test_no_variable_that_the_package_reads_is_called_unknown(monkeypatch, caplog):
+    sources = Path(stretto.__file__).parent.rglob("*.py")
+    read = {name for path in sources for name in re.findall(r'"(STRETTO_[A-Z_]+)"', path.read_text(encoding="utf-8"))}
+    assert {"STRETTO_COMPILED", "STRETTO_LOGS", "STRETTO_SERVER_KEY"} <= read
+    for name in read - {"STRETTO_SETTINGS"}:
+        monkeypatch.setenv(name, "1")
+    Settings.load()
+    assert not caplog.records
 
 
 def test_the_key_of_a_compatible_server_is_kept_out_of_sight(monkeypatch):
@@ -50,7 +110,7 @@ def test_an_unknown_setting_is_told_with_the_nearest_one(tmp_path):
 
 def test_more_threads_than_a_process_can_have_are_refused(monkeypatch):
     monkeypatch.setenv("STRETTO_THREADS", "99999")
-    with pytest.raises(SettingsError, match="threads='99999' cannot be used: input should be less than"):
+    with pytest.raises(SettingsError, match=r"^STRETTO_THREADS='99999' cannot be used: input should be less than"):
         Settings.load()
 
 

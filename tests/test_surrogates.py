@@ -13,6 +13,7 @@ from stretto.errors import ServerFailedError
 from stretto.events import Event
 from stretto.surrogates import Mending, mend
 from stretto.testing import Reply, ScriptedBackend
+from stretto.testing.server import ScriptedServer
 
 PIECES = st.lists(st.text(st.characters(categories=("Cs", "L", "So")), max_size=4), max_size=8)
 
@@ -50,6 +51,26 @@ def test_a_prompt_can_be_sent_whatever_it_was_read_from():
     request = Request.of("name\udcff", documents=["text\udcff"])
     assert request.question == "name�"
     request.model_dump_json()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("option", [{"stop": ["\ud83d"]}, {"tool_choice": "\ud83d"}])
+async def test_options_can_be_sent_whatever_they_were_read_from(provider, option):
+    async with ScriptedServer("Yes.") as server:
+        url = server.openai_url if provider == "openai" else server.url
+        async with AsyncStretto(f"{provider}:scripted", base_url=url, api_key="key") as stretto:
+            assert (await stretto.ask("Why?", strategy="direct", **option)).text == "Yes."
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wanted", ["array", "object"])
+async def test_an_answer_whose_json_escapes_half_a_character_is_checked(wanted):
+    backend = ScriptedBackend({"": '{"a": "\\ud83d"}'})
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Why?", strategy="direct", response_format={"type": wanted})
+    assert answer.parsed == (None if wanted == "array" else {"a": "�"})
+    assert any("does not fit" in warning for warning in answer.warnings) == (wanted == "array")
 
 
 @given(PIECES)

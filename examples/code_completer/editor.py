@@ -17,8 +17,9 @@ from completer import Completer
 from stretto.local_engine.generation import Finished, Piece
 
 TAB, SAVE, LEAVE = "\t", "\x13", ("\x18", "\x03")  # Ctrl-X, Ctrl-C
-HELP = "Tab takes  Ctrl-S saves  Ctrl-X leaves"
+HELP = "Tab takes  ^S saves  ^X leaves"
 BACKSPACE = ("\x7f", "\b", curses.KEY_BACKSPACE)
+GAP = 2
 LOOK_MS = 20  # how often pieces of the suggestion are looked for while no key comes
 
 
@@ -71,7 +72,7 @@ class Editor:
             else:
                 took = f"{said.completion_tokens} tokens in {(time.perf_counter() - self._asked_s) * 1000:.0f} ms"
                 row, column = self.place()
-                known = f"{said.cached_tokens} of {said.prompt_tokens} were known"
+                known = f"{said.cached_tokens} of {said.prompt_tokens} known"
                 self.status = f"{row + 1}:{column + 1}  {took}, {known}"
         return changed
 
@@ -137,11 +138,16 @@ def draw(window: curses.window, editor: Editor) -> None:
             else:
                 x += 1
         cursor = cursor or (y, x)  # behind the first of the three
-    line = f"{editor.status:<{max(0, width - len(HELP) - 1)}}{HELP}"
-    window.addnstr(height - 1, 0, line, max(0, width - 1), curses.A_REVERSE)
+    window.addnstr(height - 1, 0, foot(editor.status, width - 1), max(0, width - 1), curses.A_REVERSE)
     if cursor:
         window.move(min(max(0, cursor[0]), height - 1), min(cursor[1], width - 1))
     window.refresh()
+
+
+def foot(status: str, width: int) -> str:
+    """The status, and the keys beside it where there is room."""
+    room = width - len(status) - len(HELP)
+    return f"{status}{' ' * room}{HELP}" if room >= GAP or not status else status.ljust(width)
 
 
 def run(window: curses.window, editor: Editor) -> None:

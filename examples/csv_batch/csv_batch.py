@@ -20,16 +20,22 @@ MODEL = "local:pocket"  # for a real model: "openai:gpt-5.4-mini"
 
 
 def undone(rows: list[dict[str, str]], results: Path) -> list[int]:
-    """The numbers of the rows that have no result yet."""
-    kept = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    done = {json.loads(line)["row"] for line in kept}
+    """The numbers of the rows that have no result yet. A last line that a killed run left half written is dropped."""
+    kept = results.read_text(encoding="utf-8") if results.exists() else ""
+    whole = kept[: kept.rfind("\n") + 1]
+    if whole != kept:
+        results.write_text(whole, encoding="utf-8")
+    done = {json.loads(line)["row"] for line in whole.splitlines()}
     return [number for number in range(len(rows)) if number not in done]
 
 
 async def run(source: Path, column: str, task: str, results: Path) -> None:
     """Ask about all rows that are not done, and append each result as a line of JSON as soon as it is there."""
     with source.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+        reader = csv.DictReader(file)
+        rows = list(reader)
+    if column not in (reader.fieldnames or ()):
+        raise SystemExit(f"error: {source} has no column {column}, but {', '.join(reader.fieldnames or ('none',))}")
     waiting, spent = undone(rows, results), 0.0
     with Progress() as progress, results.open("a", encoding="utf-8") as output:
         bar = progress.add_task(f"{len(waiting)} of {len(rows)} rows to do", total=len(waiting))
@@ -59,4 +65,7 @@ if __name__ == "__main__":
     parser.add_argument("--task", required=True)
     parser.add_argument("--results", type=Path, default=Path("results.jsonl"))
     chosen = parser.parse_args()
-    asyncio.run(run(chosen.source, chosen.column, chosen.task, chosen.results))
+    try:
+        asyncio.run(run(chosen.source, chosen.column, chosen.task, chosen.results))
+    except KeyboardInterrupt:
+        raise SystemExit("Interrupted. The same command goes on from here.") from None

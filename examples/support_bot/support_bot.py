@@ -71,6 +71,7 @@ def graph(replies: list[Reply], file: Path) -> None:
         )
     line, width = 320 - FIRST_WORD_S * scale, 40 + 30 * len(replies)
     objective = f'<line x1="0" x2="{width}" y1="{line:.0f}" y2="{line:.0f}" stroke="#0969da" stroke-dasharray="4"/>'
+    objective += f'<text x="2" y="{line - 4:.0f}" font-size="12" fill="#0969da">{FIRST_WORD_S:g} s</text>'
     file.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="330">{bars}{objective}</svg>')
 
 

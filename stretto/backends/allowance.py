@@ -1,4 +1,4 @@
-"""Whether a call may be sent once more, and for what it is made, carried to where calls are repeated or refused.
+"""Tells the wrappers that repeat or refuse calls whether a call may be repeated, and what it is made for.
 
 Like the deadline, which travels as a cancel scope, the allowance belongs to the calling task and to
 those it starts; the protocol of a backend needs no word for it.

@@ -18,7 +18,7 @@ SHARE = 0.1  # of the time that an answer may take
 async def ask_servers(backends: Iterable[Backend], deadline_s: float | None = None) -> None:
     """Ask the servers that were not asked yet, all at the same time, for a second or a tenth of the deadline.
 
-    What a server can do that does not answer in that time stays unknown; it is asked again with a later request.
+    If a server does not answer in that time, its abilities stay unknown; it is asked again with a later request.
     """
     # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
     asking: list[Callable[[float], Coroutine[Any, Any, None]]]

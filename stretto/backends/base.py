@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from stretto.answer import Decoding, TokenLogprob, Usage
+from stretto.answer import Usage
 from stretto.request import GenerationOptions, Message
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 
@@ -62,7 +63,7 @@ class Capabilities:
         reasoning: the model thinks before it answers and takes an effort.
         parallel_slots: calls that run side by side without slowing each other.
         prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
-        prefix_caching: its server reads what prompts begin with in common only once. ``None``: not known.
+        prefix_caching: its server reads the common beginning of prompts only once. ``None``: not known.
         speculation: its server drafts tokens and verifies them. ``None``: not known.
         joins_running_batch: a call sent while others run starts at once. False: calls that belong
             together are sent together, after what they wait for is complete.
@@ -72,11 +73,11 @@ class Capabilities:
         media: reads parts of messages that are not text: images, sound, files.
         choices: writes several answers in one call, ``Prompt.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
-        passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of so
-            many. ``None`` where its window says enough.
+        passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of
+            that size. ``None`` if only its window limits them.
         beyond_window: it answers prompts that are longer than its window; the question has to stand at their end.
         decodings: decoding methods of a local engine, best first.
-        decoding: the one of them that whoever made the backend has chosen; ``None`` leaves it to the router.
+        decoding: the one that was chosen when the backend was made; ``None`` leaves it to the router.
     """
 
     context_window: int | None = None
@@ -112,8 +113,9 @@ class Prompt:
         response_schema: JSON schema of the answer. Backends without ``json_schema`` may leave it out: the messages tell
             it as well.
         response_regex: regular expression that the whole answer matches, for backends with ``regex``.
-        shared: characters of the last message with which other calls of the same answer begin too, after the same
-            messages, and before which one of them is under way already: worth caching where that has to be asked for.
+        shared: length in characters of the beginning of the last message that other calls of the same answer share, as
+            well as all messages before it. One of those calls may be under way already, so the shared part is worth
+            caching where a provider has to be asked for that.
         tools: functions that the model may call, in OpenAI's form, for backends with ``tools``.
         tool_choice: "auto", "none", "required", or the one to call, in OpenAI's form.
         n: how many answers to write, for backends with ``choices``.
@@ -134,7 +136,7 @@ class Prompt:
 
     @property
     def prefix(self) -> str:
-        """All that other calls of the same answer begin with; empty if nothing is said of it."""
+        """The text that other calls of the same answer begin with too; empty without ``shared``."""
         if not self.shared:
             return ""
         *before, last = (f"{message.role}: {message.content}" for message in self.messages)
@@ -162,7 +164,9 @@ class Chunk:
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
         tool_calls: pieces of the calls that the model asks for.
-        thoughts: what the model thought before its tool calls, whole, as parts of the turn that its server wants back.
+        thoughts: what the model has thought, whole, as parts of its turn in the form of its server.
+        stop_text: the stop text that ended the answer, where that is known; with the finish reason.
+        refused: the text is a refusal in the model's own words, told apart by its server.
         choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
@@ -177,6 +181,8 @@ class Chunk:
     stages: Stages | None = None
     tool_calls: tuple[ToolCallDelta, ...] = ()
     thoughts: tuple[Mapping[str, Any], ...] = ()
+    refused: bool = False
+    stop_text: str | None = None
     choice: int = 0
 
     @property
@@ -186,7 +192,7 @@ class Chunk:
 
     @property
     def is_progress(self) -> bool:
-        """Whether the answer has come on. A chunk without any of this is a sign of life, of which there may be many."""
+        """Whether the answer has made progress. Any other chunk is a sign of life, of which there may be many."""
         return bool(self.is_answer or self.thinking or self.finish_reason)
 
 
@@ -290,7 +296,7 @@ class AsksItsServer(Protocol):
     """A backend whose server can be asked what it is able to do."""
 
     async def ask_server(self, within_s: float) -> None:
-        """Ask it for so long, once: `Backend.capabilities` knows more from then on. Raises nothing."""
+        """Ask it once, for at most this many seconds: `Backend.capabilities` knows more afterwards. Raises nothing."""
         ...
 
 

@@ -1,12 +1,13 @@
-"""Whether a chunk is what its types say: a backend of the caller's own may yield anything."""
+"""Checks that the fields of a chunk have their types: a backend of the caller may yield anything."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import FinishReason, Usage
 from stretto.backends.base import Chunk, Stages
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 _REASONS = (None, *get_args(FinishReason))
@@ -23,6 +24,8 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "stages": (chunk.stages, (Stages, type(None))),
         "tool_calls": (chunk.tool_calls, tuple),
         "thoughts": (chunk.thoughts, tuple),
+        "refused": (chunk.refused, bool),
+        "stop_text": (chunk.stop_text, (str, type(None))),
         "choice": (chunk.choice, int),
     }
     for name, (value, kind) in given.items():

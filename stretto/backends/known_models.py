@@ -79,7 +79,7 @@ def capabilities_of(provider: str, model: str) -> Capabilities:
     """Look up a model; ``reasoning`` means that it takes an effort."""
     known = _row(_BY_PROVIDER.get(provider, {}), model)
     if known is None:
-        # Servers that speak OpenAI's API mostly have log-probabilities; one that has not refuses them in its own words.
+        # Most servers that speak OpenAI's API have log-probabilities; the others refuse them with a message.
         openai = provider == "openai"
         return replace(_UNKNOWN, logprobs=openai, names=openai, tools=True, media=True, choices=openai)
     return Capabilities(

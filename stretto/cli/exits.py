@@ -137,6 +137,9 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
                 raise
             _drop_output()
             raise typer.Exit(Exit.OUTPUT_CLOSED) from None
+        except errors.StrettoError as error:  # before errors of the system: one that is too late is one of them
+            complain(error)
+            raise typer.Exit(exit_of_error(error)) from None
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
                 raise
@@ -147,8 +150,5 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
                 what = "A file" if error.filename is None else os.fsdecode(error.filename)
                 complain(f"{what} cannot be read or written: {error.strerror}.")
             raise typer.Exit(Exit.FAILED) from None
-        except errors.StrettoError as error:
-            complain(error)
-            raise typer.Exit(exit_of_error(error)) from None
 
     return reported

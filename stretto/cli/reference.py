@@ -34,7 +34,8 @@ $ stretto doctor                                                  # what would w
 
 The answer goes to standard output; the model's name, the reason for the strategy, warnings, the status
 line, the timeline and the comparison go to standard error. `--quiet` drops what was not asked for.
-A progress line, colours and moving of the cursor appear on a terminal only; `NO_COLOR` is respected.
+A progress line, colours and moving of the cursor appear on a terminal only. With `NO_COLOR` nothing is coloured; bold
+and dim text stay.
 
 On a terminal the Markdown of an answer is drawn while it is written, with the address of each link. In a pipe, with
 `--plain` and with `NO_COLOR` the text stays as the model wrote it.
@@ -178,9 +179,10 @@ def help_of(command: str) -> str:
 
 def example() -> str:
     """A timeline to look at, drawn from made-up figures."""
-    from stretto.answer import Answer, Branch, Decoding, Span, Timeline, Usage  # noqa: PLC0415 - only here
+    from stretto.answer import Answer, Branch, Span, Timeline, Usage  # noqa: PLC0415 - only here
     from stretto.cli.timeline import render_timeline  # noqa: PLC0415
     from stretto.route import Route  # noqa: PLC0415
+    from stretto.tokens import Decoding  # noqa: PLC0415
 
     def branch(name: str, title: str, times: tuple[float, float, float], tokens: int) -> Branch:
         needed_s, first_s, ended_s = times

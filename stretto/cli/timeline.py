@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from stretto.answer import Answer, Branch, Decoding, Span
+from stretto.answer import Answer, Branch, Span
 from stretto.cli.columns import columns
 from stretto.cli.plain import one_line
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
+from stretto.tokens import Decoding
 
 MOST_LABEL = 24  # cells
 FEWEST_BAR = 16

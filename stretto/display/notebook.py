@@ -126,4 +126,4 @@ def _branches(answer: Answer) -> str:
 
 
 def _plain(text: str) -> str:
-    return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#" else sign for sign in " ".join(text.split()))
+    return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~$&" else sign for sign in " ".join(text.split()))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stretto.document import Document
 
-__all__ = ["reader_of"]
+__all__ = ["is_document", "reader_of"]
 
 Reader = Callable[[bytes, str], Document]
 
@@ -25,6 +25,14 @@ _TEXT = frozenset(
 _NAMES = frozenset(
     {"license", "licence", "copying", "readme", "makefile", "dockerfile", "changelog", "authors", "notice"}
 )
+_WITHOUT_READER = frozenset(
+    {".doc", ".odt", ".rtf", ".pages", ".epub", ".ppt", ".pptx", ".odp", ".xls", ".xlsx", ".ods", ".eml", ".msg"}
+)
+
+
+def is_document(path: Path) -> bool:
+    """Whether a file of a folder is meant to be read, so that it is named if it cannot be; a picture is not."""
+    return path.suffix.lower() in _WITHOUT_READER or reader_of(path) is not None
 
 
 def reader_of(path: Path) -> Reader | None:

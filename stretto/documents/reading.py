@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stretto.document import Document
-from stretto.documents.formats import reader_of
+from stretto.documents.formats import is_document, reader_of
 from stretto.documents.plain import read_text
 from stretto.errors import DocumentError, MissingDependencyError
 
@@ -49,17 +49,20 @@ def read_document(path: Path | str) -> Document:
     """
     file = Path(path).expanduser()
     try:
-        return _read(file)
+        document = _read(file)
     except DocumentError as error:
         raise DocumentError(f"{str(file)!r} was not read: {error}.") from error.__cause__
+    if not document.text.strip():
+        raise DocumentError(f"{str(file)!r} was not read: it is empty.")
+    return document
 
 
 def read_documents(named: Iterable[Path | str], *, most_files: int = MOST_FILES) -> Reading:
     """Read files, folders and patterns such as ``notes/**/*.md``.
 
     A file that is named must be readable. Of a folder or pattern, what cannot be read is left out and reported.
-    Folders are searched to any depth for the endings that can be read; hidden files are passed over, links to
-    folders are not followed. Raises `DocumentError`.
+    Folders are searched to any depth for the endings of documents; pictures, programs and hidden files are passed over,
+    links to folders are not followed. Raises `DocumentError`.
     """
     documents: list[Document] = []
     left_out: list[LeftOut] = []
@@ -107,7 +110,7 @@ def _found(path: Path) -> Iterator[Path]:
             folders[:] = sorted(each for each in folders if not each.startswith("."))
             for name in sorted(names):
                 file = Path(folder, name)
-                if not name.startswith(".") and reader_of(file) is not None and file.is_file():
+                if not name.startswith(".") and is_document(file) and file.is_file():
                     yield file
         return
     for match in sorted(glob.glob(str(path), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern
@@ -135,4 +138,6 @@ def _read(file: Path) -> Document:
             f"{str(file)!r} was not read: the package {error.name} is not installed. "
             "Run: pip install 'stretto[documents]'"
         ) from error
+    if data.strip() and not document.text.strip():
+        raise DocumentError("it holds no text, only pictures perhaps")
     return document.model_copy(update={"source": str(file)})

@@ -188,6 +188,7 @@ class Finished:
         completion_tokens: tokens generated, an end token included.
         error: what failed, where ``reason`` is ``error``.
         figures: what it took; ``None`` if it generated nothing.
+        stop_text: the stop text that ended it.
     """
 
     reason: Reason
@@ -196,3 +197,4 @@ class Finished:
     completion_tokens: int = 0
     error: StrettoError | None = None
     figures: Figures | None = field(default=None, compare=False)
+    stop_text: str | None = field(default=None, compare=False)

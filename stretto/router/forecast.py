@@ -110,5 +110,5 @@ def straight(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
 
 
 def seconds(speed: Speed, tokens: float) -> float:
-    """Expected seconds of one call that generates so many tokens."""
+    """Expected seconds of one call that generates this many tokens."""
     return round(speed.first_token_s + tokens / speed.tokens_per_s, 2)

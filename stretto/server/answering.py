@@ -319,10 +319,13 @@ class _Numbered:
 
 
 class Opening:
-    """Holds the begin of a stream back until there is more: so far, a request may fail with its own status."""
+    """Holds the begin of a stream back until there is more: so far, a request may fail with its own status.
 
-    def __init__(self) -> None:
-        self._held: bytes | None = b""
+    Nothing is held back for who asks for the events of branches, and so to see what happens before the first text.
+    """
+
+    def __init__(self, *, events: bool) -> None:
+        self._held: bytes | None = None if events else b""
 
     def due(self, event: Event, frames: bytes) -> bytes:
         """What to send now of the frames of this event, and of those before."""

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,6 +23,8 @@ from stretto.server.chat import Chat
 from stretto.server.completions import Completions
 from stretto.server.messages import Messages, count_tokens
 from stretto.server.options import ServerOptions
+from stretto.server.passing_on import elsewhere
+from stretto.server.paths import Slashes, no_such_path, refusal
 from stretto.server.problems import Problem
 from stretto.server.responses import Responses
 from stretto.server.service import Service
@@ -42,8 +44,8 @@ def create_app(
     service = Service(client, options, environ)
     app = Starlette(
         routes=_routes(service),
-        middleware=[Middleware(SameSite, service=service)],
-        exception_handlers={HTTPException: _no_such_path},  # type: ignore[dict-item]  # starlette's type is wider
+        middleware=[Middleware(SameSite, service=service), Middleware(Slashes)],
+        exception_handlers={HTTPException: _wrong_path},  # type: ignore[dict-item]  # starlette's type is wider
     )
     app.state.service = service
     return app
@@ -57,14 +59,14 @@ def _routes(service: Service) -> list[BaseRoute]:
         return Route(path, Endpoint(service, path, handle, dialect.envelope, **how), methods=methods)
 
     return [
-        route("/v1/chat/completions", ["POST"], generating(chat)),
-        route("/v1/completions", ["POST"], generating(completions), completions),
-        route("/v1/responses", ["POST"], generating(responses, responses.elsewhere), responses),
+        route("/v1/chat/completions", ["POST"], generating(chat, elsewhere("chat.completions"))),
+        route("/v1/completions", ["POST"], generating(completions, elsewhere("completions")), completions),
+        route("/v1/responses", ["POST"], generating(responses, elsewhere("responses")), responses),
         route("/v1/messages", ["POST"], generating(anthropic), anthropic),
         route("/v1/messages/count_tokens", ["POST"], count_tokens, anthropic),
         route("/v1/models", ["GET"], information.models),
         route("/v1/models/{name:path}", ["GET"], information.model),
-        route("/v1/route", ["POST"], information.routing(chat)),
+        route("/v1/route", ["POST"], information.routing(Chat(only_routed=True))),
         route("/health", ["GET"], information.health, guarded=False),
         route("/ready", ["GET"], information.ready, guarded=False),
         route("/metrics", ["GET"], information.metrics),
@@ -74,13 +76,13 @@ def _routes(service: Service) -> list[BaseRoute]:
     ]
 
 
-async def _no_such_path(request: Request, error: HTTPException) -> Response:
+async def _wrong_path(request: Request, error: HTTPException) -> Response:
+    path = request.url.path
     if error.status_code == 405:
-        message = f"{request.url.path} does not take {request.method}."
+        problem = Problem(405, f"{path} does not take {request.method}.", headers=error.headers or {})
     else:
-        message = f"There is no {request.url.path} here. GET /v1/models shows that the server is alive."
-    problem = Problem(error.status_code, message, code="unknown_url" if error.status_code == 404 else None)
-    return JSONResponse(problem.as_openai(), error.status_code, headers=error.headers)
+        problem = no_such_path(path, (route.path for route in request.app.routes if isinstance(route, Route)))
+    return refusal(request.scope, problem)
 
 
 class SameSite:
@@ -97,7 +99,7 @@ class SameSite:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it with 403."""
         if scope["type"] == "http" and (problem := self._problem(Headers(scope=scope))) is not None:
-            await JSONResponse(problem.as_openai(), problem.status)(scope, receive, send)
+            await refusal(scope, problem)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 

@@ -10,6 +10,7 @@ import anyio
 from pydantic import ValidationError
 from starlette.types import Receive
 
+from stretto.arguments import shown
 from stretto.errors import InvalidRequestError
 from stretto.messages import Message, messages_of
 from stretto.server.options import ServerOptions
@@ -34,6 +35,12 @@ async def read_object(receive: Receive, headers: Mapping[str, str], options: Ser
         raise Problem(
             415,
             "The body must be sent as JSON. Add the header content-type: application/json.",
+            code="unsupported_media_type",
+        )
+    if (packed := headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        raise Problem(
+            415,
+            f"The body is packed ({shown(packed)}), and this server does not unpack. Send it without content-encoding.",
             code="unsupported_media_type",
         )
     body = await read_body(receive, headers, options)

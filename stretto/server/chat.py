@@ -9,28 +9,30 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from stretto.answer import Answer, Choice, FinishReason, TokenLogprob, Usage
-from stretto.events import AnswerFinished, ChoiceDelta, Event, RouteChosen, TextDelta, ToolCallPiece
+from stretto.answer import Answer, Choice
+from stretto.events import (
+    AnswerFinished,
+    ChoiceDelta,
+    Event,
+    RefusalStarted,
+    RouteChosen,
+    TextDelta,
+    ThoughtFinished,
+    ToolCallPiece,
+)
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
 from stretto.server.bodies import read_turns
+from stretto.server.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
 from stretto.server.passing_on import responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
-from stretto.tool_calls import ToolCallDelta
+from stretto.tool_calls import reasoning_of
 
 DONE = b"data: [DONE]\n\n"
-# An answer that is not whole for whatever reason says "length", the one word for it that all clients know.
-FINISH: dict[FinishReason, str] = {
-    "stop": "stop",
-    "tool_calls": "tool_calls",
-    "refusal": "content_filter",
-    "content_filter": "content_filter",
-}
-CUT = "length"
 # Clients send these with every request; they change nothing, and would keep an answer from being written in parts.
 _USUAL: Mapping[str, Any] = {
     "frequency_penalty": 0,
@@ -108,9 +110,26 @@ class ChatBody(Sampling):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
 
+    def check_form(self, served: Served) -> None:
+        """Raise `Problem` where the answer has a form of OpenAI's own, and the model's server can write it."""
+        given = self.model_extra or {}
+        named = [name for name in ("functions", "web_search_options") if given.get(name) is not None]
+        if "audio" in (given.get("modalities") or ()):
+            named.append("modalities")
+        if named and responding(served) is not None:
+            message = f"{named[0]} cannot be used: only the model's server writes such answers."
+            raise Problem(400, message, param=named[0], code="unsupported_parameter")
+
 
 class Chat:
-    """The dialect of Chat Completions."""
+    """The dialect of Chat Completions.
+
+    Args:
+        only_routed: nothing is answered, so the form of the answer does not matter.
+    """
+
+    def __init__(self, *, only_routed: bool = False) -> None:
+        self._only_routed = only_routed
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
@@ -120,6 +139,8 @@ class Chat:
         except ValidationError as error:
             raise of_validation(error) from None
         served = service.models.find(asked.model)
+        if not self._only_routed:
+            asked.check_form(served)
         turns = read_turns(asked.messages, "messages")
         ask = Ask(served, turns, _options(asked, served, extension))
         scribe = ChatScribe(
@@ -193,21 +214,24 @@ class ChatScribe:
         self._include_usage = include_usage
         self._events = events
         self._choices = choices
-        self._opening = Opening()
+        self._opening = Opening(events=events)
         self._usage: dict[str, Any] = {}
+        self._text = "content"  # the field that text goes into
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
         answer = answers[0]
-        choices = [
+        choices: list[dict[str, Any]] = [
             {
                 "index": index,
-                "message": _message(choice),
+                "message": message_of(choice),
                 "logprobs": logprobs_of(choice.logprobs),
-                "finish_reason": finish_of(choice.finish_reason),
+                "finish_reason": finish_of_choice(choice),
             }
             for index, choice in enumerate(choices_of(answer))
         ]
+        for field, thought in map(reasoning_of, answer.thoughts):
+            choices[0]["message"][field] = choices[0]["message"].get(field, "") + thought
         return self._frame | {"choices": choices, "usage": usage_of(answer.usage), "stretto": told_of(answer)}
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
@@ -239,12 +263,16 @@ class ChatScribe:
                 role = {"role": "assistant", "content": ""}
                 first = self._chunk(0, role, told)
                 return first + b"".join(self._chunk(index, role) for index in range(1, self._choices))
-            case TextDelta():
-                return self._chunk(0, {"content": event.text})
-            case ChoiceDelta():
-                return self._chunk(event.choice, {"content": event.text})
+            case TextDelta() | ChoiceDelta():
+                choice = event.choice if isinstance(event, ChoiceDelta) else 0
+                return self._chunk(choice, {"content" if choice else self._text: event.text})
+            case ThoughtFinished():
+                field, thought = reasoning_of(event.thought)
+                return self._chunk(0, {field: thought}) if thought else b""
+            case RefusalStarted():
+                self._text = "refusal"
             case ToolCallPiece():
-                return self._chunk(event.choice, {"tool_calls": [_call_piece(event.delta)]})
+                return self._chunk(event.choice, {"tool_calls": [call_piece_of(event.delta)]})
             case AnswerFinished():
                 self._usage = usage_of(event.answer.usage)
                 told = {"stretto": told_of(event.answer, route=False)}
@@ -261,72 +289,9 @@ class ChatScribe:
             "index": index,
             "delta": delta,
             "logprobs": logprobs_of(ended.logprobs) if ended else None,
-            "finish_reason": finish_of(ended.finish_reason) if ended else None,
+            "finish_reason": finish_of_choice(ended) if ended else None,
         }
         chunk = self._chunk_frame | {"choices": [choice]}
         if self._include_usage:
             chunk["usage"] = None
         return sse(chunk | beside if beside else chunk)
-
-
-def _message(choice: Choice) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
-    if choice.finish_reason == "refusal":
-        message["refusal"] = choice.text
-    if choice.tool_calls:
-        message["content"] = choice.text or None
-        message["tool_calls"] = [call.as_openai() for call in choice.tool_calls]
-    return message
-
-
-def _call_piece(delta: ToolCallDelta) -> dict[str, Any]:
-    piece: dict[str, Any] = {"index": delta.index}
-    if delta.id is not None:
-        piece["id"] = delta.id
-    if delta.name is not None:
-        piece["type"] = delta.type
-    said = {} if delta.name is None else {"name": delta.name}
-    piece[delta.type] = said | {"input" if delta.type == "custom" else "arguments": delta.arguments}
-    return piece
-
-
-def choices_of(answer: Answer) -> Sequence[Choice]:
-    """The choices of an answer; one, where several were not asked for."""
-    if answer.choices:
-        return answer.choices
-    return [
-        Choice(
-            text=answer.text,
-            tool_calls=answer.tool_calls,
-            finish_reason=answer.finish_reason,
-            logprobs=answer.logprobs,
-        )
-    ]
-
-
-def finish_of(reason: FinishReason) -> str:
-    """OpenAI's word for how an answer ended."""
-    return FINISH.get(reason, CUT)
-
-
-def usage_of(usage: Usage) -> dict[str, Any]:
-    """OpenAI's form of a usage."""
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
-
-
-def logprobs_of(told: Sequence[TokenLogprob]) -> dict[str, Any] | None:
-    """OpenAI's form of log-probabilities."""
-    if not told:
-        return None
-
-    def one(token: str, logprob: float) -> dict[str, Any]:
-        return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
-
-    content = [one(each.token, each.logprob) | {"top_logprobs": [one(*pair) for pair in each.top]} for each in told]
-    return {"content": content, "refusal": None}

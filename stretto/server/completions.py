@@ -9,18 +9,21 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, ValidationError
 
-from stretto.answer import Answer, TokenLogprob, Usage
+from stretto.answer import Answer, Usage
 from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta
 from stretto.messages import Message
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Reading, sse
-from stretto.server.chat import DONE, Sampling, finish_of, usage_of
+from stretto.server.chat import DONE, Sampling
+from stretto.server.choices import finish_of, usage_of
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, told_of
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
+from stretto.tokens import TokenLogprob
 
 MOST_ANSWERS = 128
+_NOT_OF_A_CHAT = frozenset({"best_of"})  # each answer asked for is the best of one
 
 
 class CompletionsBody(Sampling):
@@ -47,6 +50,8 @@ class Completions:
         prompts = _prompts(asked)
         options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
         options["logprobs"] = asked.logprobs
+        if extra := {name: value for name, value in asked.beside(served).items() if name not in _NOT_OF_A_CHAT}:
+            options["extra"] = extra
         asks = [
             Ask(served, Message(role="user", content=prompt), options)
             for prompt in prompts
@@ -73,7 +78,7 @@ def _prompts(asked: CompletionsBody) -> list[str]:
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     if len(texts) < len(prompts) or not texts:
         message = "prompt takes a text or a list of texts, not tokens, and at least one."
-        raise Problem(400, message, param="prompt", code="invalid_value")
+        raise Problem(400, message, param="prompt", code="unsupported_value" if prompts else "invalid_value")
     return texts
 
 

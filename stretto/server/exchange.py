@@ -35,6 +35,17 @@ def encoded(value: Any) -> bytes:
     return body
 
 
+def request_id(headers: Mapping[str, str]) -> str:
+    """The id of a request: the one that the client gave, or a new one."""
+    given = headers.get("x-request-id", "")
+    return given if _GIVEN_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+
+
+def named(request: str) -> dict[str, str]:
+    """The headers that tell a client the id of its request: OpenAI's read the first name, Anthropic's the second."""
+    return {"x-request-id": request, "request-id": request}
+
+
 class Exchange:
     """A request and its response.
 
@@ -53,8 +64,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, options: ServerOptions) -> None:
         self.scope = scope
         self.headers = Headers(scope=scope)
-        given = self.headers.get("x-request-id", "")
-        self.id = given if _GIVEN_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+        self.id = request_id(self.headers)
         self.receive = receive
         self.holder = Holder("nobody")
         self.status = 0
@@ -147,9 +157,8 @@ class Exchange:
 
     async def _start(self, status: int, kind: str, headers: Mapping[str, str]) -> None:
         self.status = status
-        # OpenAI's clients read the first name, Anthropic's the second.
-        named = {"content-type": kind, "x-request-id": self.id, "request-id": self.id, **headers}
-        raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in named.items()]
+        told = {"content-type": kind, **named(self.id), **headers}
+        raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in told.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def _deliver(self, body: bytes, *, more: bool) -> None:

@@ -126,10 +126,14 @@ class Gate:
             self._empty = anyio.Event()
             with anyio.move_on_after(self._options.drain_s):
                 await self._empty.wait()
-            for end in tuple(self._endings.values()):
-                end(shutting_down())
+            await self.break_off(5.0)
+
+    async def break_off(self, within_s: float) -> None:
+        """End every answer under way with an error; a client that does not read its last bytes is left alone."""
+        for end in tuple(self._endings.values()):
+            end(shutting_down())
         if self._endings:
-            with anyio.move_on_after(5.0):  # a client that does not read its last bytes is left alone
+            with anyio.move_on_after(within_s):
                 await self._empty.wait()
 
 

@@ -37,7 +37,7 @@ SHORTEST = 16
 
 
 class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)  # headers have none at their ends
 
     key: str | None = Field(default=None, min_length=SHORTEST)
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
@@ -197,12 +197,15 @@ class Keyring:
         if not self.holders:
             return self._anyone
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        key = given.strip(" \t") if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        # Anthropic's clients send both headers where their environment holds a token of another service.
+        keys = (given.strip(" \t") if scheme.lower() == "bearer" else "", headers.get("x-api-key", ""))
         # Headers are read as Latin-1. Clients send a key beyond ASCII as UTF-8, browsers as Latin-1.
-        sent, meant = (hashlib.sha256(key.encode(encoding)).digest() for encoding in ("latin-1", "utf-8"))
+        sent = [
+            hashlib.sha256(key.encode(encoding)).digest() for key in keys if key for encoding in ("latin-1", "utf-8")
+        ]
         found: Holder | None = None
         for digest, holder in self.holders.items():
-            if hmac.compare_digest(digest, sent) | hmac.compare_digest(digest, meant):
+            if any([hmac.compare_digest(digest, each) for each in sent]):  # noqa: C419 - all of them, in any case
                 found = holder
         return found
 

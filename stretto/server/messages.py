@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from stretto.answer import Answer, FinishReason, Usage
 from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
-from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ToolCallPiece
+from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ThoughtFinished, ToolCallPiece
 from stretto.messages import Message
 from stretto.request import Request, RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
@@ -22,7 +22,7 @@ from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_error, of_validation
 from stretto.server.service import Service
-from stretto.tool_calls import ToolCall
+from stretto.tool_calls import ANTHROPIC_THOUGHTS, ToolCall, reasoning_of
 
 _STOP: dict[FinishReason, str] = {
     "stop": "end_turn",
@@ -50,6 +50,12 @@ class MessagesBody(BaseModel):
     tool_choice: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
 
+    @property
+    def thinks(self) -> bool:
+        """Whether thoughts are expected. Clients that did not ask for any take the first block for the text."""
+        thinking = (self.model_extra or {}).get("thinking")
+        return isinstance(thinking, dict) and thinking.get("type") != "disabled"
+
     def conversation(self) -> tuple[Message, ...]:
         """The messages, that of the system first. Raises `Problem`."""
         turns = read_turns(self.messages, "messages")
@@ -67,7 +73,8 @@ class Messages:
             raise Problem(400, "Field required", param="max_tokens", code="missing_required_parameter")
         served = service.models.find(asked.model)
         ask = Ask(served, asked.conversation(), _options(asked, served, extension))
-        return Reading([ask], bool(asked.stream), MessagesScribe(served.name, exchange.id, events=extension.events))
+        scribe = MessagesScribe(served.name, exchange.id, events=extension.events, thinks=asked.thinks)
+        return Reading([ask], bool(asked.stream), scribe)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:
         """An error as JSON."""
@@ -133,7 +140,7 @@ class MessagesScribe:
     open is kept until that one is complete.
     """
 
-    def __init__(self, model: str, request_id: str, *, events: bool) -> None:
+    def __init__(self, model: str, request_id: str, *, events: bool, thinks: bool) -> None:
         self._frame = {
             "id": f"msg_{uuid.uuid4().hex}",
             "type": "message",
@@ -142,21 +149,22 @@ class MessagesScribe:
         }
         self._request_id = request_id
         self._events = events
-        self._opening = Opening()
+        self._thinks = thinks
+        self._opening = Opening(events=events)
         self._blocks = 0  # that have been started
-        self._open: str | int | None = None  # "text", or the index of the tool call that is being streamed
+        self._open: str | int | None = None  # "text", "thought", or the index of the tool call that is being streamed
         self._streamed: set[int] = set()  # tool calls that were, or are
         self._later = ""  # text that came while a tool call was open
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
         answer = answers[0]
-        content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text else []
+        content = [block for thought in answer.thoughts if (block := self._block(thought))]
+        content += [{"type": "text", "text": answer.text}] if answer.text else []
         content += [_tool_use(call, _arguments(call)) for call in answer.tool_calls]
         return self._frame | {
             "content": content,
-            "stop_reason": _STOP.get(answer.finish_reason, _CUT),
-            "stop_sequence": None,
+            **_end(answer),
             "usage": _usage(answer.usage),
             "stretto": told_of(answer),
         }
@@ -189,19 +197,37 @@ class MessagesScribe:
                 }
                 return _event("message_start", message=message)
             case TextDelta():
-                if isinstance(self._open, int):
-                    self._later += event.text
-                    return b""
                 return self._text(event.text)
             case ToolCallPiece() if event.choice == 0:
                 return self._call_piece(event)
+            case ThoughtFinished() if not isinstance(self._open, int):
+                return self._thought(self._block(event.thought))
             case AnswerFinished():
                 return self._end(event.answer)
         return b""
 
     def _text(self, text: str) -> bytes:
+        if isinstance(self._open, int):
+            self._later += text
+            return b""
         begin = b"" if self._open == "text" else self._start("text", {"type": "text", "text": ""})
         return begin + self._delta({"type": "text_delta", "text": text})
+
+    def _block(self, thought: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A thought as a block; one of another API's is not signed, and shown where thoughts were asked for."""
+        if thought.get("type") in ANTHROPIC_THOUGHTS:
+            return dict(thought)
+        _, said = reasoning_of(thought)
+        return {"type": "thinking", "thinking": said, "signature": ""} if said and self._thinks else None
+
+    def _thought(self, block: dict[str, Any] | None) -> bytes:
+        if block is None:
+            return b""
+        pieces = [name for name in ("thinking", "signature") if name in block]
+        frames = self._start("thought", block | dict.fromkeys(pieces, ""))
+        for name in pieces:
+            frames += self._delta({"type": f"{name}_delta", name: block[name]}) if block[name] else b""
+        return frames + self._close()
 
     def _call_piece(self, piece: ToolCallPiece) -> bytes:
         delta, begin = piece.delta, b""
@@ -223,9 +249,8 @@ class MessagesScribe:
                 frames += self._delta({"type": "input_json_delta", "partial_json": call.arguments}) + self._close()
         if self._later:
             frames += self._text(self._later) + self._close()
-        delta = {"stop_reason": _STOP.get(answer.finish_reason, _CUT), "stop_sequence": None}
         told = told_of(answer)
-        return frames + _event("message_delta", delta=delta, usage=_usage(answer.usage), stretto=told)
+        return frames + _event("message_delta", delta=_end(answer), usage=_usage(answer.usage), stretto=told)
 
     def _start(self, what: str | int, block: dict[str, Any]) -> bytes:
         closed = self._close()
@@ -241,6 +266,14 @@ class MessagesScribe:
             return b""
         self._open = None
         return _event("content_block_stop", index=self._blocks - 1)
+
+
+def _end(answer: Answer) -> dict[str, Any]:
+    """Why an answer has ended, and at which of the stop sequences."""
+    stops = [branch.stop_text for branch in answer.branches if branch.kind == "direct" and branch.stop_text]
+    if stops and answer.finish_reason == "stop":
+        return {"stop_reason": "stop_sequence", "stop_sequence": stops[-1]}
+    return {"stop_reason": _STOP.get(answer.finish_reason, _CUT), "stop_sequence": None}
 
 
 def _event(kind: str, **data: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What this server does not know of Responses goes to the model's own server as it is, and comes back as it is."""
+"""What this server does not know of an API of OpenAI goes to the model's own server as it is, and so comes back."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from stretto.errors import ModelNotFoundError
+from stretto.server.answering import Elsewhere
 from stretto.server.exchange import Exchange
 from stretto.server.extension import ROUTE_HEADER
 from stretto.server.models import Served
 from stretto.server.problems import Problem
+from stretto.server.service import Service
 
-UNKNOWN = frozenset({"unsupported_parameter", "unsupported_value"})
-"""Codes of the problems that another server may not have."""
+_UNKNOWN = frozenset({"unsupported_parameter", "unsupported_value"})  # problems that another server may not have
 
 
 class RawResponse(Protocol):
@@ -27,7 +29,7 @@ class RawResponse(Protocol):
 
 
 class Responding(Protocol):
-    """A backend whose server speaks OpenAI's API, and so may have Responses."""
+    """A backend whose server speaks OpenAI's API, and so may have Responses and Completions."""
 
     model: str
 
@@ -36,8 +38,8 @@ class Responding(Protocol):
         """The model's name, with its provider."""
         ...
 
-    def responding(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[RawResponse]:
-        """Send a body as it is."""
+    def responding(self, body: Mapping[str, Any], api: str) -> AbstractAsyncContextManager[RawResponse]:
+        """Send a body as it is to this API."""
         ...
 
 
@@ -48,12 +50,32 @@ def responding(served: Served) -> Responding | None:
     return backend if callable(getattr(backend, Responding.responding.__name__, None)) else None
 
 
-async def pass_on(exchange: Exchange, backend: Responding, body: Mapping[str, Any], because: Problem) -> None:
-    """Send the body on, and the response back. Raises `StrettoError`."""
+def elsewhere(api: str) -> Elsewhere:
+    """What passes on the bodies of an API that only the model's own server knows.
+
+    ``api`` is "responses", "completions" or "chat.completions". Where there is no such server, the problem is raised.
+    """
+
+    async def pass_on_or_raise(body: dict[str, Any], service: Service, exchange: Exchange, problem: Problem) -> None:
+        backend = responding(service.models.find(body["model"])) if problem.code in _UNKNOWN else None
+        if backend is None:
+            raise problem
+        try:
+            await _pass_on(exchange, backend, api, body, problem)
+        except ModelNotFoundError as error:  # not every server that speaks OpenAI's API has all of its APIs
+            problem.message += f" It was passed on, and refused: {error}"
+            raise problem from error
+
+    return pass_on_or_raise
+
+
+async def _pass_on(
+    exchange: Exchange, backend: Responding, api: str, body: Mapping[str, Any], because: Problem
+) -> None:
     sent = {name: value for name, value in body.items() if name != "stretto"} | {"model": backend.model}
     cause = f"{because.param} is known to the model's own server only: passed on as it is."
     route = {ROUTE_HEADER: json.dumps({"strategy": "direct", "backend": backend.name, "cause": cause})}
-    async with backend.responding(sent) as response:
+    async with backend.responding(sent, api) as response:
         kind = response.headers.get("content-type", "application/json")
         if not kind.startswith("text/event-stream"):
             await exchange.send_bytes(b"".join([piece async for piece in response.iter_bytes()]), kind, headers=route)

@@ -10,16 +10,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, Usage
-from stretto.errors import ModelNotFoundError
-from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ToolCallPiece
+from stretto.events import AnswerFinished, Event, RefusalStarted, RouteChosen, TextDelta, ToolCallPiece
 from stretto.messages import Message
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
-from stretto.server.chat import ResponseFormat, format_of, logprobs_of
+from stretto.server.chat import ResponseFormat, format_of
+from stretto.server.choices import logprobs_of, refused
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
 from stretto.server.models import Served
-from stretto.server.passing_on import UNKNOWN, pass_on, responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.response_items import conversation_of, tool_choice_of, tools_of
 from stretto.server.service import Service
@@ -89,17 +88,6 @@ class Responses:
         """An error as JSON."""
         return problem.as_openai()
 
-    async def elsewhere(self, body: dict[str, Any], service: Service, exchange: Exchange, problem: Problem) -> None:
-        """Pass on what only the model's own server knows; raise the problem where there is none."""
-        backend = responding(service.models.find(body["model"])) if problem.code in UNKNOWN else None
-        if backend is None:
-            raise problem
-        try:
-            await pass_on(exchange, backend, body, problem)
-        except ModelNotFoundError as error:  # not every server that speaks OpenAI's API has Responses
-            problem.message += f" It was passed on, and refused: {error}"
-            raise problem from error
-
 
 def _options(asked: ResponsesBody, served: Served, extension: Extension) -> RequestOptions:
     options: RequestOptions = {
@@ -168,9 +156,10 @@ class ResponsesScribe:
         }
         self._message_id = f"msg_{uuid.uuid4().hex}"
         self._events = events
-        self._opening = Opening()
+        self._opening = Opening(events=events)
         self._number = 0
         self._text: list[str] | None = None  # pieces of the message, once it has begun
+        self._refused = False
         self._calls: dict[int, dict[str, Any]] = {}  # by index: the item as it began, with its place
         self._places = self._place = 0
 
@@ -209,9 +198,12 @@ class ResponsesScribe:
                 begin = self._begin_message() if self._text is None else b""
                 assert self._text is not None  # noqa: S101 - begun above
                 self._text.append(event.text)
+                kind, beside = ("refusal", {}) if self._refused else ("output_text", {"logprobs": list[Any]()})
                 return begin + self._event(
-                    "response.output_text.delta", **self._where, delta=event.text, logprobs=[], content_index=0
+                    f"response.{kind}.delta", **self._where, delta=event.text, content_index=0, **beside
                 )
+            case RefusalStarted():
+                self._refused = True
             case ToolCallPiece() if event.choice == 0:
                 return self._call_piece(event)
             case AnswerFinished():
@@ -226,7 +218,9 @@ class ResponsesScribe:
         self._text, self._place = [], self._next_place()
         item = {"id": self._message_id, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
         added = self._event("response.output_item.added", output_index=self._place, item=item)
-        return added + self._event("response.content_part.added", **self._where, content_index=0, part=_part("", ()))
+        return added + self._event(
+            "response.content_part.added", **self._where, content_index=0, part=_part("", (), self._refused)
+        )
 
     def _call_piece(self, piece: ToolCallPiece) -> bytes:
         delta, begin = piece.delta, b""
@@ -255,13 +249,8 @@ class ResponsesScribe:
             item = self._message(answer)
             output[self._place] = item
             part = item["content"][0]
-            frames += self._event(
-                "response.output_text.done",
-                **self._where,
-                content_index=0,
-                text=answer.text,
-                logprobs=part["logprobs"],
-            )
+            said = {name: value for name, value in part.items() if name not in ("type", "annotations")}
+            frames += self._event(f"response.{part['type']}.done", **self._where, content_index=0, **said)
             frames += self._event("response.content_part.done", **self._where, content_index=0, part=part)
             frames += self._event("response.output_item.done", output_index=self._place, item=item)
         for index, call in enumerate(answer.tool_calls):
@@ -292,13 +281,13 @@ class ResponsesScribe:
         return {
             "id": self._message_id,
             "type": "message",
-            "status": "completed" if answer.finish_reason in _WHOLE else "incomplete",
+            "status": "completed" if _whole(answer) else "incomplete",
             "role": "assistant",
-            "content": [_part(answer.text, told["content"] if told else ())],
+            "content": [_part(answer.text, told["content"] if told else (), refused(answer))],
         }
 
     def _ended(self, answer: Answer, output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        whole = answer.finish_reason in _WHOLE
+        whole = _whole(answer)
         reason = _INCOMPLETE.get(answer.finish_reason, "max_output_tokens")
         return self._response | {
             "status": "completed" if whole else "incomplete",
@@ -318,7 +307,13 @@ class ResponsesScribe:
         return sse({"type": kind, "sequence_number": self._number - 1} | data, kind)
 
 
-def _part(text: str, logprobs: Sequence[Any]) -> dict[str, Any]:
+def _whole(answer: Answer) -> bool:
+    return answer.finish_reason in _WHOLE or (answer.finish_reason == "refusal" and refused(answer))
+
+
+def _part(text: str, logprobs: Sequence[Any], refusal: bool) -> dict[str, Any]:
+    if refusal:
+        return {"type": "refusal", "refusal": text}
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": list(logprobs)}
 
 

@@ -16,11 +16,13 @@ from starlette.types import ASGIApp
 from stretto.client import AsyncStretto
 from stretto.errors import SettingsError
 from stretto.server.app import create_app
+from stretto.server.heads import BoundedHead
 from stretto.server.options import ServerOptions
 from stretto.server.service import Service
 
 _KEPT_S = 75  # an idle connection; clients and proxies between give theirs up after 60 s at most
 _LAST_S = 5  # for what does not end when it is told to
+_AT_ONCE_S = 1.0  # the same after a second signal
 
 
 class Server(uvicorn.Server):
@@ -41,6 +43,7 @@ class Server(uvicorn.Server):
                 log_level=logging.WARNING,
                 access_log=False,
                 lifespan="off",
+                http=BoundedHead,
                 ws="none",
                 server_header=False,
                 timeout_keep_alive=_KEPT_S,
@@ -67,6 +70,8 @@ class Server(uvicorn.Server):
         if self.stopped_by is not None and not self.should_exit:
             with self._patience:
                 await self._gate.drain()
+            if self._patience.cancelled_caught:
+                await self._gate.break_off(_AT_ONCE_S)
             self.should_exit = True
         return await super().on_tick(counter)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from stretto.answer import Answer, Cost, Decoding, FinishReason, Timeline, Usage
+from stretto.answer import Answer, Cost, FinishReason, Timeline, Usage
 from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.errors import IncompleteAnswerError, UnknownStrategyError
@@ -22,8 +22,10 @@ from stretto.strategies.branch import Running
 from stretto.strategies.branch_calls import Emit
 from stretto.strategies.fan_out import FanOut, fan_out
 from stretto.strategies.shortfall import shortfall
+from stretto.tokens import Decoding
 
 _MOST_NAMED = 20  # pages in a warning
+_MOST_TOLD = 5  # warnings in an error
 
 
 def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
@@ -179,9 +181,10 @@ def _assemble(
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
     if missing and request.on_missing == "raise":
-        raise IncompleteAnswerError(
-            f"The answer lacks {missing} of {len(visible)} parts. {' '.join(result.warnings)}", answer=result
-        )
+        said = " ".join(result.warnings[:_MOST_TOLD])
+        if len(result.warnings) > _MOST_TOLD:
+            said += f" The others of {len(result.warnings)} warnings are in the answer of this error."
+        raise IncompleteAnswerError(f"The answer lacks {missing} of {len(visible)} parts. {said}", answer=result)
     return result
 
 

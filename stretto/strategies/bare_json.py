@@ -1,4 +1,4 @@
-"""The JSON in an answer that has more around it: a code fence, or a sentence before and behind."""
+"""Finds the JSON in an answer that has text around it: a code fence, or a sentence before or after."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_json(text: str) -> Any:
 def json_in(text: str) -> list[str]:
     """Texts of the JSON values that an answer holds: itself, those in fences, else those between its words.
 
-    A value that is broken off or broken is followed by no other: that might be a part of it.
+    After a value that is incomplete or invalid no other one is given, because that might be a part of it.
     """
     text = text.strip()
     if _is_json(text):

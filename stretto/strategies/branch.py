@@ -9,11 +9,12 @@ from typing import Any
 
 import anyio
 
-from stretto.answer import Branch, BranchKind, Choice, Decoding, FinishReason, Span, TokenLogprob, Usage
+from stretto.answer import Branch, BranchKind, Choice, FinishReason, Span, Usage
 from stretto.backends.base import Prompt, Stages
 from stretto.errors import StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import Mending, mend
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallsSoFar
 
 NOT_TEXT: frozenset[BranchKind] = frozenset({"outline", "plan", "passage", "collapse"})
@@ -42,6 +43,9 @@ class BranchSpec:
         accepts_refusal: whether a refusal is a result, not a failure.
         accepts_silence: whether an answer without text is a result, not a failure.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
+        alone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is told as
+            it comes. Calls wait until its text has been read, so it must be in the merge as long as it runs. Those of
+            other branches are left out.
     """
 
     id: str
@@ -58,6 +62,7 @@ class BranchSpec:
     accepts_refusal: bool = False
     accepts_silence: bool = False
     choice: int = 0
+    alone: bool = False
 
 
 @dataclass(eq=False)
@@ -68,6 +73,7 @@ class FurtherChoice:
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: FinishReason = "error"
+    refused: bool = False
     mending: Mending = field(default_factory=Mending)
 
     @property
@@ -78,6 +84,7 @@ class FurtherChoice:
             tool_calls=self.calls.calls,
             finish_reason=self.finish_reason,
             logprobs=tuple(self.logprobs),
+            refused=self.refused,
         )
 
 
@@ -91,7 +98,9 @@ class Running:
     ``dropped``: none of its text is in the answer; its tokens count as discarded.
     ``stages``: of its call on a local model, in seconds since the request arrived.
     ``calls``: its tool calls; ``others``: further answers of the same call.
-    ``thoughts``: the reasoning before its tool calls.
+    ``thoughts``: its reasoning.
+    ``refused``: its text is a refusal in the model's own words. ``stop_text``: what ended it.
+    ``scope``: in which its call runs; cancelling it ends the call.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -106,6 +115,8 @@ class Running:
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
     others: dict[int, FurtherChoice] = field(default_factory=dict)
     thoughts: tuple[Mapping[str, Any], ...] = ()
+    refused: bool = False
+    stop_text: str | None = None
     exception: StrettoError | None = None
     branch: Branch | None = None
     stages: Stages = field(default_factory=Stages)
@@ -114,13 +125,13 @@ class Running:
     partial: bool = False
     told: bool = False
     dropped: bool = False
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _pieces: list[str] = field(default_factory=list)
     _read: int = 0
     _unread: int = 0
     _news: anyio.Event = field(default_factory=anyio.Event)
     _idle: anyio.Event = field(default_factory=anyio.Event)
     _end: anyio.Event = field(default_factory=anyio.Event)
-    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
     def text(self) -> str:
@@ -156,6 +167,7 @@ class Running:
             tool_calls=self.calls.calls,
             finish_reason=self.finish_reason,
             logprobs=tuple(self.logprobs),
+            refused=self.refused,
         )
         return first, *(self.others[number].choice for number in sorted(self.others))
 
@@ -189,7 +201,7 @@ class Running:
         """Cancel the branch: it fails with this cause, and its tokens count as discarded."""
         if self.branch is None and self.exception is None:
             self.exception = DiscardedError(cause)
-            self._scope.cancel()
+            self.scope.cancel()
 
     def drop(self, cause: str) -> None:
         """Discard its text, whether it still runs or has ended: other branches do its work."""
@@ -243,6 +255,8 @@ class Running:
             decoding=self.decoding,
             logprobs=tuple(self.logprobs),
             tool_calls=self.calls.calls,
+            refused=self.refused,
+            stop_text=self.stop_text,
         )
         self._news.set()
         self._end.set()

@@ -1,4 +1,4 @@
-"""The calls of one answer's branches: a part of the budget for each, its stream, and what it came to."""
+"""Sends the calls of one answer's branches: reserves a part of the budget, reads the stream, records what it cost."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 
 from anyio.lowlevel import checkpoint
 
-from stretto.answer import Decoding, FinishReason, TokenLogprob, Usage
+from stretto.answer import FinishReason, Usage
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Chunk, Prompt, Stages
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.errors import BackendError, StreamBrokenError
-from stretto.events import BranchDelta, ChoiceDelta, Event, ToolCallPiece
+from stretto.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallPiece
 from stretto.strategies.branch import NOT_TEXT, FurtherChoice, Running, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.surrogates import Mending, mend
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallDelta, ToolCallsSoFar
 
 Emit = Callable[[Event], Awaitable[None]]
@@ -35,7 +36,7 @@ class BranchCalls:
         backend: that answers them.
         ledger: of the answer.
         announce: hands an event to the reader.
-        warn_once: says something in the warnings of the answer.
+        warn_once: adds a warning to the answer.
         began: `time.perf_counter` at the arrival of the request.
 
     Attributes:
@@ -57,7 +58,7 @@ class BranchCalls:
         Returns:
             why the stream ended.
 
-        Raises `StrettoError`, and what a backend of the caller's own raises.
+        Raises `StrettoError`, and what a backend of the caller raises.
         """
         options = running.spec.options
         if self.accompanying:
@@ -97,7 +98,7 @@ class BranchCalls:
     async def _read(
         self, running: Running, chunks: AsyncIterator[Chunk], reservation: Reservation, record: CallRecord
     ) -> FinishReason | None:
-        """Read a stream into its branch; the reason for its end, ``None`` where it broke off."""
+        """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
         reason: FinishReason | None = None
         mending = Mending()
         async for chunk in chunks:
@@ -115,19 +116,30 @@ class BranchCalls:
             if chunk.choice:
                 await self._take_further(running.further(chunk.choice), chunk)
                 continue
+            await self._tell_manner(running, chunk)
             running.logprobs += map(_mended, chunk.logprobs)
             if text := mending.feed(chunk.text):
                 if not await self._take(running, text):
                     return "length"
-                await checkpoint()  # who reads this branch goes before the next chunk, if there is one
-            for delta in chunk.tool_calls:
-                await running.caught_up()
-                await self._tell_call(running.calls, delta, running.spec.choice)
-            running.thoughts += chunk.thoughts
-            reason = chunk.finish_reason or reason
+                await checkpoint()  # lets the reader of this branch run before the next chunk
+            await self._take_calls(running, chunk)
+            reason, running.stop_text = chunk.finish_reason or reason, chunk.stop_text or running.stop_text
+        if reason == "tool_calls" and not running.spec.alone:
+            reason = "stop"
         if text := mending.finish():
             await self._take(running, text)
         return reason
+
+    async def _tell_manner(self, running: Running, chunk: Chunk) -> None:
+        """Tell what was thought before this chunk, and that what follows is a refusal."""
+        running.thoughts += chunk.thoughts
+        begins = chunk.refused and not running.refused
+        running.refused = running.refused or chunk.refused
+        if running.spec.alone and not running.spec.choice:
+            for thought in chunk.thoughts:
+                await self._announce(ThoughtFinished(thought=thought))
+            if begins:
+                await self._announce(RefusalStarted())
 
     async def _take(self, running: Running, text: str) -> bool:
         """Take new text of a branch; False once its buffer is full."""
@@ -137,9 +149,19 @@ class BranchCalls:
             await self._announce(ChoiceDelta(choice=running.spec.choice, text=text))
         return fits
 
+    async def _take_calls(self, running: Running, chunk: Chunk) -> None:
+        """Hand on the tool calls of a branch that stands alone, once the text before them has been read."""
+        if running.spec.alone:
+            for delta in chunk.tool_calls:
+                await running.caught_up()
+                await self._tell_call(running.calls, delta, running.spec.choice)
+        elif chunk.tool_calls:
+            self._warn_once(f"{self._backend.name} called tools in a part of the answer; the calls were left out.")
+
     async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
         """Take in what belongs to a further answer of the same call."""
         further.logprobs += map(_mended, chunk.logprobs)
+        further.refused = further.refused or chunk.refused
         text = further.mending.feed(chunk.text)
         if chunk.finish_reason:
             further.finish_reason = chunk.finish_reason
@@ -156,7 +178,7 @@ class BranchCalls:
     def count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
         """Add a usage that was reported."""
         if usage.calls:
-            if not usage.total_tokens and running.text:  # a stream that broke off had no time to tell
+            if not usage.total_tokens and running.text:  # a stream that broke off did not report it
                 usage += Usage(prompt_tokens=running.unreported, completion_tokens=self._unreported_text(running))
             running.unreported = 0
         running.usage += usage
@@ -170,7 +192,7 @@ class BranchCalls:
 
     @staticmethod
     def _unreported_text(running: Running) -> int:
-        """Tokens of the text that no usage has told of, estimated."""
+        """Estimated tokens of the text that no usage has covered."""
         return max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
 
     def settle(self, running: Running) -> None:

@@ -1,4 +1,4 @@
-"""``direct``: one generation, straight on."""
+"""``direct``: the whole answer in one generation."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Direct:
         )
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:  # noqa: ARG002 - every strategy is given its route
-        """Stream one branch; with a ``response_format``, show it once it fits, or was asked for once more.
+        """Stream one branch; with a ``response_format``, show it when it fits, or after a second try.
 
-        Of several answers, all stream; where the backend writes one a call, each is a branch.
+        If several answers are wanted, all stream. Each is a branch where the backend writes one for each call.
         """
         runner.strategy = self.name
         straight = runner.start(straight_spec(request, runner))
@@ -101,7 +101,7 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
     def another_way(received: str) -> Prompt | None:
         if not received.strip():
             return prompt
-        if request.whole_because is not None:  # what is passed on as it is cannot be asked for in other words
+        if request.whole_because is not None:  # a body that is passed on unchanged cannot be asked for in other words
             return None
         # The rest of a text matches no format that the whole of it matches.
         return rest_of(request, runner, received) if request.options.response_format is None else None
@@ -115,6 +115,7 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
         another_way=another_way,
         accepts_refusal=True,
         accepts_silence=request.whole_because is not None,
+        alone=True,
     )
 
 
@@ -124,7 +125,7 @@ def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
 
 
 def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
-    """A template filled for this request, with the turns before it where they belong; ``values`` go before its own."""
+    """A template filled for this request, with the turns before the question; ``values`` replace defaults."""
     own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = runner.template(template).messages(**(own | values))
     return (
@@ -141,7 +142,7 @@ def shared_by_all(request: Request, messages: tuple[Message, ...]) -> int:
 
 
 def with_documents(request: Request) -> tuple[Message, ...]:
-    """The conversation as it is, its documents put before the last question."""
+    """The conversation unchanged, with its documents put before the last question."""
     if not request.documents:
         return request.messages
     messages, text = list(request.messages), fenced(request.documents)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -147,16 +148,19 @@ class FanOut:
         self._calls.accompanying = fields
 
     def warn(self, text: str) -> None:
-        """Say something in ``Answer.warnings``."""
+        """Add a sentence to ``Answer.warnings``."""
         self.warnings.append(mend(text))
 
     def warn_once(self, text: str) -> None:
-        """Say it, unless another branch has said the same."""
+        """Add a sentence to ``Answer.warnings``, unless it is there already."""
         if mend(text) not in self.warnings:
             self.warn(text)
 
     def start(self, spec: BranchSpec) -> Running:
-        """Start a branch in the background."""
+        """Start a branch in the background. Its id gets an ending where another branch has the same one."""
+        taken = {each.spec.id for each in self.branches}
+        while spec.id in taken:
+            spec = replace(spec, id=f"{spec.id}-again")
         running = Running(spec, needed_s=self.now_s())
         self.branches.append(running)
         self._tasks.start_soon(self._run, running, name=f"stretto branch {spec.id}")
@@ -174,7 +178,7 @@ class FanOut:
 
     async def _run_to_its_end(self, running: Running) -> Branch:
         try:
-            with running._scope as scope:
+            with running.scope as scope:
                 own = anyio.current_time() + running.spec.until_s - self.now_s()
                 scope.deadline = min(scope.deadline, self._until, own)
                 for parent in running.spec.after:
@@ -227,7 +231,7 @@ class FanOut:
                 running.exception, running.finish_reason = error, "error"
                 if isinstance(error, HOPELESS):
                     return
-            except Exception as error:  # noqa: BLE001 - a backend of the caller's own; the other branches live on
+            except Exception as error:  # noqa: BLE001 - the caller's backend may raise anything; the other branches go on
                 message = f"{self._backend.name} failed: {type(error).__name__}: {error}"
                 running.exception, running.finish_reason = BackendError(message, backend=self._backend.name), "error"
                 running.exception.__cause__ = error
@@ -241,7 +245,7 @@ class FanOut:
                         )
                     return
             first = running.exception
-            begun = bool(running.calls or running.others)  # told already, and not to be told twice
+            begun = bool(running.calls or running.others)  # a warning has reported it already
             self._calls.estimate(running)
             if refused and not again and running.text.strip() and not running.take_back():
                 begins_refused = True

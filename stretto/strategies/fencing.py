@@ -29,9 +29,9 @@ def fenced(documents: Sequence[Document]) -> str:
 
 
 def fence_for(*texts: str) -> str:
-    """A line to put around these texts that stands in none of them; the same for the same texts.
+    """A line that occurs in none of these texts, to put around them; it is the same for the same texts.
 
-    It is drawn from a hash of all of them, so that nobody can write a text that holds its own fence.
+    It is drawn from a hash of all of them, so no text can be written that contains its own fence.
     """
     digest = sha256()
     for text in texts:
@@ -43,7 +43,7 @@ def fence_for(*texts: str) -> str:
 
 
 def unfenced(text: str, fence: str) -> str:
-    """What a model wrote, without the fence: something stays in its place, or two halves could become a new one."""
+    """What a model wrote, with a mark in place of each fence: without one, two halves could form a new fence."""
     return text.replace(fence, "(line)")
 
 
@@ -53,13 +53,17 @@ def titles_of(documents: Sequence[Document]) -> tuple[str, ...]:
     alike = Counter(titles)
     for number, document in enumerate(documents):
         if alike[titles[number]] > 1 and document.source:
-            titles[number] = one_line(f"{Path(document.source).parent.name}/{titles[number]}", number)
-    seen: Counter[str] = Counter()
-    for number, title in enumerate(titles):
-        seen[title] += 1
-        if seen[title] > 1:
-            titles[number] = f"{title} ({seen[title]})"
-    return tuple(titles)
+            folder = Path(document.source).parent.name
+            titles[number] = one_line(f"{folder}/{titles[number]}" if folder else titles[number], number)
+    again: Counter[str] = Counter()
+    told: dict[str, None] = {}
+    for title in titles:
+        name = title
+        while name in told:
+            again[title] += 1
+            name = f"{title} ({again[title] + 1})"
+        told[name] = None
+    return tuple(told)
 
 
 def one_line(title: str, number: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from stretto.content import mended
 from stretto.json_schema import MOST_LEVELS, is_deeper, validator_of
 from stretto.request import GenerationOptions
 from stretto.strategies.bare_json import json_in, read_json
@@ -17,8 +18,8 @@ from stretto.strategies.bare_json import json_in, read_json
 LONGEST_CAUSE = 300  # characters
 MOST_CAUSES = 3
 EXPLAINED_LEVELS = 16
-"""Deeper answers get no causes: where two parts of a schema refer back to it, looking for them takes jsonschema-rs
-twice as long with each level. Whether an answer fits, it finds out quickly."""
+"""For deeper answers no reason is given: where two parts of a schema refer back to it, jsonschema-rs needs twice the
+time for each further level to find one. Whether an answer fits is found quickly."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def _instance(text: str, model: type[BaseModel]) -> Fit:
 def _checked(value: Any, schema: Mapping[str, Any]) -> Fit:
     if is_deeper(value):
         return Fit(wrong=f"it is nested deeper than {MOST_LEVELS} levels")
+    value = mended(value)  # an escape such as "\\ud83d" is half a character, which no encoding takes
     try:
         validator = validator_of(schema)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Answers that are held to a ``response_format``: shown once they fit, or were asked for once more."""
+"""Writes answers in a ``response_format``: an answer is shown when it fits, or after a second try."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def held_to_format(prompt: Prompt, request: Request, runner: FanOut) -> Prompt:
 
 
 def _with_schema(messages: tuple[Message, ...], request: Request, runner: FanOut) -> tuple[Message, ...]:
-    """The same messages; where the model is not known to keep to a schema it does not see, they tell the schema."""
+    """The messages, with the schema added where the model might not keep to a schema that it does not see."""
     wanted = request.options.response_format
     able = runner.capabilities
     if (able.json_schema and not able.schema_in_words) or not isinstance(wanted, dict):
@@ -62,13 +62,13 @@ async def write_in_form(request: Request, runner: FanOut, running: Running, agai
     Returns:
         the try that was shown.
     """
-    if runner.capabilities.regex:  # it draws tokens that fit and no others: nothing would change in a second try
+    if runner.capabilities.regex:  # only tokens that fit can be drawn: a second try would change nothing
         runner.merge.add_branch(running)
         await running.ended()
         _report(runner, running, fit(running.text, request.options))
         return running
     await _ended(running)
-    if running.calls:  # what it says beside them need not fit
+    if running.calls:  # text beside tool calls need not fit
         runner.merge.add(running.text)
         return running
     spec, found = running.spec, fit(running.text, request.options)
@@ -95,7 +95,7 @@ async def _ended(running: Running) -> None:
 
 
 def _report(runner: FanOut, running: Running, found: Fit) -> None:
-    """Hand out the value of the answer; a warning says where there is none."""
+    """Report the value of the answer, or warn that it has none."""
     if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
         return  # a warning says that already
     runner.parsed = found.value

@@ -80,7 +80,7 @@ class _Skeleton:
                     outline.cancel("the straight answer was there first")
 
             spec = straight_spec(self.request, self.runner)
-            straight = self.runner.start(replace(spec, on_end=stop_outline))
+            straight = self.runner.start(replace(spec, on_end=stop_outline, alone=False))
         outline = self.runner.start(outline_spec)
         while (piece := await outline.read()) and not self._lost(straight):
             await self._know(self.parser.feed(piece), straight)
@@ -94,7 +94,7 @@ class _Skeleton:
                 break
         if not self._lost(straight):
             await self._know(self._last_points(outline), straight)
-        ran_out = outline.finish_reason in ("deadline", "budget")  # then the one point there is, is all there will be
+        ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
         if len(self.points) < FEWEST_POINTS and not (self.written and ran_out):
             await self._go_on_straight(outline, straight)
             return
@@ -111,7 +111,7 @@ class _Skeleton:
         await self.runner.merge.finish()
 
     def _warn_of_missing(self, outline: Running) -> None:
-        """Points that the outline owes: it broke off, was cut, or has fewer than are asked for."""
+        """Warn of points that are missing: the outline broke off, was cut, or has fewer than were asked for."""
         count = len(self.points)
         after = "one point" if count == 1 else f"{count} points"
         owes = not self.parser.cut and not (self.wanted and count >= self.wanted)
@@ -132,7 +132,7 @@ class _Skeleton:
         return outline.finish_reason in ("length", "budget")
 
     def _last_points(self, outline: Running) -> list[Point]:
-        """What the end of the outline completes; where it broke off or was cut, half a title is none."""
+        """The points that the end of the outline completes; without half a title, if it broke off or was cut."""
         if outline.exception is not None or self._cut_short(outline):
             self.parser.feed(CANCEL_LINE)
         return self.parser.finish()
@@ -143,7 +143,7 @@ class _Skeleton:
         return ended and len(self.points) < FEWEST_POINTS
 
     async def _know(self, points: Sequence[Point], straight: Running | None) -> None:
-        """Points became known: tell the reader, and start them unless they wait for the others."""
+        """Take new points: announce them, and start them unless they wait for the others."""
         for point in points:
             self.points.append(point)
             await self.runner.announce(
@@ -160,7 +160,7 @@ class _Skeleton:
                         await self._expand(known)
 
     async def _go_on_straight(self, outline: Running, straight: Running | None) -> None:
-        """The request is not one for an outline after all."""
+        """Answer directly after all: the request does not suit an outline."""
         if outline.finish_reason in REFUSALS:
             cause = "the model refused to write an outline"
         elif outline.exception is not None:
@@ -175,6 +175,8 @@ class _Skeleton:
             running.drop("its outline had no other point")
         self.runner.warn(f"Answered straight on instead of by points: {cause}.")
         if straight is None or (straight.branch is not None and straight.exception is not None):
+            if straight is not None:
+                straight.drop("the answer is written anew")
             await Direct().run(self.request, self.route, self.runner)
             return
         self.runner.strategy = Direct.name
@@ -190,7 +192,7 @@ class _Skeleton:
             before = f"{opening}{self.form.label(point)}{first.text}"
             return rest_of(self.request, self.runner, f"{before}\n{received}" if received else before)
 
-        running = self.runner.start(replace(spec, prompt=rest, another_way=rest, after=(first,)))
+        running = self.runner.start(replace(spec, prompt=rest, another_way=rest, after=(first,), alone=False))
         self.runner.merge.add_branch(running, lead=lambda: "\n")
         await self.runner.merge.finish()
 
@@ -229,7 +231,7 @@ class _Skeleton:
         )
 
     def _shared_prompt(self, messages: tuple[Message, ...]) -> Prompt:
-        """A prompt of which outline and points have all but the end in common: conversation, documents, question."""
+        """A prompt that outline and points share up to its end: conversation, documents, question."""
         return Prompt(messages, effort=self.effort, shared=shared_by_all(self.request, messages))
 
     def _outline_spec(self) -> BranchSpec:

@@ -127,7 +127,11 @@ class AnthropicDialect:
         content = [self._thinking(turn)] if turn.reply.thought else []
         content += [{"type": "text", "text": turn.text}] if turn.text else []
         content += [self._use(call) | {"input": json.loads(call.arguments or "{}")} for call in turn.calls]
-        return self._message(turn, content) | {"stop_reason": self._reason(turn), "usage": self._usage(turn)}
+        return self._message(turn, content) | {
+            "stop_reason": self._reason(turn),
+            "stop_sequence": turn.stopped_by,
+            "usage": self._usage(turn),
+        }
 
     def opening(self, turn: Turn) -> bytes:  # noqa: D102
         start = self._message(turn, []) | {"usage": self._usage(turn) | {"output_tokens": 1}}
@@ -166,7 +170,7 @@ class AnthropicDialect:
         return b"".join(self._named(event) for event in events)
 
     def closing(self, turn: Turn) -> bytes:  # noqa: D102
-        delta = {"stop_reason": self._reason(turn), "stop_sequence": None}
+        delta = {"stop_reason": self._reason(turn), "stop_sequence": turn.stopped_by}
         usage = {
             "output_tokens": turn.completion_tokens,
             "output_tokens_details": {"thinking_tokens": turn.reply.reasoning_tokens},
@@ -194,7 +198,9 @@ class AnthropicDialect:
         return {"type": "thinking", "thinking": turn.reply.thought, "signature": "signed"}
 
     def _reason(self, turn: Turn) -> str:
-        return "tool_use" if turn.calls and turn.finish == "stop" else self._finish[turn.finish]
+        if turn.calls and turn.finish == "stop":
+            return "tool_use"
+        return "stop_sequence" if turn.stopped_by else self._finish[turn.finish]
 
     def _use(self, call: ToolCall) -> dict[str, Any]:
         return {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}

@@ -104,6 +104,7 @@ class Turn:
     top_logprobs: int | None = None
     choice: int = 0
     others: Sequence[Turn] = ()
+    stopped_by: str | None = None
 
     @property
     def all(self) -> Sequence[Turn]:
@@ -171,12 +172,14 @@ def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int, choice: int 
     """Cut a reply into tokens and bound it as the request asks (``max_tokens``, stop sequences, ``n``)."""
     text, finish = reply.text, reply.finish
     stops = body.get("stop") or body.get("stop_sequences") or ()
+    stopped_by = None
     for stop in (stops,) if isinstance(stops, str) else stops:
-        text = text.split(stop, 1)[0]
+        if stop in text:
+            text, stopped_by = text.split(stop, 1)[0], stop
     tokens: Sequence[str] = re.findall(r"\s*\S+|\s+$", text)
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     if limit and len(tokens) > limit:
-        tokens, finish = tokens[:limit], "length"
+        tokens, finish, stopped_by = tokens[:limit], "length", None
     counted = max(1, len(prompt_of(body)) // 4)
     further = range(1, int(body.get("n") or 1)) if not choice else ()
     given = [each if isinstance(each, HttpReply) else HttpReply(each) for each in reply.choices]
@@ -190,6 +193,7 @@ def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int, choice: int 
         usage_wanted=bool((body.get("stream_options") or {}).get("include_usage")),
         top_logprobs=int(body.get("top_logprobs") or 0) if body.get("logprobs") else None,
         choice=choice,
+        stopped_by=stopped_by,
         others=[turn_of((given[at - 1 :] or [reply])[0], body, number, at) for at in further],
     )
 

@@ -78,6 +78,10 @@ def test_a_known_key_is_taken_out_whatever_it_looks_like():
     assert redact("the key hunter2 is wrong", "hunter2") == "the key [key] is wrong"
 
 
+def test_a_placeholder_for_a_key_is_taken_out_of_no_word():
+    assert redact("Too many requests with the key any.", "any") == "Too many requests with the key [key]."
+
+
 def test_ordinary_words_stay():
     text = "risk-averse task-oriented: key-value stores, sk-learn, desk-bound bearer of news"
     assert redact(text) == text

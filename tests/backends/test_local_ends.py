@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -186,6 +187,75 @@ except DeadlineExceededError:
 """
     done = run(code, folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "too late\n", "")
+
+
+def test_models_that_wait_for_another_one_to_load_are_not_loaded_while_the_interpreter_exits(folder):
+    code = """
+import asyncio, atexit, sys, threading
+from stretto.backends.base import Prompt
+from stretto.backends.local.backend import LocalBackend
+from stretto.backends.local.loading import LoadingOptions
+from stretto.request import Message
+begun, exits, load = threading.Event(), threading.Event(), LoadingOptions._load
+def slow(self):
+    print("loads")
+    begun.set()
+    exits.wait(60)
+    return load(self)
+LoadingOptions._load = slow
+prompt = Prompt((Message(role="user", content="Why?"),))
+backends = [LocalBackend("local:" + sys.argv[1]) for _ in range(3)]
+atexit.register(exits.set)
+
+async def main():
+    counting = [asyncio.create_task(backend.count_tokens(prompt)) for backend in backends]
+    await asyncio.sleep(0)
+    for each in counting:
+        each.cancel()
+
+asyncio.run(main())
+begun.wait(60)
+"""
+    done = run(code, folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "loads\n", "")
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="only POSIX systems signal one thread")
+@pytest.mark.parametrize(("raised", "status"), [("KeyboardInterrupt", 130), ("SystemExit(7)", 7)])
+def test_whoever_interrupts_the_exit_ends_the_process_at_once(folder, raised, status):
+    code = f"""
+import asyncio, signal, sys, threading
+from stretto import ending_thread
+from stretto.backends.base import Prompt
+from stretto.backends.local.backend import LocalBackend
+from stretto.backends.local.loading import LoadingOptions
+from stretto.request import Message
+
+def interrupt(*_):
+    raise {raised}
+
+def slow(self):
+    begun.set()
+    ending_thread._exiting.wait(60)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    threading.Event().wait()
+
+async def main():
+    prompt = Prompt((Message(role="user", content="Why?"),))
+    counting = asyncio.create_task(backend.count_tokens(prompt))
+    await asyncio.sleep(0)
+    counting.cancel()
+
+LoadingOptions._load = slow
+begun = threading.Event()
+backend = LocalBackend("local:" + sys.argv[1])
+asyncio.run(main())
+begun.wait(60)
+signal.signal(signal.SIGINT, interrupt)
+print("The end.")
+"""
+    done = run(code, folder)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "The end.\n", "")
 
 
 def test_a_deadline_holds_while_the_model_is_loading(folder, monkeypatch):

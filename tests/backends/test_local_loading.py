@@ -123,6 +123,25 @@ except Exception as error:
     assert "pip install 'stretto[local]'" in run.stdout
 
 
+def test_the_model_that_answers_where_none_is_named_says_how_to_do_without_it():
+    code = """
+import sys
+sys.modules["torch"] = None
+from stretto import Stretto, StrettoError
+with Stretto() as stretto:
+    try:
+        stretto.ask("Why?")
+    except StrettoError as error:
+        print(error)
+"""
+    without_keys = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=without_keys)
+    assert run.stdout == (
+        "local:pocket needs torch, which cannot be imported here. Run: pip install 'stretto[local]'. "
+        "Without it, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name another model.\n"
+    )
+
+
 async def test_weights_that_are_not_safetensors_are_not_read(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / "model.safetensors").unlink()

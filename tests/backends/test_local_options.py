@@ -73,9 +73,9 @@ def test_settings_of_local_models_leave_other_models_alone(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("threads", "0", "threads='0' cannot be used"),
-        ("threads", "many", "threads='many' cannot be used"),
-        ("compiled", "perhaps", "compiled='perhaps' cannot be used"),
+        ("threads", "0", "STRETTO_THREADS='0' cannot be used"),
+        ("threads", "many", "STRETTO_THREADS='many' cannot be used"),
+        ("compiled", "perhaps", "STRETTO_COMPILED='perhaps' cannot be used"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_one_error_that_names_it(name, value, says, monkeypatch):

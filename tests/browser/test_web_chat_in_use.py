@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from asking import ENDED, POINTS, READY, SKELETON, ask, held
+from asking import ENDED, POINTS, READY, SKELETON, ask, held, no_violations
 
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
@@ -63,6 +63,23 @@ async def test_what_a_stopped_answer_keeps_stands_in_it_once_in_every_form(chatt
         assert [text.count(each) for each in texts] == [1, 1, 1]
 
 
+async def test_a_stopped_answer_names_a_part_once_of_which_only_the_label_was_written(chatting):
+    never = {"chunk_delay_s": 600}
+    script = {
+        "<entry>\nTyres\n</entry>": Reply(chunks=["**Pump** th", "never"], **never),
+        "<entry>\nChain\n</entry>": Reply(chunks=["Chain: Oil it.", "never"], **never),
+        "<entry>\nBrakes\n</entry>": Reply(chunks=["Look.", "never"], **never),
+    }
+    async with chatting(ScriptedBackend(script)) as page:
+        await ask(page, "Describe each of these in one sentence\n\n- Tyres\n- Chain\n- Brakes", "items")
+        for text in ("Pump th", "Oil it.", "Look."):
+            await page.wait_for_selector(f".card >> text={text}")
+        await page.press("body", "Escape")
+        await page.wait_for_selector("text=Stopped after")
+        text = await page.inner_text("section .text")
+        assert [line for line in text.splitlines() if line] == ["Tyres: Pump th", "Chain: Oil it.", "Brakes: Look."]
+
+
 async def test_the_end_of_an_answer_does_not_take_the_focus_away(chatting):
     backend, event = held()
     async with chatting(backend) as page:
@@ -84,6 +101,36 @@ async def test_what_has_to_wait_for_an_answer_says_so(chatting):
         await page.wait_for_selector("#told >> text=Stop it first")
         event.set()
         await page.wait_for_selector(ENDED)
+
+
+async def test_the_route_is_shown_while_the_model_is_silent(chatting):
+    event = anyio.Event()
+    async with chatting(ScriptedBackend({"": Reply("1. Tyres\n2. Chain\n3. Brakes", hold=event)})) as page:
+        await ask(page)
+        await page.wait_for_selector(".route >> text=skeleton")
+        assert not event.is_set()
+        event.set()
+        await page.wait_for_selector(ENDED)
+
+
+async def test_several_answers_violate_nothing(chatting):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        for strategy in ("skeleton", "direct"):
+            await ask(page, strategy=strategy)
+            await page.wait_for_selector(f".route >> text={strategy}")
+            await page.wait_for_selector("#send:enabled")
+        await no_violations(page)
+
+
+async def test_a_timeline_says_how_many_branches_it_leaves_out(chatting):
+    places = "\n".join(
+        f"- {chr(97 + number // 26)}{chr(97 + number % 26)}ton, {'far away ' * 9}" for number in range(70)
+    )
+    backend = ScriptedBackend({"": "A fine place."})
+    async with chatting(backend) as page:
+        await ask(page, f"Describe each of these places in one sentence:\n\n{places}", "items")
+        await page.wait_for_selector(ENDED)
+        await page.wait_for_selector(f".timeline >> text=and {len(backend.calls) - 60} more", state="attached")
 
 
 async def test_a_comparison_that_is_retried_has_one_result(chatting):
@@ -222,6 +269,55 @@ async def test_a_small_or_enlarged_page_leaves_room_for_the_answer(chatting, siz
         assert letters >= 9  # pixels
 
 
+TABLE = "| Part | Pressure in bar, as it stands on the side |\n|---|---:|\n| Tyres | 2.5 |"
+
+
+async def test_tables_keep_their_words_and_the_side_of_their_columns(chatting):
+    async with chatting(ScriptedBackend({"": TABLE}), viewport={"width": 260, "height": 640}) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("td").evaluate_all(
+            "(all) => all.map((each) => getComputedStyle(each).textAlign)"
+        ) == [*("start", "-webkit-right")]
+        heights = await page.locator("td").evaluate_all("(all) => all.map((each) => each.clientHeight)")
+        line = await page.evaluate("() => parseFloat(getComputedStyle(document.querySelector('td')).lineHeight)")
+        assert max(heights) < 2 * line  # "Tyres" stands on one line
+        assert await fits(page)
+
+
+async def test_a_list_goes_on_where_other_text_broke_it(chatting):
+    async with chatting(ScriptedBackend({"": Reply(chunks=["1. Pump\n\nSo:\n\n2. Oil"])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator(".text ol").evaluate_all("(all) => all.map((each) => each.start)") == [1, 2]
+
+
+async def test_what_is_done_of_a_list_is_told_apart_from_what_is_not(chatting):
+    async with chatting(ScriptedBackend({"": Reply(chunks=["- [ ] Pump them\n- [x] Oil it"])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("li").evaluate_all(
+            "(all) => all.filter((each) => each.closest('.text')).map((each) => each.innerText.trim())"
+        ) == ["☐ Pump them", "☑ Oil it"]
+
+
+async def test_code_can_be_scrolled_out_from_below_its_button(chatting):
+    code = f"```\nvalue = '{'x' * 300}'\n```"
+    async with chatting(ScriptedBackend({"": Reply(chunks=[code])}), viewport={"width": 390, "height": 640}) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        await page.evaluate("() => { const code = document.querySelector('pre'); code.scrollLeft = code.scrollWidth; }")
+        button = await page.get_by_role("button", name="Copy code").bounding_box()
+        end = await page.evaluate(
+            """() => {
+                const range = document.createRange();
+                range.selectNodeContents(document.querySelector("pre code"));
+                return range.getBoundingClientRect().right;
+            }"""
+        )
+        assert end <= button["x"] < 390
+
+
 async def test_text_of_other_scripts_runs_in_its_own_direction(chatting):
     async with chatting(ScriptedBackend({"": "זוהי תשובה.\n\n- אחד\n\nIn English.\n\n```\ncode\n```"})) as page:
         await ask(page, "מה זה אופניים?", strategy="direct")
@@ -254,6 +350,8 @@ async def test_the_title_of_a_part_stays_in_sight_while_it_is_written(chatting):
 NESTED = {
     "quotations": "> " * 6_000 + "deep",
     "lists": "\n".join("  " * level + "- x" for level in range(1_500)),
+    "lists on one line": "- " * 3_000 + "x",
+    "lists in quotations": "> 1. " * 3_000 + "x",
     "emphasis": "*_" * 3_000 + "x" + "_*" * 3_000,
 }
 
@@ -268,19 +366,38 @@ async def test_an_answer_that_is_nested_too_deep_is_shown(chatting, text):
         assert await fits(page)
 
 
-DEEP_CODE = [f"{' ' * 60}- three", f"{' ' * 48}- two", f"{' ' * 44}> quoted", f"{'> ' * 24}quoted", "- ```", "+ end"]
+async def test_lists_and_quotations_below_the_deepest_level_are_text(chatting):
+    lists = "\n".join("  " * level + f"- item {level}." for level in range(30))
+    async with chatting(ScriptedBackend({"": Reply(chunks=[f"{lists}\n\n{'> ' * 30}quoted"])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("section .text ul").count() == 20
+        assert await page.locator("section .text blockquote").count() == 20
+        text = await page.text_content("section .text")
+        assert [f"- item {level}." in text for level in range(30)] == [False] * 20 + [True] * 10
+        assert f"{'> ' * 10}quoted" in text
+
+
+DEEP = [f"{' ' * 900}- four", f"{' ' * 60}- three", f"{' ' * 44}> quoted", f"{'> ' * 700}quoted"]
+DEEP_CODE = [*DEEP, "- ```", "        ```", f"{' ' * 300}+ end"]
 
 
 @pytest.mark.parametrize(("before", "fence"), [("", "```"), ("", "~~~~"), ("- A list\n", "```"), ("> ", "```")])
 async def test_code_keeps_its_indentation_however_deep(chatting, before, fence):
     margin = before if before == "> " else " " * 2 * bool(before)
     inside = "\n".join(margin + line for line in [f"{fence}yaml", *DEEP_CODE, fence])
-    text = f"{before.strip('> ')}\n{inside}\n\n{' ' * 60}- cut"
-    async with chatting(ScriptedBackend({"": Reply(chunks=[text])})) as page:
+    async with chatting(ScriptedBackend({"": Reply(chunks=[f"{before.strip('> ')}\n{inside}"])})) as page:
         await ask(page, strategy="direct")
         await page.wait_for_selector(ENDED)
         assert (await page.text_content("section .text pre code")).splitlines() == DEEP_CODE
-        assert f"{' ' * 41}- cut" not in await page.text_content("section .text")
+
+
+async def test_indented_code_keeps_its_indentation_however_deep(chatting):
+    inside = "\n".join("    " + line for line in DEEP)
+    async with chatting(ScriptedBackend({"": Reply(chunks=[f"So:\n\n{inside}"])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert (await page.text_content("section .text pre code")).splitlines() == DEEP
 
 
 async def test_the_page_works_over_a_network_without_encryption(chatting):
@@ -302,6 +419,7 @@ async def test_a_wrong_key_is_told(chatting, tmp_path):
     keys = tmp_path / "keys.toml"
     keys.write_text('[me]\nkey = "a-long-enough-secret-key-1"\n')
     async with chatting(ScriptedBackend({"": "Let in."}), options=ServerOptions(port=0, keys=keys)) as page:
+        await no_violations(page)
         await page.fill("#key", "another-key-that-is-long")
         await page.press("#key", "Enter")
         await page.wait_for_selector("#told >> text=does not know this key")

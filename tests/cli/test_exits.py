@@ -6,6 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import typer
+
+from stretto.cli.exits import Exit, reporting
+from stretto.errors import DeadlineExceededError
 
 FAILING = """
 import os, sys, typer
@@ -53,3 +57,14 @@ def test_an_output_that_fails_is_told_as_such(unbuffered):
     assert result.returncode == 1
     assert result.stderr.startswith("error: The output cannot be written: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_a_deadline_that_passed_is_one_line_although_it_is_an_error_of_the_system_too(capsys):
+    @reporting
+    def late():
+        raise DeadlineExceededError("The deadline passed after 1 s. Allow more with deadline_s.")
+
+    with pytest.raises(typer.Exit) as left:
+        late()
+    assert left.value.exit_code == Exit.INCOMPLETE
+    assert capsys.readouterr().err == "error: The deadline passed after 1 s. Allow more with --deadline.\n"

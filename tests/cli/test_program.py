@@ -22,6 +22,9 @@ ONE_SLOW_POINT = json.dumps(
     }
 )
 MANY_WORDS = json.dumps({"": {"chunks": ["word "] * 5_000, "chunk_delay_s": 0.001}})
+MARKDOWN = json.dumps({"": "Some *tea*, `milk`."})
+TURNED = json.dumps({"": "See \u202eexe.\u202d\u2066txt\u2069 and \u05e9\u05dc\u05d5\u05dd."})
+COLOUR = re.compile(r"\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PATIENCE_S = 60
 
@@ -253,3 +256,24 @@ def test_a_log_level_that_does_not_exist_is_one_line():
     result = run([*STRETTO, "ask", "Why?"], env=os.environ | {"STRETTO_LOG": "loud"})
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: STRETTO_LOG: ")
+
+
+@needs_terminal
+@pytest.mark.parametrize("command", ["ask", "route"])
+def test_no_color_leaves_bold_and_dim_text_and_no_colours(program, command):
+    shown = {}
+    for value in ("", "1"):
+        with Terminal(program(MARKDOWN, command, "Why?"), environment={"NO_COLOR": value}) as terminal:
+            shown[value], _ = terminal.wait_for_end()
+    assert COLOUR.search(shown[""])
+    assert not COLOUR.search(shown["1"])
+    assert "\x1b[2m" in shown["1"]
+
+
+@needs_terminal
+def test_a_terminal_is_not_sent_what_turns_the_direction_of_text(program):
+    for options in ((), ("--plain",)):
+        with Terminal(program(TURNED, "ask", "Why?", "-s", "direct", *options)) as terminal:
+            shown, _ = terminal.wait_for_end()
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", shown)
+        assert "See exe.txt and \u05e9\u05dc\u05d5\u05dd." in shown

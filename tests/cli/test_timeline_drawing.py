@@ -1,8 +1,9 @@
 from rich.cells import cell_len
 
-from stretto.answer import Answer, Branch, Decoding, Span, Timeline, Usage
+from stretto.answer import Answer, Branch, Span, Timeline, Usage
 from stretto.cli.timeline import render_timeline
 from stretto.route import Route
+from stretto.tokens import Decoding
 
 
 def branch(name, times, *, title="", tokens=0, failed=False):

@@ -5,11 +5,12 @@ import time
 
 import pytest
 
-from stretto.answer import Decoding, TokenLogprob, Usage
+from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, Prompt, Stages
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, StalledError
 from stretto.integrations.ray_serve import RayOptions, build, wire
 from stretto.request import GenerationOptions, Message
+from stretto.tokens import Decoding, TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own

@@ -12,7 +12,8 @@ from stretto.testing.server import Rule, ScriptedServer
 
 GUIDES = Path(__file__).parents[2] / "docs"
 PAGES = ["asking.md", "backends.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
-SHORT = ["../README.md", "cost.md", "router.md", "decoding.md", "lexical.md"]  # no guides, but their code runs too
+# No guides, but their code runs too.
+SHORT = ["../README.md", "testing.md", "observing.md", "cost.md", "router.md", "decoding.md", "lexical.md"]
 REPLIES = [
     Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
     Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
@@ -29,8 +30,9 @@ def snippets(page):
 @pytest.mark.parametrize(
     ("page", "number"), [(page, at) for page in [*PAGES, *SHORT] for at in range(len(snippets(page)))]
 )
-async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys):
+async def test_the_snippets_of_the_guides_run(page, number, monkeypatch, capsys, tmp_path):
     code = compile(snippets(page)[number], page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    monkeypatch.chdir(tmp_path)  # where a picture is saved
     async with ScriptedServer(REPLIES) as server:
         monkeypatch.setenv("STRETTO_BASE_URL", server.openai_url)
         monkeypatch.setenv("STRETTO_API_KEY", "any")

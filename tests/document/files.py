@@ -79,6 +79,13 @@ def word(title: str = "") -> bytes:
     return out.getvalue()
 
 
+def word_without_text() -> bytes:
+    """A Word file with nothing in it that is text."""
+    out = io.BytesIO()
+    docx.Document().save(out)
+    return out.getvalue()
+
+
 def bomb() -> bytes:
     """A Word file whose text unpacks to 400 megabytes."""
     out = io.BytesIO()

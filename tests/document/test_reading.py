@@ -4,7 +4,7 @@ import sys
 
 import anyio
 import pytest
-from files import bomb, broken_page, empty_pages, pdf, word
+from files import bomb, broken_page, empty_pages, pdf, word, word_without_text
 
 from stretto import AsyncStretto, Document, Stretto
 from stretto.documents import cut, read_document, read_documents
@@ -103,6 +103,10 @@ def test_texts_are_read_in_their_encoding(tmp_path, encoding):
         ("a.pdf", b"no pdf", "cannot be read as a PDF"),
         ("a.pdf", pdf("secret", locked=True), "password"),
         ("a.pdf", pdf("", ""), "no text"),
+        ("a.docx", word_without_text(), "no text"),
+        ("a.html", b"<html><body><img src='scan.png'></body></html>", "no text"),
+        ("a.txt", b"", "it is empty"),
+        ("a.md", b" \r\n ", "it is empty"),
         ("a.docx", b"no zip", "cannot be read as a Word file"),
         ("a.docx", bomb(), "it is not opened"),
     ],
@@ -133,6 +137,26 @@ def test_a_folder_with_one_bad_file_gives_the_rest(tmp_path):
     reading = read_documents([tmp_path])
     assert [document.text for document in reading.documents] == ["second", "first"]
     assert [left.path.name for left in reading.left_out] == ["c.pdf"]
+
+
+def test_a_document_of_a_folder_in_a_format_without_a_reader_is_named_and_a_picture_is_not(tmp_path):
+    (tmp_path / "lease.txt").write_text("The rent is 900 euros.")
+    (tmp_path / "amendment.doc").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 100)
+    (tmp_path / "garden.jpg").write_bytes(b"\xff\xd8\xff\xe0" * 100)
+    found = read_documents([tmp_path])
+    assert [document.title for document in found.documents] == ["lease.txt"]
+    assert [(each.path.name, each.cause) for each in found.left_out] == [
+        ("amendment.doc", "it is neither UTF-8 text nor of a known format; convert it first")
+    ]
+
+
+def test_an_empty_file_of_a_folder_is_nothing_to_speak_of_and_one_without_text_is(tmp_path):
+    made(tmp_path, "__init__.py", b"")
+    made(tmp_path, "a.txt", "first")
+    made(tmp_path, "scan.html", b"<img src='scan.png'>")
+    found = read_documents([tmp_path])
+    assert "first" in [document.text for document in found.documents]
+    assert [each.path.name for each in found.left_out] == ["scan.html"]
 
 
 def test_a_pattern_names_files(tmp_path):

@@ -152,6 +152,15 @@ def test_the_kept_part_of_a_long_text_moves_in_steps(monkeypatch):
     assert sorted(set(begins)) == list(range(0, 301, 25))
 
 
+@pytest.mark.parametrize("width", [79, 40, 5])
+def test_the_foot_of_the_editor_keeps_its_parts_apart(monkeypatch, width):
+    monkeypatch.syspath_prepend(FOLDER)
+    editor = importlib.import_module("editor")
+    said = "2:12  48 tokens in 58 ms, 10 of 11 known"
+    assert editor.foot(said, width) == (f"{said}{editor.HELP:>39}" if width == 79 else said)
+    assert editor.foot("", 79).strip() == editor.HELP
+
+
 def test_the_editor_suggests_takes_and_saves(tmp_path):
     file = tmp_path / "shapes.py"
     file.write_text(CODE)

@@ -47,10 +47,20 @@ def test_a_batch_goes_on_where_it_stopped(tmp_path):
     kept = [json.loads(line) for line in results.read_text().splitlines()]
     assert [each["row"] for each in kept] == [0, 1, 2, 3]
     assert "4 of 4 rows done" in first.replace("\n", " ")
-    results.write_text("".join(f"{json.dumps(each)}\n" for each in kept[:2]))
+    half_written = json.dumps(kept[2])[:12]  # by a run that was killed
+    results.write_text("".join(f"{json.dumps(each)}\n" for each in kept[:2]) + half_written)
     again = run("csv_batch", "csv_batch.py", *given, cwd=tmp_path)
     assert "2 of 4 rows to do" in again
     assert [json.loads(line)["row"] for line in results.read_text().splitlines()] == [0, 1, 2, 3]
+
+
+def test_a_batch_names_the_columns_that_there_are(tmp_path):
+    program, source = FOLDER / "csv_batch" / "csv_batch.py", FOLDER / "csv_batch" / "reviews.csv"
+    given = (sys.executable, program, source, "--column", "text", "--task", "Say what each review is about.")
+    done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"error: {source} has no column text, but id, review\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_support_bot_tells_how_often_it_kept_its_objective(tmp_path):
@@ -180,3 +190,17 @@ def test_the_built_in_model_finds_facts_in_sources_longer_than_its_window(tmp_pa
     for value in ("48213 [asyncio, chars", "14 March 2031 [asyncio, chars", "cellar [asyncio, chars"):
         assert value in said
     assert "What does the green chair cost?\n  The documents do not tell it." in said
+
+
+def test_the_tests_of_an_application_run_without_the_plugins_of_this_project():
+    command = [sys.executable, "-m", "pytest", "examples/test_my_application.py"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(
+        command,
+        cwd=FOLDER.parent,
+        env={**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -183,6 +183,21 @@ def test_without_compiled_code_all_of_it_runs_in_torch_and_python(before, compil
     assert not list(Path(tmp_path).iterdir())
 
 
+def test_one_warning_says_that_compiled_code_was_asked_for_and_there_is_no_compiler(tmp_path):
+    given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(before=HIDDEN, compiled=True)],
+        env=given,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.splitlines() == [
+        "Local models run in torch's operations, more slowly: compiling for this processor failed (numba is not "
+        "installed). STRETTO_COMPILED=0 keeps from trying."
+    ]
+
+
 def test_every_drafter_is_made_without_numba():
     program = f"import sys\n{HIDDEN}\nfrom stretto.local_engine.drafting.catalogue import make_drafter\n"
     program += "".join(

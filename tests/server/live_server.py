@@ -64,12 +64,17 @@ async def serving(client, options=None, environ=None):
 
 
 @asynccontextmanager
-async def in_front_of(script="Hello.", *, options=None, environ=None, settings=None, roles=None, **how):
-    """The same in front of a scripted server that speaks OpenAI's API."""
+async def in_front_of(
+    script="Hello.", *, provider="openai", options=None, environ=None, settings=None, roles=None, **how
+):
+    """The same in front of a scripted server that speaks OpenAI's API, or Anthropic's."""
     async with (
         ScriptedServer(script, **how) as upstream,
         AsyncStretto(
-            "openai:scripted", base_url=upstream.openai_url, settings=settings or Settings(retries=0), roles=roles
+            f"{provider}:scripted",
+            base_url=upstream.url if provider == "anthropic" else upstream.openai_url,
+            settings=settings or Settings(retries=0),
+            roles=roles,
         ) as client,
         serving(client, options, environ) as live,
     ):

@@ -66,6 +66,27 @@ async def test_tools_are_called_whole_and_streamed():
     assert sent["tools"][0]["function"]["name"] == "weather"
 
 
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_stop_sequence_that_ended_an_answer_is_named(provider, stream):
+    """OpenAI does not tell which it was, and cuts it off; here the text comes to it."""
+    unheeded = provider == "openai"
+    reply = HttpReply("One, two, three.")
+    async with in_front_of(reply, provider=provider, rejects=["stop"] if unheeded else ()) as live:
+        asked = {"model": "stretto-direct", "max_tokens": 99, "messages": QUESTION, "stop_sequences": ["four", "three"]}
+        async with live.anthropic() as client:
+            if stream:
+                async with client.messages.stream(**asked) as events:
+                    message = await events.get_final_message()
+            else:
+                message = await client.messages.create(**asked)
+            asked["stop_sequences"] = ["four"]
+            whole = await client.messages.create(**asked)
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "three")
+    assert message.content[0].text.strip() == "One, two,"
+    assert (whole.stop_reason, whole.stop_sequence) == ("end_turn", None)
+
+
 async def test_two_tool_calls_become_two_blocks():
     calls = [ToolCall(id=f"call_{n}", name="weather", arguments=json.dumps({"city": "x" * 40 * n})) for n in (1, 2)]
     async with (

@@ -2,13 +2,14 @@
 
 import json
 
+import anyio
 import openai
 import pytest
 from live_server import QUESTION, in_front_of, serving
 from pydantic import BaseModel
 
 from stretto import AsyncStretto, Capabilities
-from stretto.testing import ScriptedBackend
+from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import HttpReply, Rule
 from stretto.tool_calls import ToolCall
 
@@ -85,6 +86,25 @@ async def test_the_events_of_branches_come_as_named_events_that_the_sdk_takes_fo
     assert names[-1] == "stretto.answer_finished"
     assert {"stretto.outline_point_ready", "stretto.branch_delta", "stretto.branch_finished"} <= set(names)
     assert "".join(said).count("Some words about it.") == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "more"), [("chat/completions", {}), ("messages", {"max_tokens": 9}), ("responses", {})]
+)
+async def test_who_asks_for_events_is_told_the_route_before_the_first_text(path, more):
+    event = anyio.Event()
+    asked = {"model": "stretto", "stream": True, "stretto": {"events": True}} | more
+    asked |= {"input": "Why?"} if path == "responses" else {"messages": QUESTION}
+    async with (
+        AsyncStretto(ScriptedBackend({"": Reply("Hello.", hold=event)})) as client,
+        serving(client) as live,
+        live.http() as http,
+        http.stream("POST", f"/v1/{path}", json=asked) as response,
+    ):
+        async for line in response.aiter_lines():
+            if line == "event: stretto.route_chosen":
+                event.set()
+    assert event.is_set()
 
 
 async def test_the_sdks_stream_helper_gathers_the_answer(live):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import anyio
+import httpx
 import openai
 import pytest
 from live_server import QUESTION, in_front_of, serving, until
@@ -17,7 +18,7 @@ from stretto import AsyncStretto, SettingsError
 from stretto.server import ServerOptions
 from stretto.server.running import listening, risk
 from stretto.testing import ScriptedBackend
-from stretto.testing.server import Fault, HttpReply, Rule
+from stretto.testing.server import Fault, HttpReply, Rule, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 ASKED = {"model": "stretto-direct", "messages": QUESTION}
@@ -224,6 +225,29 @@ def test_a_second_signal_ends_the_program_at_once():
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
+
+
+async def test_a_second_signal_ends_streams_with_the_error_of_their_api():
+    async with ScriptedServer("word " * 500, tokens_per_second=20) as upstream:
+        url = upstream.openai_url
+        process, address = await anyio.to_thread.run_sync(
+            lambda: started("-m", "openai:any", "--base-url", url, "--drain", "600")
+        )
+        with process:
+            async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
+                asked = {"model": "stretto-direct", "messages": QUESTION, "stream": True}
+                stream = await client.chat.completions.create(**asked)
+                await anext(stream)
+                process.send_signal(signal.SIGTERM)
+                async with httpx.AsyncClient(base_url=address) as http:  # two signals at once may become one
+                    while (await http.get("/health")).json()["status"] != "draining":
+                        pass
+                process.send_signal(signal.SIGTERM)
+                with pytest.raises(openai.APIError, match="shutting down"):
+                    async for _ in stream:
+                        pass
+            assert await anyio.to_thread.run_sync(process.wait, 20) == 0
+            assert "Traceback" not in await anyio.to_thread.run_sync(process.stderr.read)
 
 
 def test_a_port_in_use_and_a_missing_package_are_one_line_each():

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import socket
 from contextlib import suppress
 
 import anyio
@@ -53,6 +54,22 @@ async def test_a_key_may_have_letters_of_any_language(tmp_path, encoding):
     async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live, live.http() as http:
         headers = {"authorization": "Bearer ein-schlüssel-für-annà".encode(encoding)}
         assert (await http.post("/v1/chat/completions", json=ASKED, headers=headers)).status_code == 200
+
+
+async def test_either_header_may_hold_the_key(tmp_path):
+    """Anthropic's clients send both where their environment holds a token of another service."""
+    file = keys(tmp_path, f'[anna]\nkey = " {KEY} "\n')
+    both = {"authorization": "Bearer a-token-of-another", "x-api-key": KEY}
+    async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live, live.http() as http:
+        for headers in (both, {"authorization": "Basic YTpi", "x-api-key": KEY}, {"authorization": f"bearer  {KEY}"}):
+            assert (await http.get("/v1/models", headers=headers)).status_code == 200
+
+
+async def test_no_key_at_all_is_never_a_key(tmp_path):
+    file = keys(tmp_path, f'[anna]\nsha256 = "{hashlib.sha256().hexdigest()}"\n')
+    async with in_front_of("Hello.", options=ServerOptions(port=0, keys=file)) as live, live.http() as http:
+        for headers in ({}, {"authorization": "Bearer"}, {"x-api-key": ""}):
+            assert (await http.get("/v1/models", headers=headers)).status_code == 401
 
 
 async def test_the_key_of_the_provider_stays_here():
@@ -232,6 +249,24 @@ async def test_a_body_that_does_not_come_is_not_waited_for():
         head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
         await stream.send(f"{head}content-type: application/json\r\ncontent-length: 10\r\n\r\n{{".encode())
         assert (await stream.receive()).startswith(b"HTTP/1.1 408")
+
+
+async def test_headers_are_bounded_before_anything_is_checked(live):
+    """Whoever has no key can send them, too."""
+    said = await anyio.to_thread.run_sync(_with_long_header, int(live.url.rpartition(":")[2]))
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "headers_too_large"
+    async with live.http() as http:
+        many = {f"x-{number}": "a" * 100 for number in range(300)}
+        assert [(await http.get("/health", headers=many)).status_code for _ in range(3)] == [200, 200, 200]
+        assert (await http.post("/v1/chat/completions", json=ASKED | {"user": "a" * 200_000})).status_code == 200
+
+
+def _with_long_header(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as opened:
+        with suppress(OSError):  # closed while it is being sent
+            opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"a" * (1 << 22))
+        return opened.recv(4096)
 
 
 async def test_other_paths_and_methods_are_errors_in_the_same_form(live):

@@ -325,6 +325,20 @@ async def test_in_a_race_the_straight_answer_does_not_wait_for_a_silent_outline(
     assert answer.finish_reason == "stop"
 
 
+async def test_in_a_race_that_both_lose_the_answer_is_written_anew_and_the_lost_one_is_only_a_cost():
+    held, broken = anyio.Event(), Reply(fault=ServerFailedError("The server is down."))
+    rules = {OUTLINE: Reply("1. Only this", hold=held), "": [broken, broken, "A straight answer."]}
+    async with AsyncStretto(ScriptedBackend(rules)) as stretto:
+        async with stretto.stream("Name two things.", strategy="skeleton", race=True) as events:
+            async for event in events:
+                if event.type == "branch_failed":
+                    held.set()
+        answer = events.answer
+    assert (answer.text, answer.finish_reason) == ("A straight answer.", "stop")
+    assert sorted(branch.id for branch in answer.branches) == ["direct", "direct-again", "outline"]
+    assert answer.warnings == ("Answered straight on instead of by points: the outline had one point.",)
+
+
 async def test_an_error_of_a_callers_own_backend_is_a_failed_branch_like_any_other():
     class Faulty(ScriptedBackend):
         async def _chunks(self, prompt, options, reply):

@@ -29,6 +29,7 @@ from stretto import (
     Message,
     Offer,
     Prompt,
+    RefusalStarted,
     Request,
     RequestOptions,
     RetryPlanned,
@@ -40,6 +41,7 @@ from stretto import (
     Stretto,
     SyncAnswerStream,
     TextDelta,
+    ThoughtFinished,
     TokenLogprob,
     ToolCall,
     ToolCallDelta,
@@ -81,6 +83,10 @@ async def passed_on() -> list[str]:
                     pieces.append(event.delta)
                 elif isinstance(event, ChoiceDelta):
                     print(event.choice, event.text)
+                elif isinstance(event, ThoughtFinished):
+                    print(event.thought.get("type"))
+                elif isinstance(event, RefusalStarted):
+                    print(event.type)
         calls: tuple[ToolCall, ...] = stream.answer.tool_calls
         choices: tuple[Choice, ...] = stream.answer.choices
     return [call.name for call in calls] + [choice.text for choice in choices] + [piece.arguments for piece in pieces]

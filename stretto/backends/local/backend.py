@@ -18,12 +18,11 @@ from stretto.backends.allowance import calling
 from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.engine_spans import tell_traces
-from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions
+from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions, compiled_by_default
 from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.kernels.switch import compiling
 from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_method
 from stretto.local_engine.model.source import find_source
@@ -43,7 +42,7 @@ __all__ = ["LocalBackend"]
 _log = logging.getLogger(__package__)
 
 _HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias"})
-_MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for whoever keeps accounts, not for the model
+_MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for accounts and logs, not for the model
 _DEFAULT_NEW_TOKENS = 1024
 _LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
 
@@ -108,7 +107,7 @@ class LocalBackend:
             dtype=dtype,
             device=device,
             threads=threads,
-            compiled=compiling() if compiled is None else compiled,
+            compiled=compiled_by_default() if compiled is None else compiled,
             trust_remote_code=trust_remote_code,
             cuda_graphs=cuda_graphs,
             decoding=decoding,
@@ -211,7 +210,7 @@ class LocalBackend:
                 return engine.submit(
                     request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced()
                 )
-        engine = await (self._reading or self._loader).ready()  # what is so long is a document
+        engine = await (self._reading or self._loader).ready()  # so long a prompt holds a document
         reader = await self._loader.in_preparer(partial(self._long_reader, engine))
         request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
         chunks.reach("prepared")
@@ -288,7 +287,7 @@ def _generation(
     extra = prompt.extra
     own = model.sampling | {
         name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
-    }  # what the model recommends; what the caller says goes before it
+    }  # what the model recommends; the caller's values take precedence
     wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from stretto.answer import Decoding, TokenLogprob, Usage
+from stretto.answer import Usage
 from stretto.backends.base import Chunk, Stages
 from stretto.errors import BackendError
 from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.generation import TokenLogprob as Score
 from stretto.local_engine.serving.record import Record
+from stretto.tokens import Decoding, TokenLogprob
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
@@ -112,6 +113,7 @@ class Chunks:
             text=text,
             usage=usage,
             finish_reason=last.reason,
+            stop_text=last.stop_text,
             decoding=decoding,
             logprobs=logprobs,
             stages=stages,

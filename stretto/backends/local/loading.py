@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import re
 import threading
 import time
@@ -21,11 +22,13 @@ from stretto.arguments import MOST_THREADS, shown
 from stretto.backends.base import Capabilities
 from stretto.backends.local.tools import may_take_tools
 from stretto.backends.local.worker import Worker, outcome
+from stretto.ending_thread import is_exiting
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import LOSSY, WEIGHING, all_drafters
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.lexical.options import LexicalOptions
+from stretto.local_engine.kernels.switch import VARIABLE
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
@@ -34,7 +37,7 @@ from stretto.local_engine.model.source import Source
 if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions"]
+__all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default"]
 
 DEFAULT_DECODING = "autoregressive"
 _log = logging.getLogger(__package__)
@@ -44,12 +47,24 @@ _SLOTS = 16  # of the engine's batch, and calls that one answer sends at a time
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
 _POCKET_PASSAGE = 256  # tokens of the passages in its lessons
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_NO_LOCAL = ". Without it, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name another model."
 _GRAMMARS = find_spec("llguidance") is not None
 _ADAPTER = (
     " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
     "python -m recipes.lexical.train --model {model}."
 )
 _NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPTER, "lexical_lossy": _ADAPTER}
+
+
+def compiled_by_default() -> bool | None:
+    """Read ``STRETTO_COMPILED``; ``None`` if it is not set. Raises `SettingsError`."""
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if not value:
+        return None
+    if value not in _SWITCH:
+        raise SettingsError(f"{VARIABLE}={os.environ[VARIABLE]!r} cannot be used. Set it to 1 or 0.")
+    return _SWITCH[value]
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,7 @@ class LoadingOptions:
             raise SettingsError(f"device={shown(self.device)} cannot be used. Use cpu, cuda or cuda:0.")
 
     def _decodings(self) -> tuple[str, ...]:
-        """The decoding methods that can be chosen. Raises `SettingsError` where the one that was is none of them."""
+        """The decoding methods that can be chosen. Raises `SettingsError` where the one asked for is not among them."""
         folder = self.source.folder
         adapted = folder is not None and (folder / LEXICAL_FILE).is_file()
         has = {"draft_model": self.draft is not None, "lexical": adapted, "lexical_lossy": adapted}
@@ -158,7 +173,7 @@ class LoadingOptions:
         except ImportError as error:
             raise MissingDependencyError(
                 f"{self.source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
-                "Run: pip install 'stretto[local]'"
+                "Run: pip install 'stretto[local]'" + (_NO_LOCAL if self.source.name == "local:pocket" else "")
             ) from error
         load = partial(
             load_model,
@@ -228,7 +243,7 @@ class EngineLoader:
             self._worker = self._worker or Worker(f"stretto worker {self._name}")
             if self._loading is None or (self._loading.done() and self._loading.exception()):
                 # A failed loading is tried again: the hub may be reachable now.
-                self._loading = self._worker.submit(partial(self._load, self._closed.is_set))
+                self._loading = self._worker.submit(partial(self._load, self._is_given_up))
             loading = self._loading
         return loading.result() if loading.done() else await outcome(loading)
 
@@ -270,6 +285,9 @@ class EngineLoader:
         finally:
             worker.end()
         worker.close()
+
+    def _is_given_up(self) -> bool:
+        return self._closed.is_set() or is_exiting()
 
     def _is_closed(self) -> BackendError:
         return BackendError(f"The backend {self._name} is closed. Make a new one.", backend=self._name)

@@ -1,7 +1,7 @@
 """Tools of local models: what a chat template takes, and the calls in what a model writes.
 
 Two ways to write a call are read: a JSON object between ``<tool_call>`` tags (Hermes, Qwen), and a JSON object that is
-the whole answer (Llama 3). A call that has to come is drawn under a JSON schema, and is the whole answer too.
+the whole answer (Llama 3). A required call is constrained to a JSON schema, and is the whole answer too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def takes_tools(template: object) -> bool:
 
 
 def may_take_tools(source: Source) -> bool:
-    """The same before the model is loaded; of one that is not on this machine yet, nobody can say no."""
+    """The same before the model is loaded; true for a model that is not on this machine yet."""
     if source.folder is None:
         return True
     return any(takes_tools(_text(source.folder / name)) for name in _FILES)
@@ -61,7 +61,7 @@ def turns_of(prompt: Prompt) -> list[dict[str, Any]]:
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     function = dict(call.get("function") or {})
-    with suppress(ValueError, RecursionError):  # a model wrote it; what is no JSON stays as it is
+    with suppress(ValueError, RecursionError):  # a model wrote it; what is not JSON stays unchanged
         function["arguments"] = json.loads(function.get("arguments") or "{}")
     return {**call, "function": function}
 
@@ -83,7 +83,7 @@ def check_template(template: object, prompt: Prompt, backend: str) -> None:
 
 
 def forced_schema(prompt: Prompt, backend: str) -> dict[str, Any] | None:
-    """The JSON schema of a call that has to come; ``None`` where the model decides.
+    """The JSON schema of a required call; ``None`` where the model decides.
 
     Raises `RequestRejectedError` for a choice that is none of the tools.
     """

@@ -1,1 +1,1 @@
-"""Who generates behind an API, one module each."""
+"""Backends for models behind an API: a module for each provider, and what these share."""

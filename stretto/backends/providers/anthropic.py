@@ -90,7 +90,7 @@ class AnthropicBackend(RemoteBackend):
         # The SDK has no arguments for sampling any more; older models still take it.
         sampling = {name: sent.pop(name) for name in ("temperature", "top_p") if name in sent}
         output = {name: sent.pop(name) for name in ("effort", "format") if name in sent}
-        sent["output_config"] = output | dict(extra.pop("output_config", {}))  # what the caller says goes before ours
+        sent["output_config"] = output | dict(extra.pop("output_config", {}))  # the caller's values take precedence
         if not sent["output_config"]:
             del sent["output_config"]
         return await client.messages.create(**sent, stream=True, extra_body=(sampling | extra) or None)
@@ -105,8 +105,8 @@ class AnthropicBackend(RemoteBackend):
             # What it says of the answer's tokens is a beginning, not a report.
             return [Piece(usage=_prompt_usage(value_of(value_of(event, "message"), "usage")))]
         if kind == "message_delta":
-            finish = _finish(word_of(value_of(event, "delta"), "stop_reason"))
-            return [Piece(usage=_usage(value_of(event, "usage")), finish=finish)]
+            said = value_of(event, "delta")
+            return [Piece(usage=_usage(value_of(event, "usage")), **_end(said))]
         return ()
 
     def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
@@ -114,9 +114,8 @@ class AnthropicBackend(RemoteBackend):
         if body.get("type") != "message" or finish is None or not isinstance(body.get("content"), list):
             return ()
         blocks = objects_of(body, "content")
-        text = "".join(text_of(block, "text") for block in blocks if _is_text(block))
-        calls = [piece for place, block in enumerate(blocks) if not _is_text(block) for piece in _begun(block, place)]
-        return [Piece(text=text, usage=_usage(body.get("usage"))), *calls, Piece(finish=finish)]
+        said = [piece for place, block in enumerate(blocks) for piece in _begun(block, place)]
+        return [Piece(usage=_usage(body.get("usage"))), *said, Piece(**_end(body))]
 
 
 def _delta(delta: Any, index: int) -> Piece:
@@ -147,6 +146,11 @@ def _begun(block: Any, index: int) -> Sequence[Piece]:
 
 def _is_text(block: Any) -> bool:
     return bool(value_of(block, "type") == "text")
+
+
+def _end(said: Any) -> dict[str, Any]:
+    """How an answer ended, as fields of a `Piece`."""
+    return {"finish": _finish(word_of(said, "stop_reason")), "stopped_by": word_of(said, "stop_sequence")}
 
 
 def _finish(reason: str | None) -> Finish | None:

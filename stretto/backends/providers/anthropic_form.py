@@ -1,4 +1,4 @@
-"""A conversation in OpenAI's form, written in Anthropic's: turns of blocks, tools, the choice among them."""
+"""Rewrites a conversation from OpenAI's form into Anthropic's: turns of blocks, tools, the choice among them."""
 
 from __future__ import annotations
 

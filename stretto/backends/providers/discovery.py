@@ -25,7 +25,7 @@ from stretto.backends.providers.server_facts import (
 
 __all__ = ["Fetch", "Page", "discover", "root_of"]
 
-_NOT_NOW = (401, 403, 408, 429)  # it may tell another key, or later; beside these, errors of the server itself
+_NOT_NOW = (401, 403, 408, 429)  # with another key, or later, the answer may differ; likewise from status 500 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Page:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; ``None`` where it is none, or the status is no success."""
+        """The body as JSON; ``None`` if it is not JSON or the status is an error."""
         return read_json(self.body) if self.status < 300 else None
 
     @property
     def text(self) -> str:
-        """The body as text; empty where the status is no success."""
+        """The body as text; empty if the status is an error."""
         return self.body.decode(errors="replace") if self.status < 300 else ""
 
 
@@ -80,7 +80,7 @@ class _Asking:
         self._model = model
 
     async def who(self) -> Engine | None:
-        """Recognise a server whose list of models does not say."""
+        """Find out which program a server is, where its list of models does not say."""
         version = await self._json("/api/version")
         if isinstance(version, Mapping) and isinstance(version.get("version"), str):
             return "ollama"

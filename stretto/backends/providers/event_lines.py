@@ -11,7 +11,7 @@ _DONE = b"[DONE]"  # OpenAI's mark for the end of a stream
 
 
 class BodyTooLargeError(Exception):
-    """More than anything that a server has reason to send."""
+    """A server sent more than any answer needs."""
 
 
 class EventLines:

@@ -73,6 +73,6 @@ def count_of(thing: Any, name: str) -> int | None:
 
 
 def plain(thing: Any) -> Any:
-    """Give an event as JSON, for what it says as an error."""
+    """Give an event as JSON, so that an error in it can be read."""
     dump = getattr(thing, "to_dict", None)
     return dump(warnings=False) if callable(dump) else thing

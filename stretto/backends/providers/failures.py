@@ -1,4 +1,4 @@
-"""What the SDKs raise, as our errors: one clear sentence each, and never a key in it.
+"""Turns what the SDKs raise into the library's errors: one clear sentence each, never with a key in it.
 
 The SDKs' exceptions are read by their shape (``status_code``, ``response``, ``body``), so that
 none of the SDKs has to be imported, and so that the models of LangChain, which raise the same
@@ -107,7 +107,7 @@ def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str,
 
 
 def read_json(text: bytes) -> Any:
-    """Read JSON; ``None`` where it is none."""
+    """Read JSON; ``None`` if it is invalid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

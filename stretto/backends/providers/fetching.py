@@ -16,7 +16,7 @@ _MOST = 4 * 2**20  # bytes of a body; the metrics of a large vLLM are below one 
 
 @asynccontextmanager
 async def fetching(key: str) -> AsyncGenerator[Fetch]:
-    """Give what asks for a URL, with this key; its connections are closed when the context is left."""
+    """Give a function that asks for a URL with this key; its connections are closed when the context is left."""
     import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
 
     library = http_library(openai)

@@ -1,6 +1,7 @@
 """Response headers: which are kept, and the numbers and times in them, however a server writes them.
 
-A header is a claim. What is no finite number from 0 on counts as not said, and a time is bounded by a year.
+A server may write anything. A value that is not a finite number, or is below 0, counts as missing, and times are cut to
+a year.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def bounding(library: ModuleType) -> Callable[[Response], Awaitable[None]]:
 
 
 class _Decoded:
-    """The body without its compression: bounds hold for what it unfolds to."""
+    """The decompressed body: the bounds apply to its decompressed size."""
 
     def __init__(self, library: ModuleType, source: AsyncByteStream, headers: Headers, request: Request) -> None:
         self._response: Response = library.Response(200, headers=headers, stream=source, request=request)

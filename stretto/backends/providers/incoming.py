@@ -1,4 +1,4 @@
-"""Text as it comes from a server, made into text that can be shown."""
+"""Makes the text that a server sends fit to be shown: whole characters, up to a stop text or a bound."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ class IncomingText:
         self._stops = StopTexts(stop)
         self._mending = Mending()
         self._left = MOST_TEXT
+
+    @property
+    def stopped_by(self) -> str | None:
+        """The stop text that was found."""
+        return self._stops.found
 
     def push(self, text: str) -> str:
         """Take a piece and give the text that is certain."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 run_of_branch: ContextVar[Callable[[Caller], Awaitable[BaseCallbackManager | None]] | None]
 run_of_branch = ContextVar("stretto_run_of_branch", default=None)
-"""Gives the callbacks for the calls of a branch, where whoever asked wants to see them."""
+"""Gives the callbacks for the calls of a branch, if the caller wants to see them."""
 
 _CLOSING_S = 5.0
 _PROVIDERS = {"openai-chat": "openai", "azure-openai-chat": "openai", "anthropic-chat": "anthropic"}
@@ -86,7 +86,7 @@ class LangChainBackend:
 
     @property
     def retries_itself(self) -> bool:
-        """Whether the model retries failed calls; then nobody else must."""
+        """Whether the model retries failed calls; if so, no other layer may."""
         return getattr(self.model, "max_retries", 0) != 0
 
     @asynccontextmanager

@@ -1,6 +1,6 @@
 """What is known of servers beyond what their models' names say, kept for the length of the process.
 
-Refusals cost a call each, and questions to a server a moment: neither is paid a second time, by whichever client.
+A refusal costs a call, and a question to a server a moment. So what one client has learned, all others use.
 """
 
 from __future__ import annotations

@@ -10,12 +10,13 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
 
-from stretto.answer import TokenLogprob, Usage
+from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Prompt
 from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.openai_tokens import openai_counter
@@ -41,6 +42,7 @@ from stretto.backends.providers.server_facts import ServerFacts, able
 from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
 from stretto.surrogates import mend
+from stretto.tokens import TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 _log = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ _FINISH: dict[str, Finish] = {
     "function_call": "tool_calls",
 }
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
+_OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 _ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
 
 
@@ -105,18 +108,19 @@ class OpenAIBackend(RemoteBackend):
         return await anyio.to_thread.run_sync(openai_counter, self.model)
 
     @asynccontextmanager
-    async def responding(self, body: Mapping[str, Any]) -> AsyncGenerator[Any]:
+    async def responding(self, body: Mapping[str, Any], api: str = "responses") -> AsyncGenerator[Any]:
         """Send a body to the server's Responses as it is, once; gives the SDK's response, to be read in the context.
 
-        Raises `BackendError`.
+        ``api`` is "completions" for the API before the chat, or "chat.completions". Raises `BackendError`.
         """
         await self._import_sdk()
         client = await self._client()
         failure: BackendError | None = None
-        known = {name: body[name] for name in ("model", "input", "stream") if name in body}
+        known = {name: body[name] for name in ("model", "input", "prompt", "messages", "stream") if name in body}
         rest = {name: value for name, value in body.items() if name not in known}
         try:
-            async with client.responses.with_streaming_response.create(**known, extra_body=rest) as response:
+            sending = attrgetter(api)(client).with_streaming_response
+            async with sending.create(**known, extra_body=rest) as response:
                 yield response
         except StrettoError:
             raise
@@ -180,7 +184,7 @@ class OpenAIBackend(RemoteBackend):
     async def _events(self, stream: Any) -> AsyncGenerator[Any]:
         import openai  # noqa: PLC0415 - imported long since
 
-        # What traces the SDK hands out a stream of another type, and has to see the SDK's events.
+        # Tools that trace the SDK return a stream of another type, and have to see the SDK's events.
         if type(stream) is not openai.AsyncStream:
             async for event in stream:
                 yield event
@@ -225,6 +229,7 @@ def _piece(choice: Any, said: Any) -> Piece:
         thinking="".join(thought.text for thought in thoughts),
         thoughts=tuple(thoughts[:1]),  # some servers say the same under both names
         finish=_FINISH.get(finish, "stop") if finish else None,
+        stopped_by=word_of(choice, "stop_reason"),  # of vLLM
         refused=bool(refusal),
         logprobs=_logprobs(value_of(choice, "logprobs")),
         tool_calls=_calls(said),
@@ -254,6 +259,9 @@ def _call(call: Any, place: int) -> ToolCallDelta:
     function = own if own is not None else object_of(call, "function")
     at = index if isinstance(index, int) else place  # a message that is not streamed numbers nothing
     delta = _delta(function, at, word_of(call, "id"), "arguments" if own is None else "input")
+    fields = call if isinstance(call, Mapping) else getattr(call, "model_extra", None) or {}
+    if extra := {name: value for name, value in fields.items() if name not in _OF_A_CALL and value is not None}:
+        delta = replace(delta, extra=extra)
     return delta if own is None else replace(delta, type="custom")
 
 
@@ -272,7 +280,7 @@ def _error_of(event: Any) -> Any:
 
 
 def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
-    """Read log-probabilities; those that are none are left out."""
+    """Read log-probabilities; invalid ones are left out."""
     listed = value_of(reported, "content")
     read = (_logprob(each) for each in listed) if isinstance(listed, list) else ()
     return tuple(each for each in read if each is not None)

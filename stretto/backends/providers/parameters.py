@@ -1,9 +1,9 @@
 """Sends a model only the parameters that it takes: known for some families, learned from 400s for all.
 
-A parameter that the model refuses is left out and the call repeated, once for each. What was
-learned stays for the length of the process, so it is paid for once. What the caller's meaning hangs on (the
-messages, the schema of the answer) is never left out: then the refusal is the answer. A schema that
-the messages tell as well may go.
+A parameter that the model refuses is left out and the call repeated, once for each. What was learned is kept until the
+process ends, so each refusal is paid for once. Parameters without which the request would mean something else (the
+messages, the schema of the answer) are never left out: their refusal is raised. A schema may be left out if the
+messages contain it too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GUIDED_JSON = "guided_json"
 """The schema of an answer, as vLLM took it before it had OpenAI's ``response_format`` for it."""
 
 # Options of the caller. Stop texts are not among them: they are cut from the stream here as well. Log-probabilities
-# and further answers are missed by whoever asked for them, who says so.
+# and further answers are not either: the code that asks for them warns where they are missing.
 _REPORTED = ("temperature", "top_p", "seed")
 _OPTIONAL = frozenset(
     {
@@ -61,7 +61,7 @@ class ParameterMemory:
     Args:
         model: its name.
         never: parameters that its API does not have at all.
-        learned: what is known of the model at its server, by whoever asked it before.
+        learned: what earlier calls have learned about the model at its server.
     """
 
     def __init__(self, model: str, never: frozenset[str] = frozenset(), learned: Learned | None = None) -> None:

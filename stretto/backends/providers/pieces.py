@@ -1,15 +1,16 @@
-"""What the events of a stream say, and the answers that come of them."""
+"""The contents of the events of a stream, and the answers that they add up to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from stretto.answer import TokenLogprob, Usage
+from stretto.answer import Usage
 from stretto.backends.base import Chunk
 from stretto.backends.providers.incoming import IncomingText
 from stretto.content import mended
+from stretto.tokens import TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 __all__ = ["Finish", "IncomingAnswer", "Piece", "Thought"]
@@ -19,7 +20,7 @@ Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """More of one field of a part that holds what a model thought.
+    """New text for one field of a part of a model's reasoning.
 
     Attributes:
         kind: type of the part.
@@ -36,17 +37,18 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one event says to us.
+    """What one event of a stream contains.
 
     Attributes:
         text: of the answer.
         thinking: text that is not shown.
         usage: running totals; APIs report them once or with every event.
         finish: why the answer has ended.
+        stopped_by: the stop text that ended it, where the server tells.
         refused: the text is a refusal in the model's own words.
         logprobs: of the tokens of this text.
         tool_calls: pieces of tool calls.
-        thoughts: pieces of what it thinks, for who has to send it back.
+        thoughts: pieces of what it thinks.
         choice: which answer all but the usage belongs to.
         warnings: what of the event cannot be passed on.
     """
@@ -55,6 +57,7 @@ class Piece:
     thinking: str = ""
     usage: Usage | None = None
     finish: Finish | None = None
+    stopped_by: str | None = None
     refused: bool = False
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCallDelta, ...] = ()
@@ -70,6 +73,7 @@ class IncomingAnswer:
         self.text = IncomingText(stop)
         self.length = 0  # characters given, arguments of tool calls included
         self.finish: Finish | None = None
+        self.stopped_by: str | None = None
         self._choice = choice
         self._refused = False
         self._arguments: dict[int, bool] = {}  # of each tool call begun, whether any have come
@@ -91,13 +95,17 @@ class IncomingAnswer:
         self.length += len(certain) + sum(len(call.arguments) for call in calls)
         self._refused = self._refused or piece.refused
         self.finish = self.text.ended or piece.finish
+        self.stopped_by = self.text.stopped_by or piece.stopped_by
         if not (certain or piece.thinking or piece.logprobs or calls or piece.warnings):
             return None
+        thoughts = self._thought() if certain or calls else ()
         return Chunk(
             text=certain,
             logprobs=piece.logprobs,
             thinking=bool(piece.thinking),
             tool_calls=calls,
+            thoughts=thoughts,
+            refused=self._refused,
             choice=self._choice,
             warnings=piece.warnings,
         )
@@ -108,10 +116,16 @@ class IncomingAnswer:
         self.length += len(withheld)
         empty = [index for index, some in self._arguments.items() if not some] if self.finish else []
         calls = tuple(ToolCallDelta(index, arguments="{}") for index in empty)
-        thoughts = tuple(map(mended, self._thoughts.values())) if self._arguments else ()
+        thoughts = self._thought()
         if not (withheld or calls or thoughts):
             return None
-        return Chunk(text=withheld, tool_calls=calls, thoughts=thoughts, choice=self._choice)
+        return Chunk(text=withheld, tool_calls=calls, thoughts=thoughts, refused=self._refused, choice=self._choice)
+
+    def _thought(self) -> tuple[Mapping[str, Any], ...]:
+        """Give what was thought since this was asked last. What follows a thought is the sign that it is whole."""
+        thoughts = tuple(map(mended, self._thoughts.values()))
+        self._thoughts.clear()
+        return thoughts
 
     def _belongs(self, call: ToolCallDelta) -> bool:
         """Whether it says something of a call that has begun: others are of tools that the server calls itself."""
@@ -119,4 +133,4 @@ class IncomingAnswer:
             return False
         self.text.count(call.arguments)
         self._arguments[call.index] = self._arguments.get(call.index, call.type == "custom") or bool(call.arguments)
-        return bool(call.id or call.name or call.arguments)
+        return bool(call.id or call.name or call.arguments or call.extra)

@@ -1,4 +1,4 @@
-"""What a server says, made fit to be shown: without keys, without control characters, bounded.
+"""Makes the words of a server fit to be shown: without keys, without control characters, bounded.
 
 A server may send anything, so each of these takes time in proportion to what it looks at.
 """
@@ -9,6 +9,7 @@ import re
 
 SAID = 500  # characters of a server's words that an error repeats
 _LOOKED_AT = 4 * SAID
+_PLACEHOLDER = 4  # characters of a "key" for a server that wants none, such as "any": no part of another word is one
 
 _WORD = re.compile(r"[\w*.-]{9,}")
 _KEY_BEGINS = re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|AIza|api|key)[-_]")  # vendors' keys
@@ -21,8 +22,10 @@ _SECRET = re.compile(
 def redact(text: str, *secrets: str) -> str:
     """Take keys out of a text: the secrets given, and whatever looks like one."""
     for secret in secrets:
-        if secret:
+        if len(secret) > _PLACEHOLDER:
             text = text.replace(secret, "[key]")
+        elif secret:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "[key]", text)
     # The words are found first and each is looked through once: one expression for both would look
     # through the rest of the text at every place where a key might begin.
     return _SECRET.sub("[key]", _WORD.sub(_without_key, text))

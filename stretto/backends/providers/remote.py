@@ -199,7 +199,7 @@ class RemoteBackend(ABC):
         wanted = self._parameters(prompt, options)
         calls = 0
         while True:
-            parameters = self._memory.fit(wanted)  # what the caller put into extra goes before it
+            parameters = self._memory.fit(wanted)  # the caller's extra takes precedence
             calls += 1
             try:
                 with arriving() as arrival:
@@ -251,7 +251,8 @@ class RemoteBackend(ABC):
             if answer.finish:
                 yield Chunk(finish_reason=answer.reason, choice=choice)
         whole, warnings = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
-        yield Chunk(usage=whole, finish_reason=answers[0].reason, warnings=warnings)
+        first = answers[0]
+        yield Chunk(usage=whole, finish_reason=first.reason, stop_text=first.stopped_by, warnings=warnings)
 
     async def _pieces(self, opened: Opened) -> AsyncGenerator[Piece, None]:
         begun = False
@@ -305,7 +306,7 @@ class RemoteBackend(ABC):
 
 
 async def _next(pieces: AsyncIterator[Piece], until: float) -> Piece | None:
-    """Give the next piece; ``None``: there is none, or none until then (clock of the event loop)."""
+    """Give the next piece; ``None`` at the end, or if none came until then (clock of the event loop)."""
     if until == math.inf:
         return await anext(pieces, None)
     with anyio.CancelScope(deadline=until):
@@ -314,7 +315,7 @@ async def _next(pieces: AsyncIterator[Piece], until: float) -> Piece | None:
 
 
 async def _close(stream: Any) -> None:
-    """Close the SDK's stream. What traces the SDK may hand out one of another kind."""
+    """Close the SDK's stream. Tools that trace the SDK may return one of another type."""
     closing = stream.close()
     if inspect.isawaitable(closing):
         await closing

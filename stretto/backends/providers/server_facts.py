@@ -1,4 +1,4 @@
-"""What servers of OpenAI's API tell of themselves, each in its own words, as one value.
+"""Reads what servers with OpenAI's API tell of themselves, each in a different form, into one value.
 
 The forms are those in the sources of vLLM, SGLang, llama.cpp's server and Ollama, and in LM Studio's documentation. A
 server may send anything, so whatever has no such form counts as not told.
@@ -155,7 +155,7 @@ def of_llamacpp(facts: ServerFacts, props: Any) -> ServerFacts:
 def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> ServerFacts:
     """Add Ollama's ``/api/ps`` and ``/api/show``: the window that the model is loaded with, or will be.
 
-    How many calls it runs at once (``OLLAMA_NUM_PARALLEL``) it does not tell, nor its usual window.
+    It tells neither how many calls it runs at once (``OLLAMA_NUM_PARALLEL``) nor its usual window.
     """
     names = {model, f"{model}:latest"}
     loaded = next((each for each in _entries(running, "models") if each.get("model", each.get("name")) in names), {})

@@ -1,4 +1,4 @@
-"""Leaves an endpoint alone that fails again and again."""
+"""A circuit breaker: it stops calls to an endpoint that fails again and again."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Circuit:
     def _is_exception(self) -> bool:
         """Whether this call may try at once: the faults are those of other parts of its answer, and of no other.
 
-        One prompt may be what makes a server fail. An outline that fails for good must not cost the straight answer.
+        One prompt may be what makes a server fail. An outline that fails for good must not prevent the direct answer.
         """
         caller = calling()
         if caller is None or self._excepted or caller in self._blamed or not self._blamed:
@@ -118,8 +118,8 @@ class Breaker(Wrapper):
     The faults must spread over some time as well: many branches fail together in one short
     disturbance, which the retries outlast.
 
-    Only what says that the endpoint is ill counts: no refused key, bad request or rate limit, and
-    no cancelled call. (Of the libraries, purgatory counts a cancelled call as a failure unless told
+    Only failures of the endpoint itself count: not a refused key, a bad request or a rate limit, nor
+    a cancelled call. (Of the libraries, purgatory counts a cancelled call as a failure unless told
     otherwise, keeps wall-clock time, and lets every waiting call through at once when it half opens.)
     Source: Nygard, "Release It!".
 

@@ -1,4 +1,4 @@
-"""Holds calls back: so many at a time, and no more than the rate limits leave."""
+"""Holds calls back: limits how many run at a time, and keeps within the rate limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pace(Wrapper):
 
     A call that the limits do not admit waits until enough has been refilled, calls on their way
     included; if that would pass the deadline of the calling task, or be longer than
-    ``longest_pause_s``, `RateLimitedError` says so at once. No report closes the door for good: see `RateLimits`.
+    ``longest_pause_s``, `RateLimitedError` is raised at once. No report stops calls for good: see `RateLimits`.
 
     Args:
         backend: what to call.

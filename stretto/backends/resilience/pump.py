@@ -77,7 +77,7 @@ class Pump(AsyncIterator[Chunk]):
 async def pumping() -> AsyncIterator[TaskGroup]:
     """A place for pumps to run in. On leaving, waits until each has left its stream: stop them first.
 
-    What the body raises leaves as it is, not in an exception group.
+    An exception of the body is raised unchanged, not in an exception group.
     """
     raised: BaseException | None = None
     async with anyio.create_task_group() as tasks:

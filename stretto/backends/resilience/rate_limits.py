@@ -32,7 +32,7 @@ _REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a server says is left of one limit: so much, of so much, and full after so many seconds."""
+    """What a server says about one limit: what is left, its size, and the seconds until it is full again."""
 
     remaining: float
     size: float | None
@@ -148,7 +148,7 @@ class RateLimits:
         return {kind: bucket.left(now_s) for kind, bucket in self._buckets.items() if bucket.believed_s > now_s}
 
     async def wait(self, seconds: float) -> None:
-        """Wait so long, or until the outcome of a trial is known."""
+        """Wait this many seconds, or until the outcome of a trial is known."""
         self._waiting += 1
         try:
             await (anyio.sleep(seconds) if self.trial is None else self.trial.wait(seconds))
@@ -187,7 +187,7 @@ class RateLimits:
             self.trial = None
 
     def accept(self) -> None:
-        """A call was accepted: what is not believed any more does not hold."""
+        """A call was accepted: reports that are too old to be believed no longer hold."""
         now_s = self._clock()
         self._accepted.append(now_s)
         self._buckets = {kind: bucket for kind, bucket in self._buckets.items() if bucket.believed_s > now_s}
@@ -195,7 +195,7 @@ class RateLimits:
             self._held_until_s = -math.inf
 
     def hold(self, seconds: float) -> None:
-        """Let nothing pass for so long: the server asked for it."""
+        """Let no call pass for this many seconds: the server asked for it."""
         now_s = self._clock()
         if now_s + seconds >= self._held_until_s or self._hold_believed_s <= now_s:
             self._held_until_s, self._hold_believed_s = now_s + seconds, now_s + BELIEVED_S

@@ -47,7 +47,7 @@ class RedisStore:
         again_s: how long Redis is left alone after it did not answer.
         clock: seconds, instead of the server's clock; the same for all replicas.
 
-    Raises `SettingsError` for an address that is none, `MissingDependencyError` without the package redis.
+    Raises `SettingsError` for an invalid address, `MissingDependencyError` without the package redis.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class RedisStore:
         return _Health(self, self._key("health", endpoint), faults=faults, over_s=over_s, rest_s=rest_s)
 
     async def spend(self, name: str, a_minute: float, *, needed: float, taken: float) -> float | None:
-        """Take from an allowance of so much a minute, if enough is there."""
+        """Take from an allowance that grows by ``a_minute`` each minute, if enough is there."""
         told = await self.run("allowance_spend", self._key("allowance", (name,)), a_minute, needed, taken)
         return None if told is None else float(told)
 
     async def hold(self, name: str, token: str, *, most: int, for_s: float) -> bool | None:
-        """Hold one of so many places for this long, or go on holding it; 0 seconds: give it back."""
+        """Hold one of ``most`` places for this long, or go on holding it; 0 seconds: give it back."""
         told = await self.run("place_hold", self._key("places", (name,)), token, most, for_s)
         return None if told is None else bool(int(told))
 
@@ -173,7 +173,7 @@ class RedisStore:
         return client
 
     def _key(self, kind: str, parts: tuple[str, ...]) -> str:
-        # An address may hold a password, so it is not shown to whoever lists the keys.
+        # An address may hold a password, so it is not part of the keys, which can be listed.
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
         return f"{self._prefix}:{kind}:{digest}"
 

@@ -32,7 +32,7 @@ class Resilience:
         stall_s: the same after it.
         max_in_flight: calls under way at a time.
         hedge: send a second call when the first text is late; costs up to ``hedge_share`` more calls.
-        hedge_after_s: what late means; ``None``: later than 95 of 100.
+        hedge_after_s: seconds after which the first text is late; ``None``: when 95 of 100 came sooner.
         hedge_share: extra calls as a share of all.
         breaker_faults: faults in a row after which the endpoint is left alone.
         breaker_over_s: the time that these must spread over.
@@ -85,10 +85,10 @@ class Addressed(Protocol):
 class Endpoints:
     """What the backends of one client know in common.
 
-    An endpoint that is ill is ill for all its models; rate limits are those of a model.
+    An endpoint that fails does so for all its models; rate limits belong to a model.
 
     Attributes:
-        store: where the same is kept for all replicas; ``None``: each process is alone.
+        store: keeps the same for all replicas; ``None`` if each process keeps only its own.
     """
 
     circuits: dict[tuple[str, str], Circuit] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What replicas of a program know in common of the servers that they call: rate limits, and who is ill.
+"""What replicas of a program share about the servers that they call: rate limits, and which endpoints fail.
 
 Each replica keeps its own state as it does without a store (`RateLimits`, `Circuit`), and asks the store as well. So
 nothing but the common part is lost while the store is away.
@@ -120,14 +120,14 @@ class Store(Protocol):
         ...
 
     async def spend(self, name: str, a_minute: float, *, needed: float, taken: float) -> float | None:
-        """Take from an allowance of so much a minute, if ``needed`` is there; what is left may be less than nothing.
+        """Take from an allowance that grows by ``a_minute`` each minute, if ``needed`` is there; it may fall below 0.
 
         Gives the seconds to wait, 0 where it was taken; ``None`` while the store is away.
         """
         ...
 
     async def hold(self, name: str, token: str, *, most: int, for_s: float) -> bool | None:
-        """Hold one of so many places for this long, or go on holding it; 0 seconds: give it back.
+        """Hold one of ``most`` places for this long, or go on holding it; 0 seconds: give it back.
 
         Gives whether it is held; ``None`` while the store is away. ``token`` is known to nobody else.
         """

@@ -1,4 +1,4 @@
-"""Waits: whether one is worth beginning, and that for a call which tries something for all others."""
+"""Whether a wait is worth beginning, and how calls wait for one that tests an endpoint for all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import anyio
 def why_not_wait(seconds: float, longest_s: float) -> str | None:
     """Say why a wait is not worth beginning; ``None``: it is.
 
-    It is not if it passes the deadline of the calling task, or is longer than anybody would sit through.
+    It is not if it would end after the deadline of the calling task, or be longer than anybody would wait.
     """
     if anyio.current_time() + seconds > anyio.current_effective_deadline():
         return f"the wait of {seconds:.1f} s passes the deadline"

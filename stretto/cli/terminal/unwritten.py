@@ -8,6 +8,8 @@ from collections.abc import Iterable
 __all__ = ["with_unwritten"]
 
 _LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number that a model wrote, and the merge may have taken away
+_MARK = re.compile(r"\s*(?:[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # of a list
+_BEHIND_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n)?[*_]{0,3}\s*")
 
 
 def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
@@ -28,8 +30,11 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
             rest, end = part[own_places[begun - 1] + 1 :], places[-1] + 1
             text = text[:end] + (rest if rest.startswith(text[end:]) else text[end:].rstrip() + rest)
             read = len(letters)
+        elif not later and _ends_in_label(text, title, places[read - 1] + 1 if read else 0):
+            text += _without_label(title, part)
+            read = len(letters)
         else:
-            later.append(f"**{title}**: {part}" if title else part)
+            later.append(f"**{title}**: {_without_label(title, part)}" if title else part)
     return "\n\n".join(filter(None, (text, *later)))
 
 
@@ -41,6 +46,30 @@ def _begun(text: str, own: str, letters: str, places: list[int], read: int) -> i
         if at_word and letters.endswith(own[:count]):
             return count
     return 0
+
+
+def _ends_in_label(text: str, title: str, since: int) -> bool:
+    """Whether a text ends in the mark or name of a part, behind which nothing of the part is there yet."""
+    start = text.rstrip().rfind("\n") + 1
+    line = text[start:].strip()
+    mark = _MARK.match(line)
+    name = _bare(line[mark.end() if mark else 0 :])
+    return start >= since and bool(line) and name in ("", _bare(title))
+
+
+def _without_label(title: str, part: str) -> str:
+    mark = _MARK.match(part)
+    text = part[mark.end() if mark else 0 :].lstrip()
+    name = re.sub(r"^[*_\"“„«']{0,3}", "", text)
+    if not title or not name.startswith(title):
+        return text
+    rest = name[len(title) :]
+    behind = _BEHIND_NAME.match(rest)
+    return rest[behind.end() if behind else 0 :]
+
+
+def _bare(name: str) -> str:
+    return name.strip().lstrip("*_ ").rstrip("*_ :：")
 
 
 def _behind_label(title: str, part: str) -> int:

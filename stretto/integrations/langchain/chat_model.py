@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.callbacks import (
@@ -13,7 +14,7 @@ from langchain_core.callbacks import (
     CallbackManagerForLLMRun,
 )
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
@@ -21,7 +22,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AliasChoices, ConfigDict, Field
 
 from stretto.answer import Answer
-from stretto.backends.base import Capabilities
+from stretto.backends.base import Capabilities, Prompt
 from stretto.client import Stretto
 from stretto.integrations.langchain.answering import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
@@ -29,7 +30,7 @@ from stretto.integrations.langchain.messages import documents_of, turns_of
 from stretto.integrations.langchain.results import chunk_of, result_of
 from stretto.integrations.langchain.stream_runs import parent_of_stream, told_of_its_run, under
 from stretto.integrations.langchain.structured import structured
-from stretto.request import OnMissing, Preference, RequestOptions
+from stretto.request import OnMissing, Preference, Request, RequestOptions
 
 __all__ = ["ChatStretto"]
 
@@ -279,6 +280,22 @@ class ChatStretto(Connection, BaseChatModel):
             kwargs: bound to the model as well.
         """
         return structured(self, schema, method=method, include_raw=include_raw, strict=strict, **kwargs)
+
+    # --- tokens
+
+    def get_num_tokens(self, text: str) -> int:
+        """Tokens of a text as the one message of a conversation; a guess where only the model's server could count."""
+        return self.get_num_tokens_from_messages([HumanMessage(text)])
+
+    def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Tokens of a conversation, as ``trim_messages`` asks for them. LangChain's own way loads the one of GPT-2."""
+        if not messages:
+            return 0
+        client = self.client()
+        own = [each if _is_provider_tool(each) else convert_to_openai_tool(each) for each in tools or ()]
+        request = Request.of(turns_of(messages), tools=own or None)
+        prompt = Prompt(request.messages, tools=request.tools)
+        return client._loop.call(partial(client.backends["main"].count_tokens, prompt))
 
     @property
     def capabilities(self) -> Capabilities:

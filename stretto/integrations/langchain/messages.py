@@ -40,6 +40,7 @@ _ROLES: dict[type[BaseMessage], str] = {  # pieces of a stream are of classes be
 _CALL_BLOCKS = frozenset({"tool_call", "tool_call_chunk", "invalid_tool_call"})  # the message holds them as well
 _OF_TEXT = frozenset({"type", "text", "cache_control"})
 THOUGHTS = "thoughts"  # in additional_kwargs: what the model's server wants back
+CALL_FIELDS = "call_fields"  # the same of each call, by its id
 _ONE_ARGUMENT = "__arg1"  # how LangChain's integrations name the input of a tool that takes a text
 
 
@@ -126,7 +127,8 @@ def _turn(message: BaseMessage) -> dict[str, Any]:
         ]
         calls += [_openai(call["id"], call["name"], call["args"]) for call in message.invalid_tool_calls]
         if calls:
-            turn["tool_calls"] = calls
+            fields = message.additional_kwargs.get(CALL_FIELDS) or {}
+            turn["tool_calls"] = [{**fields.get(call["id"], {}), **call} for call in calls]
         if refusal := message.additional_kwargs.get("refusal"):
             turn["refusal"] = refusal
         if thoughts := message.additional_kwargs.get(THOUGHTS):

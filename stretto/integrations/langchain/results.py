@@ -10,7 +10,14 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from stretto.answer import Answer, Choice
 from stretto.events import Event, TextDelta, ToolCallPiece
 from stretto.integrations.langchain.answering import answer_of
-from stretto.integrations.langchain.messages import THOUGHTS, calls_of, chunk_of_call, metadata_of, usage_of
+from stretto.integrations.langchain.messages import (
+    CALL_FIELDS,
+    THOUGHTS,
+    calls_of,
+    chunk_of_call,
+    metadata_of,
+    usage_of,
+)
 
 __all__ = ["chunk_of", "result_of"]
 
@@ -49,7 +56,13 @@ def result_of(answer: Answer) -> ChatResult:
 
 
 def _beside(answer: Answer) -> dict[str, Any]:
-    return {THOUGHTS: [dict(each) for each in answer.thoughts]} if answer.thoughts else {}
+    """What the model's server wants back with the results of tools."""
+    told: dict[str, Any] = {}
+    if answer.thoughts and answer.tool_calls:
+        told[THOUGHTS] = [dict(each) for each in answer.thoughts]
+    if fields := {call.id: dict(call.extra) for call in answer.tool_calls if call.extra}:
+        told[CALL_FIELDS] = fields
+    return told
 
 
 def _generation(answer: Answer, choice: Choice) -> ChatGeneration:

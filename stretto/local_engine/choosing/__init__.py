@@ -1,1 +1,1 @@
-"""From logits to the next token: sampling, constraints and the verification of drafts."""
+"""Chooses the next token from logits: sampling, constraints and the verification of drafts."""

@@ -1,4 +1,4 @@
-"""Choosing tokens for many rows at once, where the logits are in the memory of a GPU.
+"""Chooses tokens for many rows at once, where the logits are in the memory of a GPU.
 
 On a GPU one more row costs almost nothing, and every copy to the host makes the GPU wait. So the rows of all drafts are
 scored together, whether verification reaches them or not. Random numbers depend on position and token, so the token of

@@ -1,4 +1,4 @@
-"""Choosing the token that follows a row from its logits."""
+"""Chooses the token that follows a row from its logits."""
 
 from __future__ import annotations
 
@@ -206,8 +206,8 @@ def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequenc
     if not sampled:
         return logits
     everywhere = len(sampled) == len(samplers)
-    places = None if everywhere else torch.tensor(sampled, device=logits.device)
-    rows = logits if places is None else logits[places]
+    indices = None if everywhere else torch.tensor(sampled, device=logits.device)
+    rows = logits if indices is None else logits[indices]
     settings = [samplers[row].settings for row in sampled]
     temperature, *limits = torch.tensor(settings, dtype=torch.float32, device=logits.device).unbind(1)
     keys = [samplers[row].key(len(paths[row])) for row in sampled]
@@ -216,7 +216,7 @@ def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequenc
         drawn = torch.softmax(rows / temperature[:, None], dim=-1).div_(chances)
     else:
         drawn = distribution(rows, temperature, *limits).div_(chances)
-    return drawn if places is None else logits.index_copy(0, places, drawn)
+    return drawn if indices is None else logits.index_copy(0, indices, drawn)
 
 
 def most_probable(logits: Tensor) -> Tensor:

@@ -123,8 +123,8 @@ def _walk_together(
         if len(walking) == len(trees) and all(node == ROOT for node in nodes):
             rows = logits[:, 0]
         else:
-            places = torch.tensor((walking, nodes), device=logits.device)
-            rows = logits[places[0], places[1] + 1]
+            indices = torch.tensor((walking, nodes), device=logits.device)
+            rows = logits[indices[0], indices[1] + 1]
         paths = [verdicts[number].tokens for number in walking]
         chosen = after(rows, [samplers[number] for number in walking], paths)
         walking = [

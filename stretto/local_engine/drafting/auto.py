@@ -30,7 +30,7 @@ class Auto:
     - It rests where drafts do not pay. A cheap watch tells how long a stretch the text repeats at the moment, and
       `Experience.gains` what drafts have gained after such repetitions. Where they gained nothing, the next look waits
       until looking takes a small share of the steps since (see `StepCost.patience`). While it rests, nothing is read
-      on. So text that nobody can foresee costs what `autoregressive` costs, but for one or two per cent. In a batch, a
+      on. So text that nobody can foresee costs what `autoregressive` costs, plus one or two per cent. In a batch, a
       rest ends only where a draft may be evaluated (see `StepCost.should_draft`).
 
     Args:

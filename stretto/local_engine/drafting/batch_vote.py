@@ -1,4 +1,4 @@
-"""When the requests of a batch look for drafts: in the same steps, so that their drafts share them."""
+"""Decides in which steps the requests of a batch draft: all in the same ones, so that they share the extra cost."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class BatchVote:
         self._steps += 1
 
     def cast(self, drafter: object) -> bool:
-        """Count a request that has something to draft; whether all requests had in the round before."""
+        """Count a request that has something to draft; return whether all had something in the round before."""
         self._voters.add(id(drafter))
         return self._last_round >= self._sequences

@@ -1,4 +1,4 @@
-"""What earlier guesses have taught: how often each kind was right, and what drafts have gained."""
+"""Statistics of earlier guesses: how often each kind was right, and what drafts have gained."""
 
 from __future__ import annotations
 

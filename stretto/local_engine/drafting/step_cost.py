@@ -58,7 +58,7 @@ class StepCost:
     Attributes:
         sequences: number of sequences that share the coming step; each has a row for its last token.
         measured: whether there is a table.
-        beyond: how much longer the last step took than one without drafts, in such steps; 0 until these are known.
+        beyond: by what share the last step took longer than one without drafts; 0 until the time of these is known.
         vote: when the requests of a batch look for drafts.
     """
 
@@ -128,7 +128,7 @@ class StepCost:
     def patience(self) -> float:
         """What a request may spend in a step on looking for drafts that have not paid lately, in steps.
 
-        All requests of a batch together spend what one spends that is alone.
+        All requests of a batch together spend as much as a single one that is alone.
         """
         return _SHARE if self.sequences == 1 else self.vote.PERIOD * _SHARE / self.sequences
 

@@ -1,1 +1,1 @@
-"""Compiled code for processors. It imports nothing else of Stretto."""
+"""Compiled code for processors. It imports no other module of Stretto."""

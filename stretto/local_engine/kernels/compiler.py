@@ -1,4 +1,4 @@
-"""Compiles parts in another process. A compiler that crashes, and code that this processor cannot run, end only that.
+"""Compiles parts in another process, so a compiler that crashes, or code that the processor cannot run, ends only that.
 
 The process may outlive this one, so a program that asks once leaves compiled code to the next one. If it is killed, the
 next one continues with the function that it was compiling. After three failures it is not started again for a day.
@@ -47,9 +47,14 @@ def are_ready(parts: Sequence[Part]) -> bool:
 
 
 def compile_now(parts: Sequence[Part]) -> bool:
-    """Compile the parts that are not ready, and wait. False, and one warning, if that fails."""
+    """Compile the parts that are not ready, and wait. False if that fails; one warning unless it is switched off."""
     if are_ready(parts):
         return True
+    if _is_switched_off():
+        return False
+    if cause := _obstacle():
+        _warn(cause)
+        return False
     compilation = Compilation(parts, niceness=0)
     compilation.wait()
     return are_ready(parts)
@@ -152,7 +157,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _cause(status: int, lines: Sequence[str]) -> str:
-    """Say how a process failed; nothing if it did not."""
+    """Say how a process failed; an empty text if it did not."""
     if status == 0:
         return ""
     if status < 0:
@@ -175,7 +180,16 @@ def _warn(cause: str) -> None:
 
 
 def _can_compile() -> bool:
-    """Whether there is a compiler, and it is not switched off."""
-    if os.environ.get("NUMBA_DISABLE_JIT", "0").strip() not in {"", "0"}:
-        return False
-    return find_spec("numba") is not None and not getattr(sys, "frozen", False)
+    return not _is_switched_off() and not _obstacle()
+
+
+def _is_switched_off() -> bool:
+    """Whether the user wants no compiler, and needs no warning."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0").strip() not in {"", "0"}
+
+
+def _obstacle() -> str:
+    """Why nothing can be compiled here; an empty text if it can."""
+    if find_spec("numba") is None:
+        return "numba is not installed"
+    return "this program is one file without an interpreter" if getattr(sys, "frozen", False) else ""

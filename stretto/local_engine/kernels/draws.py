@@ -1,8 +1,8 @@
-"""Drawing one token of each row, as `stretto.local_engine.choosing.sampling` does in torch.
+"""Draws one token of each row, as `stretto.local_engine.choosing.sampling` does in torch.
 
-A row's token is the one whose probability is the largest multiple of its random number, which is exponentially
-distributed (Maddison et al., arXiv:1411.0030). That number is minus the logarithm of one minus another, and so never
-below that other one: the logarithm is taken only where a token could still be the largest.
+The token drawn is the one with the largest quotient p / x, where p is its probability and x its exponentially
+distributed random number (Maddison et al., arXiv:1411.0030). x is -log(1 - u) for a number u between 0 and 1, and never
+less than u. So p / u is an upper bound, and the logarithm is computed only for tokens whose bound may be the largest.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _COLDEST = 1e-30  # a float32; at this temperature only the most probable token 
 def draw(
     logits: Tensor, temperatures: Sequence[float], keys: Sequence[tuple[int, int]], tokens: NDArray[np.int32]
 ) -> list[int]:
-    """Draw from the softmax of each row, which no limit cuts.
+    """Draw one token from the softmax of each row, without top-k, top-p or min-p.
 
     Args:
         logits: float32 in the processor's memory # [rows, vocabulary]
         temperatures: above 0 # [rows]
         keys: of the positions; see `stretto.local_engine.choosing.noise` # [rows]
-        tokens: the numbers of the tokens that are mixed with them # [vocabulary]
+        tokens: a well mixed number for each token, see `noise.token_numbers` # [vocabulary]
     """
     step, beside = logits.stride()
     if beside != 1:
@@ -70,7 +70,7 @@ def _largest(line):
 
 @inner
 def _weigh(line, most, temperature, key, tokens, uniform, bounds):
-    """Compute each token's random number between 0 and 1, and an upper bound of its multiple."""
+    """Compute each token's random number u between 0 and 1, and p / u, the upper bound of its quotient."""
     first, second = key[0], np.int32(key[1] | 1)
     for token in range(len(line)):
         state = np.int32((tokens[token] ^ first) * second)
@@ -78,13 +78,13 @@ def _weigh(line, most, temperature, key, tokens, uniform, bounds):
         state = (state ^ (state >> np.int32(15))) & np.int32(0x7FFFFFFF)
         number = min((np.float32(state) + np.float32(0.5)) * np.float32(2.0**-31), _CLOSEST)
         uniform[token] = number
-        below = line[token] - most if line[token] < most else np.float32(0)  # infinite ones have no difference
+        below = line[token] - most if line[token] < most else np.float32(0)  # infinity minus infinity would be NaN
         bounds[token] = exp(below / temperature) / number
 
 
 @inner
 def _winner(uniform, bounds, highest):
-    """The token with the largest multiple, the first of equals."""
+    """The token with the largest quotient, the first of equals."""
     best, found = np.float32(-1), 0
     for token in range(len(bounds)):  # a likely winner first, so that few others have to be compared
         if bounds[token] == highest:

@@ -94,7 +94,7 @@ class _Kept(_Cache):
         """The cache cannot be disabled."""
 
     def flush(self) -> None:
-        """Nothing: code is written at once."""
+        """Do nothing: code is written at once."""
 
     def _file(self, sig: Any) -> str:
         return f"{self._name}-{hashlib.sha256(str(sig).encode()).hexdigest()[:20]}.code"

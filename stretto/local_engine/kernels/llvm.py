@@ -66,9 +66,9 @@ def exponential(builder: Any, number: Any) -> Any:
     def constant(value: float, kind: Any = kind) -> Any:
         return ir.Constant(kind, [value] * many if isinstance(kind, ir.VectorType) else value)
 
-    for bound, side in ((-87.0, "<"), (88.0, ">")):  # in this form what is no number stays none
+    for bound, side in ((-87.0, "<"), (88.0, ">")):  # NaN stays: no ordered comparison with it is true
         number = builder.select(builder.fcmp_ordered(side, number, constant(bound)), constant(bound), number)
-    rounds = constant(1.5 * 2**23)  # added, it leaves no room for a fraction
+    rounds = constant(1.5 * 2**23)  # adding and subtracting it rounds to a whole number
     power = builder.fsub(builder.fadd(builder.fmul(number, constant(math.log2(math.e))), rounds), rounds)
     rest = builder.fsub(number, builder.fmul(power, constant(0.693359375)))
     rest = builder.fadd(rest, builder.fmul(power, constant(2.12194440e-4)))
@@ -116,7 +116,7 @@ def widened(builder: Any, words: Any) -> Any:
 
     size = builder.shl(builder.and_(words, every(0x7FFF)), every(13))
     scaled = builder.fmul(builder.bitcast(size, VECTOR), ir.Constant(VECTOR, [2.0**112] * PANEL))
-    endless = builder.fcmp_unordered(">=", scaled, ir.Constant(VECTOR, [2.0**16] * PANEL))  # an infinity, or no number
+    endless = builder.fcmp_unordered(">=", scaled, ir.Constant(VECTOR, [2.0**16] * PANEL))  # an infinity, or NaN
     bits = builder.select(endless, builder.or_(size, every(0x7F800000)), builder.bitcast(scaled, WORDS))
     sign = builder.shl(builder.and_(words, every(0x8000)), every(16))
     return builder.bitcast(builder.or_(bits, sign), VECTOR)

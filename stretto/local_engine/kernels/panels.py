@@ -30,7 +30,7 @@ _PAIRS = np.empty(0, np.uint32)
 
 
 def narrowest(weights: Sequence[Tensor]) -> torch.dtype:
-    """The narrowest type that has all numbers of these weights."""
+    """The narrowest type that holds these weights without loss."""
     for dtype in (torch.bfloat16, torch.float16):
         if all(torch.equal(weight.to(dtype).to(weight.dtype), weight) for weight in weights):
             return dtype
@@ -72,8 +72,8 @@ def kind_of(weights: Sequence[Tensor], dtype: torch.dtype) -> str:
 def layout_for(weights: Sequence[Tensor], *, dtype: torch.dtype | None = None, paired: bool | None = None) -> Layout:
     """The layout for weights of one type, with an arena for all of them if there is memory for it.
 
-    Weights of float32 are stored in the narrowest type without loss, and computed with in float32. So are those in half
-    precision, except bfloat16 where the processor multiplies it.
+    Weights of float32 are stored in the narrowest type that holds them without loss. Products are computed in float32,
+    except those of bfloat16 weights on a processor that multiplies bfloat16.
 
     Args:
         weights: all of them.

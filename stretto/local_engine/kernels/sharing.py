@@ -9,7 +9,7 @@ __all__ = ["Sharing"]
 
 _SOON, _LATE = 16, 1024  # calls between two trials of the slower way
 _TRIAL, _RECENT = 3, 8  # calls of a trial, and recent calls of each way that are compared
-_SPIKE = 2.5  # outliers are capped at this many times the median: the processor was elsewhere
+_SPIKE = 2.5  # outliers are capped at this many times the median: another program had the processor
 _TOO_SLOW = 1.5  # a trial ends if a call takes this many times as long as in the other way
 _SMALL, _LARGE = 28, 31  # log2(work): from 2**28 on, sizes share one statistic; above 2**31 one thread is not tried
 

@@ -1,4 +1,4 @@
-"""Code that must use vector registers in one certain way, written for LLVM: numba leaves that to its optimiser.
+"""Functions written in LLVM code, because they must use vector registers in a way that numba does not let one choose.
 
 Addresses and steps are bytes.
 
@@ -183,7 +183,7 @@ def tile(
     context: Any, like: Any, rows: Any, panels: Any, source: Any, stride: Any, width: Any, weight: Any, step: Any,
     panel_step: Any, target: Any, out: Any, add: Any,
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Multiply at most `MOST` rows with one, or with `ABREAST` neighbouring panels, by their number or one more.
+    """Multiply up to `MOST` rows with one panel, or with ``ABREAST[rows]`` or ``ABREAST[rows + 1]`` neighbouring ones.
 
     ``stride``, ``step``, ``panel_step`` and ``out`` are bytes: between rows, between a panel's inputs, between panels,
     and between rows of the result.
@@ -252,7 +252,7 @@ def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: 
 def exp(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
     """Exp of a float32, to seven digits, in operations that can be vectorised.
 
-    Not for a function that may sum in any order: the order of these operations would change too, and be wrong.
+    Functions that may sum in any order must not call it: these operations would be reordered too, with wrong results.
     """
 
     def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
@@ -294,7 +294,7 @@ def barrier(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., 
         stopped = builder.icmp_signed("<", here, long(0))
         builder.cbranch(builder.or_(stopped, builder.icmp_signed(">=", here, arrivals)), go, spin)
         builder.position_at_end(spin)
-        if sys.platform != "win32":  # lets a thread that has no processor have this one
+        if sys.platform != "win32":  # yields the processor to a thread that has none
             with builder.if_then(builder.icmp_signed("==", builder.srem(turns, long(_SPINS)), long(0))):
                 builder.call(declared(builder, "sched_yield", INT, []), [])
         turns.add_incoming(builder.add(turns, long(1)), builder.block)

@@ -1,4 +1,4 @@
-"""The chunks of a document: cut, read in groups, and kept within a memory limit."""
+"""Cuts a document into chunks, reads them in groups, and keeps their keys and values within a memory limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers of a Llama-like model with another attention around them, and other projections for some rows."""
+"""Runs the layers of a Llama-like model with another attention, and with other projections for some rows."""
 
 from __future__ import annotations
 

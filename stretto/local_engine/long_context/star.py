@@ -9,8 +9,8 @@ A document of one or two blocks is read exactly as by full attention. In a longe
 between the anchor and theirs.
 
 The anchor has the positions directly before each block, so it is read once for all of them. Keys are rotated to their
-positions in the document afterwards. Where the document is longer than the positions that the model knows, they need
-not be: all blocks then share the same positions (Ratner et al., arXiv:2212.10947).
+positions in the document afterwards. Where the document is longer than the positions that the model knows, the keys are
+left as they are, and all blocks share the same positions (Ratner et al., arXiv:2212.10947).
 
 Acharya et al., "Star attention: Efficient LLM inference over long sequences", arXiv:2411.17116.
 """

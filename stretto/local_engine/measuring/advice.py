@@ -1,4 +1,4 @@
-"""From what `bench` measured to the decoding method to use, with the reason as a sentence."""
+"""Recommends a decoding method from what `bench` measured, with the reason as a sentence."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def advice(report: Report) -> tuple[Advice, ...]:
     The fastest median wins; ``auto`` where it is within 3 % of it or their repetitions overlap, because it goes on
     adapting to what comes; no drafts where none gains 3 %. The reason says that it is too close to tell where the clock
     may be off by more than the difference: repetitions overlap (one alone counts as 10 % off), or a method was as fast
-    without more tokens out of a step, which no draft can be. A method that changed an answer where rounding cannot be
-    why is not advised.
+    without more tokens out of a step, which no draft can be. A method that changed an answer is not recommended,
+    unless rounding may be the reason.
     """
     kinds = list(dict.fromkeys(row.kind for row in report.rows))
     usable = [row for row in report.rows if row.same or not report.exact]

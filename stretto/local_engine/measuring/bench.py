@@ -81,7 +81,7 @@ class Report:
     Attributes:
         model: its name.
         dtype: of its weights.
-        exact: whether rounding cannot be why an answer differs.
+        exact: whether rounding is ruled out as the reason for a different answer.
         device: where it ran.
         threads: of torch; ``None`` on a GPU.
         tokens: the most that an answer was allowed.

@@ -1,4 +1,4 @@
-"""What `bench` has a model answer where its user brings no prompts: one text of each kind."""
+"""The prompts of `bench` where its user gives none: one text of each kind."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def choose_forward(
         name: of the model.
         model: of transformers.
         packed: lay the weights out as the processor reads them, where it can.
-        ready: whether what that needs is compiled; without, it is compiled now.
+        ready: whether the code that packed weights need is compiled; it may compile it first.
     """
     limit = tolerance(model.dtype)
     lean = _lean(model, limit, packed=packed, ready=ready) if is_llama_like(model) else None
@@ -83,7 +83,7 @@ def choose_forward(
 
 
 def _lean(model: Any, limit: float, *, packed: bool, ready: Callable[[Sequence[Part]], bool]) -> Forward | None:
-    """The lean forward, if it agrees with the model to the ``limit``; packed, if it does so then.
+    """The lean forward, if its logits are within ``limit`` of the model's; packed, if those of the packed one are.
 
     It is checked because a model may look like the family and differ in something that its configuration hides, and
     because compiled code may fail on another processor. It is made outside inference mode: tensors that are made inside

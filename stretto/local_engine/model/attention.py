@@ -42,7 +42,7 @@ class Attention:
     Args:
         num_kv_heads: key-value heads.
         num_kv_groups: query heads for each of them.
-        windows: of the layers; ``None`` is none.
+        windows: sliding window of each layer; ``None`` for a layer without one.
     """
 
     def __init__(self, num_kv_heads: int, num_kv_groups: int, windows: Collection[int | None]) -> None:

@@ -107,7 +107,10 @@ class CompiledModel:
         self._pads, self._pad_like, self._units = _NO_PADS, self._like, 0
 
     def takes(self, rows: Rows, keep: Tensor, pads: PadAdapter | None) -> bool:
-        """Whether it can run these rows: all of a step or one of a prompt are wanted, and it can read their adapter."""
+        """Whether it can run these rows.
+
+        It can if the logits of all rows are wanted, or of one row of a prompt, and if it can read their adapter.
+        """
         wide = rows.tokens.shape[1]
         if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
             return False
@@ -117,7 +120,7 @@ class CompiledModel:
         """See `stretto.local_engine.model.forward.Forward`."""
         (batch, wide), kept = rows.tokens.shape, keep.shape[0]  # len() of a tensor takes as long as a small operation
         tokens = _whole(rows.tokens).reshape(-1)
-        batches, lines = _places(batch, wide)
+        batches, lines = _sequences_and_lines(batch, wide)
         if rows.real is not None:
             real = rows.real.numpy()
             tokens, batches, lines = tokens[real], batches[real], lines[real]
@@ -146,8 +149,8 @@ class CompiledModel:
         )
         found = logits[:, : self._vocabulary.outer]
         if len(wanted) < batch * kept:  # sequences that were read completely have none
-            places = (batches * kept + lines - int(keep[0]))[wanted]
-            found = found.new_zeros(batch * kept, found.shape[-1]).index_copy_(0, torch.from_numpy(places), found)
+            indices = (batches * kept + lines - int(keep[0]))[wanted]
+            found = found.new_zeros(batch * kept, found.shape[-1]).index_copy_(0, torch.from_numpy(indices), found)
         return found.view(batch, kept, -1)
 
     def _knows(self, adapter: PadAdapter) -> bool:
@@ -200,7 +203,7 @@ def _all(count: int) -> NDArray[np.int64]:
 
 
 @lru_cache(128)
-def _places(batch: int, wide: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sequences_and_lines(batch: int, wide: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The sequence of each row, and its number in it, if the rows of all sequences are concatenated."""
-    places = np.arange(batch * wide)
-    return places // wide, places % wide
+    indices = np.arange(batch * wide)
+    return indices // wide, indices % wide

@@ -1,4 +1,4 @@
-"""From draft trees to the rows of one forward."""
+"""Turns draft trees into the rows of one forward."""
 
 from __future__ import annotations
 

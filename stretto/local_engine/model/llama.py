@@ -73,7 +73,7 @@ class LlamaForward:
     """Runs a model for which `is_llama_like` holds; see `stretto.local_engine.model.forward.Forward`."""
 
     packs = True
-    """Padding is left out, of all but the attention of torch, so a forward costs by its real rows."""
+    """Padding is left out everywhere except in torch's attention, so a forward costs by its real rows."""
     alone = False
     switch: int | None = None
     longest: int | None = None

@@ -46,7 +46,7 @@ class LoadedModel:
         decode: token ids to text, without special tokens.
         token_bytes: the bytes of a token; ``None`` where they cannot be read.
         compiled: whether an engine runs compiled code; ``None``: as soon as there is some.
-        unpacked: what changes the forward over to it, where it was not there yet.
+        unpacked: switches the forward to compiled code later, where that was not ready when the model was loaded.
         device: where the weights are.
         dtype: of its weights.
         context_window: tokens that prompt and answer may fill together.
@@ -167,7 +167,7 @@ def prepare(
     unpacked = _unpacked(model, forward, limit) if packed and compiled is None else None
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     if unpacked is not None:
-        kept = torch.float32  # it will be
+        kept = torch.float32  # the type after the switch to compiled code
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
     longest = min(_context_window(config), forward.longest or _LONGEST_WINDOW)
     forward, cache_tokens = recorded(
@@ -194,7 +194,7 @@ def prepare(
 
 
 def _unpacked(model: Any, forward: Forward, limit: float) -> Unpacked | None:
-    """What changes a forward over to compiled code later, if there will be some for it."""
+    """What switches a forward to compiled code later; ``None`` if it has none or runs it already."""
     if not isinstance(forward, LlamaForward) or forward.is_packed or not (parts := forward.parts()):
         return None
     return Unpacked(model, forward, parts, limit)

@@ -1,4 +1,4 @@
-"""What is added to the weights of a model that reads documents: differences in a file beside the weights.
+"""The adapter for reading documents: differences in a file beside the weights, which are added to them.
 
 The sum is another model, for prompts that show documents; all other prompts go to the weights as they are.
 """
@@ -50,7 +50,7 @@ def read_reading(path: Path, base: str, model: str) -> dict[str, Tensor]:
 
 
 def reading_change(folder: Path | None, model: str) -> Callable[[Mapping[str, Tensor]], None] | None:
-    """What adds the adapter of a folder to the weights, for `load_model`; ``None`` where there is none.
+    """A function that adds the adapter of a folder to the weights, for `load_model`; ``None`` without an adapter.
 
     Raises `SettingsError` for an adapter of other weights.
     """

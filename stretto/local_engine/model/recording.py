@@ -1,4 +1,4 @@
-"""Whether the steps of a model are recorded as CUDA graphs, and recording them while it is loaded."""
+"""Records the steps of a model as CUDA graphs while it is loaded, where that is wanted and possible."""
 
 from __future__ import annotations
 

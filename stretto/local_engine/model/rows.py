@@ -71,7 +71,7 @@ class Rows:
         """Make the mask that is added to the attention scores: 0 for what a row sees, else minus infinity.
 
         A slot holds the token of the same position, so a row sees the slots up to its own position; with a
-        sliding ``window``, only the last so many of them. A node of a tree sees the committed tokens and its
+        sliding ``window``, only the last ``window`` of them. A node of a tree sees the committed tokens and its
         ancestors (Miao et al., arXiv:2305.09781). The mask holds floats, because eager attention in transformers
         silently misreads a boolean mask.
 

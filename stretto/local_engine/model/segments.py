@@ -1,4 +1,4 @@
-"""Which rows of a batch share an attention call: those of neighbours with equally many rows and similar lengths."""
+"""Divides a batch among attention calls: neighbours with equally many rows and similar lengths share one."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
 
 
 def _damaged(source: Source, names: Collection[str]) -> str:
-    """Name the first of these files that is no JSON object, and say why; an empty text if there is none."""
+    """Name the first of these files that is not a JSON object, and say why; an empty text if all are."""
     if source.folder is None:
         return ""
     for name in names:

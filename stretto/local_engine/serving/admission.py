@@ -1,4 +1,4 @@
-"""Which of the requests that wait are read next, together."""
+"""Chooses the waiting requests whose prompts are read next, together."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def _committed(
 
 
 def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Probabilities) -> Outcome:
-    """Say it in terms of the nodes that the drafter proposed, not of those that were left after pruning."""
+    """Describe what became of the draft by the nodes that the drafter proposed, not by those left after pruning."""
     nodes = member.nodes
     if not nodes:
         return Outcome((), tokens, probabilities, verdict.tokens, ())

@@ -1,4 +1,4 @@
-"""Which requests run in the next forward: continuous batching.
+"""Decides which requests run in the next forward: continuous batching.
 
 Between two forwards, finished requests leave and waiting ones are admitted. The prompts of those admitted are read
 together (`admission.py`), a part of them in each turn, while the others go on by one step after each part. Once read,

@@ -26,7 +26,7 @@ class _Account:
         self._warnings: list[str] = []
 
     def add(self, step: Step) -> None:
-        """Count a step. The forward that read the prompt is none."""
+        """Count a step. The forward that read the prompt does not count."""
         self._warnings += step.warnings
         draft = step.draft
         if draft is None:
@@ -135,7 +135,12 @@ class Sequence:
         """Say how this request ended, and what it took."""
         figures = self.figures if self.generated else None
         return Finished(
-            reason, len(self.request.prompt), self.cached, completion_tokens=len(self.generated), figures=figures
+            reason,
+            len(self.request.prompt),
+            self.cached,
+            completion_tokens=len(self.generated),
+            figures=figures,
+            stop_text=self._stops.found,
         )
 
     def _piece(self, text: str, *, last: bool = False) -> Piece | None:

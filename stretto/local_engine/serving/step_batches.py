@@ -1,4 +1,4 @@
-"""Which requests ran together, and for how many steps: kept for those who ask, such as traces."""
+"""Records which requests ran together, and for how many steps, for requests that are watched, as by traces."""
 
 from __future__ import annotations
 

@@ -169,7 +169,8 @@ class Serving:
             for work in self._alongside:
                 work.close()
         end_threads()
-        scheduler.clear()  # the engine's parts refer to each other and stay until a garbage collection; this need not
+        # The engine's parts refer to each other and stay until a garbage collection. Keys and values need not.
+        scheduler.clear()
 
     def _wake(self) -> None:
         with self._changed:
@@ -187,7 +188,7 @@ class Serving:
             return
         try:
             next(self._alongside[0])
-        except Exception:  # noqa: BLE001 - it is done, or it failed where it could not tell
+        except Exception:  # noqa: BLE001 - it has ended, or raised what it did not handle
             self._alongside.popleft()
 
     def _drafter(self, decoding: str) -> Drafter:

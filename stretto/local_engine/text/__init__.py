@@ -1,1 +1,1 @@
-"""Between text and tokens."""
+"""Makes messages into tokens by chat templates, and tokens into text."""

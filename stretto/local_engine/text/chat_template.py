@@ -41,7 +41,7 @@ class ChatTemplate:
         self._control = _control_tokens(tokenizer, self._template)
         longest_first = sorted(map(re.escape, self._control), key=len, reverse=True)
         self._written = re.compile("|".join(longest_first) or "(?!)")
-        secret = secrets.token_hex(8)  # nobody can write the marks, and no template takes them for anything
+        secret = secrets.token_hex(8)  # no message can contain the marks, and they mean nothing to a template
         self._begin, self._end = f"qz{secret}b", f"qz{secret}e"
         token = f"{self._begin}({self._written.pattern}){self._end}"
         self._marks = re.compile(f"{token}|{self._begin}|{self._end}")
@@ -65,7 +65,7 @@ class ChatTemplate:
             turns: the messages. A turn of the assistant at the end is left open, for the model to go on with.
             tools: functions that the model may call, in OpenAI's form.
             special_tokens_in_text: let the model's control tokens that are written in messages be control tokens.
-            window: tokens beyond which the prompt need not be read: most of one that is far longer is not.
+            window: tokens; a prompt that is far longer is refused without reading most of it.
 
         Raises `RequestRejectedError` for messages that the template refuses, `ContextOverflowError` beyond ``window``.
         """
@@ -135,7 +135,7 @@ class ChatTemplate:
         )
 
     def _check_length(self, text: str, window: int) -> None:
-        """Refuse a prompt that is too long by its beginning, of which four times as much is read each time."""
+        """Refuse a prompt as soon as its beginning is too long. Each try reads four times as much as the last."""
         length = _CHARACTERS * window
         while length < len(text):
             beginning = self._marks.sub(r"\1", text[:length])
@@ -164,7 +164,7 @@ class ChatTemplate:
         found = _behind(self._plain, token)
         if forbidden.isdisjoint(found):
             return found
-        # The tokenizer has the token among its words; single characters are none.
+        # The tokenizer has the token as a word; single characters are not control tokens.
         found = [each for character in token for each in _behind(self._plain, character)]
         if forbidden.isdisjoint(found):
             return found

@@ -1,4 +1,4 @@
-"""``document``: long documents read in chunks, all at the same time, and one answer that names its places."""
+"""``document``: reads the chunks of long documents in parallel, and writes one answer with citations."""
 
 from stretto.strategies.document.strategy import LongDocument
 

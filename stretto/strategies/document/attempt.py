@@ -1,4 +1,4 @@
-"""How reading a passage ended, and what to try next: nothing is taken for read that was not read to its end."""
+"""How reading a passage ended, and what to try next. A passage counts as read only if its record is complete."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ __all__ = ["Tries", "next_tries", "outcome_of"]
 _AGAIN = 2  # readings after one that broke off or makes no sense
 _HALVINGS = 3  # of a passage whose record does not fit
 _LEAST = 16  # tokens of a passage that is worth halving
+_NO_RECORD = "What the model wrote of it is not the JSON that it was asked for. Use a model that keeps to that."
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Tries:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one reading.
+    """The outcome of one reading.
 
     Attributes:
         found: the record as the model wrote it; ``None`` where there is none.
@@ -45,7 +46,7 @@ class Outcome:
 
 
 def outcome_of(running: Running) -> Outcome:
-    """Read off an ended branch what came of it."""
+    """The outcome of a branch that has ended."""
     error = running.exception
     if error is not None:
         out_of_means = isinstance(error, (DeadlineExceededError, BudgetExceededError))
@@ -53,13 +54,13 @@ def outcome_of(running: Running) -> Outcome:
         return Outcome(None, error=str(error), hopeless=out_of_means or not running.text.strip())
     found = record_in(running.text)
     cut_off = running.finish_reason in ("length", "budget")
-    return Outcome(found, cut_off, "" if found else "its record could not be understood")
+    return Outcome(found, cut_off, "" if found else _NO_RECORD)
 
 
 def next_tries(reading: Reading, tries: Tries, outcome: Outcome) -> list[Tries]:
     """What to read instead: the halves of a passage whose record does not fit, or the passage again."""
     if outcome.cut_off and tries.halvings and tries.place.chunk.tokens > _LEAST:
-        parts = reading.parts(tries.place, tries.place.chunk.tokens // 2 + 1)
+        parts = reading.halves(tries.place)
         if len(parts) > 1:
             return [Tries(part, tries.again, tries.halvings - 1) for part in parts]
     if outcome.found is None and not outcome.hopeless and tries.again:

@@ -2,7 +2,7 @@
 
 A few are read one after the other, each with the notes on those before it, after Chain-of-Agents (Zhang et al.,
 2406.02818). Many would take longer than anybody waits, so they are read in rounds: all at the same time, then those
-that held nothing once more with what the others have found, until nothing new comes or a reader is sure of the answer.
+that held nothing once more with what the others have found, until a round finds nothing new or a reader is sure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTES_CHARACTERS = 2_000
 
 
 async def follow_passages(reading: Reading, places: Sequence[Place]) -> list[PassageRecord]:
-    """Read these passages in order, then once more those before the last news: what they hold may matter only now.
+    """Read these passages in order, then read those before the last news again: what they hold may matter only now.
 
     A passage that fails is passed over with a record that says so.
     """
@@ -43,7 +43,7 @@ async def follow_passages(reading: Reading, places: Sequence[Place]) -> list[Pas
 
 
 async def read_in_rounds(reading: Reading, places: Sequence[Place]) -> list[PassageRecord]:
-    """Read these passages in parallel, again and again with what was found, while there is news."""
+    """Read these passages in parallel, and repeat it with what was found as long as something new is found."""
     found: list[PassageRecord] = []
     notes = ""
     for round_ in range(1, _MOST_ROUNDS + 1):
@@ -85,7 +85,7 @@ class _Chain:
         await self._reading.announce(record, len(self._places), self._total)
 
     async def read_again(self) -> None:
-        """Read those before the last news once more that held nothing, with all that is known, unless it is enough."""
+        """Read passages again that held nothing and were read before the last news, unless the answer is known."""
         if any(_answers(record) for record in self.read_so_far.values()):
             return
         for place in self._places[: self._last_news]:

@@ -14,7 +14,7 @@ _OPEN = re.compile(r"\[[\d\s,;]{0,80}$")
 
 
 class CitationFilter:
-    """A filter of the merge: ``[3]`` becomes ``[report, p. 12]``; a number that nobody gave out is dropped and counted.
+    """A filter of the merge: ``[3]`` becomes ``[report, p. 12]``; a number that no finding has is dropped and counted.
 
     Attributes:
         citations: in the order in which they appear, each once.
@@ -29,14 +29,14 @@ class CitationFilter:
         self._cited_places: set[tuple[int, int, int]] = set()
 
     def feed(self, text: str) -> str:
-        """Take new text, give back what can be shown already."""
+        """Take new text; return what can be shown already."""
         text = self._held + text
         held = _OPEN.search(text)
         self._held = text[held.start() :] if held else ""
         return _NUMBERS.sub(self._cited, text[: held.start()] if held else text)
 
     def finish(self) -> str:
-        """Give back what was held."""
+        """Return what was held back."""
         text, self._held = self._held, ""
         return text
 

@@ -1,4 +1,4 @@
-"""Makes findings fit into one prompt: in rounds, each of which must shrink them, each in parallel."""
+"""Shrinks findings until they fit into one prompt, in rounds; the calls of a round run in parallel."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _start(reading: Reading, findings: Findings, group: Sequence[Finding], name:
 
 
 def _result(findings: Findings, group: Sequence[Finding], running: Running) -> tuple[list[Finding], int]:
-    """What became of a group, and how many of its findings had to be left out."""
+    """The findings of a group after its call, and how many of them had to be left out."""
     most = int(findings.tokens(*group) * _SHRINK)
     told = json_object(running.text) if running.exception is None else None
     if told is not None:

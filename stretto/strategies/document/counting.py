@@ -1,4 +1,4 @@
-"""How many tokens a text has: by the model's own count, or estimated, rather too many than too few."""
+"""Counts the tokens of a text as the model does, or estimates them, rather too many than too few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a text is dense: there a passage is made smaller, because a reader misses more of it."""
+"""Makes passages smaller where a text is dense, because a reader misses more of it there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SMALLER = 0.5
 
 
 def share_of(paragraph: str) -> float:
-    """The share of a passage's size that it may have with this paragraph: half where it is full of figures.
+    """The share of the usual size that a passage with this paragraph may have: half if it is full of figures.
 
     It depends on the text alone, not on the question: the next question about the document gets the same passages.
     """

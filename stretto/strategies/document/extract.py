@@ -1,4 +1,4 @@
-"""Puts together what was found of a kind: the union over all passages, each thing once, in order. No model is asked."""
+"""Merges the things of a kind that were found in all passages, each once, in order. No model is asked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Extract:
 
 
 def extracted(reading: Reading, records: Sequence[PassageRecord]) -> Extract | None:
-    """Everything that was found; ``None`` where that is nothing and a sentence has to say so."""
+    """Everything that was found; ``None`` if that is nothing, so that a sentence has to say so."""
     found: dict[str, Evidence] = {}
     for record in records:
         for evidence in record.evidence:
@@ -41,5 +41,5 @@ def extracted(reading: Reading, records: Sequence[PassageRecord]) -> Extract | N
 
 
 def _key(quote: str) -> str:
-    """What is equal for things that count as one: letters alike, whatever their case and what stands around them."""
+    """A key that is equal for things that count as one: it ignores case, and punctuation around them."""
     return " ".join(quote.casefold().split()).strip(" .,;:\"'()[]")

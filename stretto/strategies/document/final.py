@@ -1,4 +1,4 @@
-"""The last reading: one streamed answer from what was found, each number in it a citation."""
+"""The last call: streams one answer from what was found; each number in brackets is a citation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING = "Nothing in the passages bears on the question."
 
 
 def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -> CitationFilter:
-    """Stream the answer that these findings give. If nothing of it comes, the findings themselves are the answer.
+    """Stream the answer from these findings. If the call fails, the findings themselves are the answer.
 
     The citations are complete when the merge is.
     """

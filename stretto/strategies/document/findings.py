@@ -17,7 +17,7 @@ _PARTS = 8  # of the room; findings are cut so small before some are left out
 
 @dataclass(frozen=True)
 class Finding:
-    """What one passage, or several put together, say: an answer and numbered quotations."""
+    """The result of one passage, or of several put together: an answer and numbered quotations."""
 
     answer: str
     evidence: tuple[int, ...]
@@ -76,7 +76,7 @@ class Findings:
         return sum(self._count(self.shown(each)) + 2 for each in findings)
 
     def split(self, finding: Finding, most: int) -> list[Finding]:
-        """Cut a finding with many quotations into some that fit; a quotation too long by itself stays alone."""
+        """Cut a finding with many quotations into several that fit; a quotation that is too long stays alone."""
         if self.tokens(finding) <= most or len(finding.evidence) <= 1:
             return [finding]
         half = len(finding.evidence) // 2
@@ -100,7 +100,7 @@ class Findings:
         return groups
 
     def trimmed(self, findings: Sequence[Finding], most: int) -> tuple[list[Finding], int]:
-        """Leave out what is least sure until the rest fits. Returns what is left, in order, and how many were not."""
+        """Leave out the least certain findings until the rest fits. Returns the rest, and how many were left out."""
         if self.tokens(*findings) <= most:
             return list(findings), 0
         short = (replace(each, answer=each.answer[:_SHORTEST_ANSWER]) if each.evidence else each for each in findings)

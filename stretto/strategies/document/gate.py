@@ -1,4 +1,4 @@
-"""Which passages may be skipped: BM25 between question and passage, by bm25s."""
+"""Chooses passages to skip by the BM25 score of question and passage, with bm25s."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stretto.strategies.document.run import Reading
 __all__ = ["relevant"]
 
 _WORD = re.compile(r"\w{2,}")
-_SHARE = 4  # one passage in so many is read at least
+_SHARE = 4  # at least one passage in this many is read
 _FEWEST = 8
 
 
 def relevant(reading: Reading, places: Sequence[Place]) -> list[Place]:
     """The passages worth reading, in their order; all of them where bm25s is not installed, which a warning says.
 
-    Kept are those with the best scores: as many as run side by side, a quarter of all, and eight, whichever is most.
+    Those with the best scores are kept: as many as run in parallel, a quarter of all, or eight, whichever is most.
     """
     keep = max(reading.runner.capabilities.parallel_slots, len(places) // _SHARE, _FEWEST)
     if len(places) <= keep:
@@ -28,8 +28,11 @@ def relevant(reading: Reading, places: Sequence[Place]) -> list[Place]:
     except ImportError:
         reading.runner.warn("All passages were read: bm25s is not installed. Run: pip install 'stretto[documents]'")
         return list(places)
-    words = [_WORD.findall(reading.library.text(place).lower()) for place in places]
-    known = set().union(*words)
+    known: dict[str, str] = {}  # each once: else they take many times the memory of the text
+    words = [
+        [known.setdefault(word, word) for word in _WORD.findall(reading.library.text(place).lower())]
+        for place in places
+    ]
     asked = [word for word in _WORD.findall(reading.request.question.lower()) if word in known]
     if not asked:
         return list(places)

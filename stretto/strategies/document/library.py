@@ -88,11 +88,11 @@ class Library:
         return f"{self.fence} {side} the passage\n{edge}\n" if edge else ""
 
     def called(self, document: int, start: int, end: int) -> str:
-        """What a person calls a passage: ``report, p. 12``."""
+        """The name of a passage for people: ``report, p. 12``."""
         return f"{self.titles[document]}, {self.where(document, start, end)}"
 
     def briefly(self, document: int, start: int, end: int) -> str:
-        """What a model has to know of where a quotation stands: of several documents which, of a page its number."""
+        """The place of a quotation in few words: the document, if there are several, and the page, if it has pages."""
         title = self.titles[document] if len(self.documents) > 1 else ""
         place = self.where(document, start, end) if self.documents[document].pages else ""
         return ", ".join(each for each in (title, place) if each)
@@ -102,7 +102,7 @@ class Library:
         return self.documents[document].place(start, end)
 
     def outline(self) -> str:
-        """What every reader of a passage is told of the whole: titles, headings, and how the documents begin."""
+        """An outline of the documents for each reader of a passage: titles, headings, and how they begin."""
         parts = []
         room = max(200, OUTLINE // len(self.documents))
         for title, document in zip(self.titles, self.documents, strict=True):

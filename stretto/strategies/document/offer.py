@@ -1,4 +1,4 @@
-"""When ``document`` offers itself to the router, and what it is expected to cost."""
+"""The offer of ``document`` to the router, and its expected cost."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _offer_whole(case: Case, task: Task, window: int) -> Offer:
 
 
 def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[str]:
-    """What speaks for an answer without citations to documents that fit."""
+    """Reasons against citing documents that fit."""
     request, able, judgement = case.request, case.backend.capabilities, case.judgement
     if request.options.response_format is not None:
         yield "response_format leaves no place for citations"
@@ -96,7 +96,7 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
 
 
 def _obstacle(case: Case, task: Task) -> str | None:
-    """What speaks for sending long documents as they are."""
+    """A reason against reading long documents in passages; ``None`` if there is none."""
     if case.request.options.response_format is not None and task.kind == "rewrite":
         return "response_format holds an answer as a whole"
     able = case.backend.capabilities

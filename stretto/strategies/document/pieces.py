@@ -26,7 +26,7 @@ _PIECE_TOKENS = 1_500  # a model rewrites a short piece more faithfully than a l
 
 
 def _piece_tokens(reading: Reading) -> int:
-    """How long a piece may be: what it becomes has to fit behind it."""
+    """The most tokens of a piece: prompt and rewritten piece must fit into the window."""
     return max(1, min(_PIECE_TOKENS, reading.sizes.chunk // 2))
 
 
@@ -55,7 +55,7 @@ def _start(reading: Reading, place: Place, names: str) -> Running:
 
 
 def _ending(reading: Reading, place: Place, branch: Branch) -> str:
-    """A piece that could not be written stands in the answer as it was."""
+    """The text after a piece: the original, if the piece could not be rewritten."""
     if branch.status == "finished":
         if branch.finish_reason == "length":
             reading.runner.warn(f"{reading.title(place)}, breaks off: it grew too long.")
@@ -69,7 +69,7 @@ def _ending(reading: Reading, place: Place, branch: Branch) -> str:
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """Runs of capitalised words; the first word of a sentence is none of them, because every first word is so."""
+    """Runs of capitalised words; without the first word of a sentence, which is always capitalised."""
     for found in _NAME.finditer(text):
         before = text[max(0, found.start() - 3) : found.start()]
         inside = before[-1:] in (" ", "\t") and before.strip(" \t")[-1:] not in (".", "!", "?", ":", "")
@@ -79,7 +79,7 @@ def _names_in(text: str) -> Iterator[str]:
 
 
 async def _names(reading: Reading) -> str:
-    """Names that occur more than once, and what each becomes; empty where there are none."""
+    """Names that occur more than once, each with its form in the answer; empty if there are none."""
     counted = Counter(name for document in reading.library.documents for name in _names_in(document.text))
     terms = [name for name, times in counted.most_common(_MOST_NAMES) if times >= _TWICE]
     if not terms or len(reading.library.places) < _TWICE:

@@ -1,4 +1,4 @@
-"""Where a quotation stands in a passage."""
+"""Finds where a quotation stands in a passage."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SAME = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"',
 
 
 class Passage:
-    """A text that quotations are looked up in: letter by letter, else whatever the white space and quotation marks.
+    """A text in which quotations are looked up: letter by letter first, then ignoring white space and quotation marks.
 
-    Whole words go before parts of words, and places in ``own`` before those in the neighbouring passages.
+    Whole words are preferred to parts of words, and places in ``own`` to those in the neighbouring passages.
 
     Args:
         text: of the passage, with the edges of its neighbours.

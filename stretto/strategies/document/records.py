@@ -1,4 +1,4 @@
-"""What a model writes about a passage: the schema it is held to, and a reader that forgives what can be forgiven."""
+"""Records of passages: the schema that a model's record is held to, and a lenient parser of what it writes."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def record_in(text: str) -> dict[str, Any] | None:
-    """The fields of the record in a text, with or without ``"record"`` around them; ``None`` where they tell nothing.
+    """The fields of the record in a text, with or without ``"record"`` around them; ``None`` if they say nothing.
 
-    ``"no_information": false`` alone tells nothing: what the passage holds is missing.
+    ``"no_information": false`` alone says nothing: what the passage holds is missing.
     """
     found = json_object(text)
     if found is not None and "record" in found:
@@ -113,7 +113,8 @@ def record_in(text: str) -> dict[str, Any] | None:
 def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off: bool = False) -> PassageRecord:
     """The record of a passage, with those quotations only that stand in it.
 
-    Without one, nothing a model says of a passage can be checked, so it holds nothing; only a summary may do without.
+    What a model says of a passage cannot be checked without a quotation, so a record without one counts as empty,
+    unless it is a summary.
     """
     chunk, passage = place.chunk, reading.library.passage(place)
     evidence: dict[tuple[int, int], Evidence] = {}
@@ -144,7 +145,7 @@ def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off:
 
 
 def is_uninformative(found: dict[str, Any]) -> bool:
-    """Whether the model said so in the field that is there for it."""
+    """Whether the record says, in the field for it, that the passage holds nothing."""
     said = found.get("no_information")
     return said.strip().lower() in {"true", "yes"} if isinstance(said, str) else said is True
 

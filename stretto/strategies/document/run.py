@@ -1,4 +1,4 @@
-"""What all ways of reading share: the request without its documents, counting, prompts, and starting branches."""
+"""Shared by all ways of reading: the request without its documents, token counts, prompts, and starting branches."""
 
 from __future__ import annotations
 
@@ -69,11 +69,27 @@ class Reading:
         )
         return replace(self, library=self.library.cut(chunks))
 
-    def parts(self, place: Place, size: int) -> list[Place]:
-        """A passage in parts of at most ``size`` tokens. They keep its number: those of all others stay the same."""
-        parts = cut(Document(text=self.library.text(place)), size, self.count)
-        start = place.chunk.start
-        return [replace(place, chunk=replace(part, start=start + part.start, end=start + part.end)) for part in parts]
+    def halves(self, place: Place) -> list[Place]:
+        """A passage in two parts of about the same length; as it is, if it cannot be cut.
+
+        Both keep its number: those of all others stay the same.
+        """
+        text, start, end = self.library.text(place), place.chunk.start, place.chunk.end
+        headings = tuple(
+            heading.model_copy(update={"offset": heading.offset - start})
+            for heading in self.library.documents[place.document].headings
+            if start <= heading.offset < end
+        )
+        size = math.ceil(place.chunk.tokens / 2)
+        parts = cut(Document(text=text, headings=headings), size, self.count)  # short paragraphs may fill a third part
+        if len(parts) <= 1:
+            return [place]
+        border = min(range(1, len(parts)), key=lambda at: abs(parts[at].start - len(text) / 2))
+        spans = ((parts[0].start, parts[border - 1].end), (parts[border].start, parts[-1].end))
+        return [
+            replace(place, chunk=replace(place.chunk, start=start + a, end=start + b, tokens=self.count(text[a:b])))
+            for a, b in spans
+        ]
 
     def messages(self, template: str, **values: str) -> tuple[Message, ...]:
         """A template filled for this request, the turns before the question in their places."""
@@ -118,7 +134,7 @@ class Reading:
         )
 
     async def announce(self, record: PassageRecord, done: int, total: int) -> None:
-        """Tell whoever follows the answer that a passage was read."""
+        """Emit the event that a passage was read."""
         title = self.library.called(record.document, record.start, record.end)
         await self.runner.announce(PassageRead(record=record, done=done, total=total, title=title))
 

@@ -1,4 +1,4 @@
-"""How much text each call gets: by the context window, the calls that run side by side, and the rate limits."""
+"""Decides how much text each call gets, by the context window, the parallel calls and the rate limits."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stretto.strategies.document.task import Task
 
 __all__ = ["EDGE", "LARGEST_CHUNK", "OUTLINE", "UNKNOWN_WINDOW", "Sizes", "sizes_of", "useful_slots"]
 
-UNKNOWN_WINDOW = 32_000  # tokens; of a model that nobody knows
+UNKNOWN_WINDOW = 32_000  # tokens; of an unknown model
 MAP_TOKENS = 700  # a record may have
 EXTRACT_TOKENS = 2_000  # a record that lists everything
 THINKING = 2_000  # more for a reasoning model
 ANSWER_TOKENS = 1_200  # kept free for the answer where the request names no limit
 LEAST_CHUNK = 64
 USUAL_LEAST = 400
-# The longer a passage, the more of its middle is lost; what a reader may miss is the caller's to say.
+# Readers miss more of a long passage, mostly in its middle. The caller's preference says how much may be missed.
 LARGEST_CHUNK = {"fastest": 16_000, "balanced": 8_000, "careful": 3_000}
 LARGEST_EXTRACT = 4_000
 EDGE = 160  # characters of the neighbouring passages that are shown
@@ -40,6 +40,7 @@ class Sizes:
         findings: that all findings together may have in the last prompt.
         group: of records that are put together in one call.
         whole: that documents may have to be sent as they are.
+        beside: of a call for a passage beside the passage itself, its record included.
     """
 
     chunk: int
@@ -47,6 +48,7 @@ class Sizes:
     findings: int
     group: int
     whole: int
+    beside: int
 
 
 def sizes_of(
@@ -101,14 +103,15 @@ def sizes_of(
         findings=min(findings, 12_000),
         group=max(LEAST_CHUNK, min(room, 6_000)),
         whole=whole,
+        beside=overhead + record,
     )
 
 
 def useful_slots(able: Capabilities, measured: Measured | None = None) -> int:
     """Calls that are worth running side by side: on a local model, as many as one forward takes for little more time.
 
-    By the measured step times: where a forward of eight rows takes four times one of a single row, eight requests
-    beside each other end as soon as two would.
+    It is taken from the measured step times: where a forward of eight rows takes four times as long as one of a single
+    row, eight parallel requests are done no sooner than on two slots of full speed.
     """
     slots = max(1, able.parallel_slots)
     times = (measured or Measured()).step_ms

@@ -33,11 +33,11 @@ from stretto.strategies.in_form import held_to_format
 
 __all__ = ["LongDocument"]
 
-_MOST_NAMED = 20  # passages in a warning; Answer.passages has all
+_MOST_NAMED = 20  # places in a warning; Answer.passages has all
 
 
 class LongDocument:
-    """What fits is sent whole; else passages are read in parallel, or in a chain, and put together."""
+    """Sends documents whole if they fit; else reads passages in parallel or in a chain, and combines the results."""
 
     name = "document"
 
@@ -49,7 +49,7 @@ class LongDocument:
         return offer_document(case)
 
     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
-        """Read, put together, answer. Without documents, answer straight on."""
+        """Read the documents, combine what was found, and answer. Without documents, answer directly."""
         if not request.documents:
             runner.warn("Answered straight on: the request has no documents.")
             await Direct().run(request, route, runner)
@@ -66,7 +66,7 @@ class _Run:
     async def run(self) -> None:
         reading = self.reading
         if self.in_form:
-            held_to_format(Prompt(()), reading.request, self.runner)  # before anything is read for nothing
+            held_to_format(Prompt(()), reading.request, self.runner)  # before a call is made in vain
         if reading.task.kind == "rewrite":
             if self.in_form:
                 raise InvalidRequestError(
@@ -93,7 +93,7 @@ class _Run:
         self._report(records, skipped)
         self.runner.passages = tuple(sorted([*records, *skipped], key=lambda each: (each.document, each.start)))
         if records and all(record.status == "failed" for record in records):
-            cause = f"None of {len(records)} passages could be read. {records[0].error}"
+            cause = f"None of {len(records)} passages could be read. The first cause: {records[0].error}"
             raise BackendError(cause, backend=self.runner.model)
         if reading.task.kind == "extract" and not self.in_form and (extract := extracted(reading, records)):
             self.runner.merge.add(extract.text)
@@ -119,7 +119,7 @@ class _Run:
         return await read_in_rounds(self.reading, places)
 
     async def _end(self, citing: CitationFilter) -> None:
-        """Wait for the answer, and hand out what it cites."""
+        """Wait for the answer, and report its citations."""
         await self.runner.merge.finish()
         self.runner.citations = tuple(citing.citations)
         if citing.unknown:
@@ -138,7 +138,7 @@ class _Run:
         return chosen, [reading.skipped(place) for place in places if place.number not in kept]
 
     def _report(self, records: Sequence[PassageRecord], skipped: Sequence[PassageRecord]) -> None:
-        """Say what was not read, and what was dropped."""
+        """Warn about passages that were not read and findings that were left out."""
         failed = [record for record in records if record.status == "failed"]
         if failed:
             self.runner.warn(
@@ -159,7 +159,14 @@ class _Run:
             self.runner.warn(f"{unfounded} quotations that do not stand in their passage were dropped.")
 
     def _listed(self, records: Sequence[PassageRecord]) -> str:
-        called = self.reading.library.called
-        named = "; ".join(called(each.document, each.start, each.end) for each in records[:_MOST_NAMED])
-        more = len(records) - _MOST_NAMED
+        """The places of these passages, neighbours as one."""
+        library, places = self.reading.library, list[tuple[int, int, int]]()
+        for each in records:
+            document, start, end = places[-1] if places else (-1, 0, 0)
+            if document == each.document and not library.documents[document].text[end : each.start].strip():
+                places[-1] = document, start, each.end
+            else:
+                places.append((each.document, each.start, each.end))
+        named = "; ".join(library.called(*place) for place in places[:_MOST_NAMED])
+        more = len(places) - _MOST_NAMED
         return f"{named} and {more} more" if more > 0 else named

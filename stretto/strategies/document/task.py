@@ -1,4 +1,4 @@
-"""What is to be done with the documents, told from the question."""
+"""Tells from the question what is to be done with the documents."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.load import dumps, loads
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, trim_messages
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.tools import tool
 from langchain_core.tracers import BaseTracer
@@ -22,7 +22,7 @@ from serving import served
 
 from stretto import AuthenticationError, BackendError, InvalidRequestError
 from stretto.integrations.langchain import ChatStretto
-from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, RawReply, ScriptedServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("connections_closed")]
 
@@ -175,6 +175,18 @@ async def test_an_agent_calls_its_tools_and_goes_on_with_their_results(obliging)
     assert sent[2]["content"] == "6"
 
 
+@pytest.mark.parametrize("model", ["local:pocket", "openai:any", ChatOpenAI(model="any", api_key=KEY)])
+def test_tokens_are_counted_without_the_network(model, monkeypatch):
+    """LangChain's own way fetches the tokeniser of GPT-2."""
+    monkeypatch.setattr("langchain_core.language_models.base.get_tokenizer", None)
+    chat = ChatStretto(backend=model) if isinstance(model, ChatOpenAI) else ChatStretto(model=model)
+    short, long = [HumanMessage("Why?")], [HumanMessage("Why? " * 50), AIMessage("Because."), HumanMessage("So?")]
+    assert 0 < chat.get_num_tokens_from_messages(short) < chat.get_num_tokens_from_messages(long)
+    assert chat.get_num_tokens("Why?") == chat.get_num_tokens_from_messages(short)
+    kept = trim_messages(long, max_tokens=40, token_counter=chat, strategy="last")
+    assert [message.content for message in kept] == ["Because.", "So?"]
+
+
 async def test_what_was_thought_before_a_tool_call_goes_back_with_its_result():
     from stretto import ToolCall  # noqa: PLC0415 - as below
 
@@ -188,6 +200,20 @@ async def test_what_was_thought_before_a_tool_call_goes_back_with_its_result():
                 {"type": "thinking", "thinking": "It is a sum.", "signature": "signed"},
                 {"type": "tool_use", "id": "1", "name": "add", "input": {}},
             ]
+
+
+async def test_fields_of_a_call_that_its_server_signs_go_back_with_its_result():
+    """Gemini refuses the result of a tool without the signature of its call."""
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}, "extra_content": {"a": "b"}}
+    said = {"role": "assistant", "tool_calls": [call | {"index": 0}]}
+    body = json.dumps({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": said}]}).encode()
+    signed = RawReply([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
+    with served(lambda got: signed if len(got.body["messages"]) == 1 else "It is 3.") as server:
+        model = chat(server).bind_tools([add])
+        first, *rest = model.stream("Add.")
+        for asked in (await model.ainvoke("Add."), sum(rest, first)):
+            await model.ainvoke([HumanMessage("Add."), asked, ToolMessage("3", tool_call_id="1")])
+            assert server.requests[-1].body["messages"][1]["tool_calls"] == [call]
 
 
 async def test_arguments_that_are_no_json_are_an_invalid_tool_call():

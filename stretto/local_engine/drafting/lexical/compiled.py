@@ -1,4 +1,4 @@
-"""Compiled: drafts from the predictions of [PAD] rows, and the [PAD]s that are worth their rows."""
+"""Compiled code that makes drafts from the predictions of [PAD] rows, and chooses the [PAD]s worth their rows."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _consider(units, heap, above, parent, depth, rank):
 
 @inner
 def _grow(units, room, tokens, parents, survival):
-    """Write down the most probable combinations of the predictions, in order; their number."""
+    """Write down the most probable combinations of the predictions, in order; return their number."""
     heap = [(0.0, np.int64(0), np.int64(0), np.int64(0))]
     heap.pop()
     count = 0
@@ -106,7 +106,7 @@ def _grow(units, room, tokens, parents, survival):
 
 @inner
 def _take(units, room, alpha, tokens, parents, survival):
-    """Write down the predictions that are certain enough to be taken as they are; their number."""
+    """Write down the predictions that are certain enough to be accepted without verification; return their number."""
     count = 0
     while count < min(units.known[0], room) and units.chances[count, 0] > alpha:
         tokens[count], parents[count], survival[count] = units.tokens[count, 0], count - 1, 1.0

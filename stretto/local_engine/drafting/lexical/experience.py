@@ -1,4 +1,4 @@
-"""What earlier requests have learned about predictions of [PAD] rows, for later ones."""
+"""Statistics of the predictions of [PAD] rows, which later requests start from."""
 
 from __future__ import annotations
 

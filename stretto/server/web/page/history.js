@@ -67,6 +67,7 @@ async function changing(act) {
 }
 
 export const remove = (id) => changing((store) => store.delete(id));
+export const restore = (conversation) => changing((store) => store.put(conversation));
 export const removeAll = () => changing((store) => store.clear());
 
 export const exported = async () =>

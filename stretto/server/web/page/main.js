@@ -5,7 +5,8 @@ import { Attached } from "./documents.js";
 import * as history from "./history.js";
 import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
-import { ask, pageOf } from "./server.js";
+import { saveAnswer } from "./saving.js";
+import { ask } from "./server.js";
 import { AnswerView, comparison, element } from "./view.js";
 import { welcome } from "./welcome.js";
 
@@ -62,7 +63,7 @@ async function asking(question, documents, turn) {
   place.answers.classList.toggle("two", compare);
   await keep();
   try {
-    const first = await answered(place, asked, messages, chosen("strategy"), "The answer");
+    const first = await answered(place, asked, messages, chosen("strategy"), "Answer");
     asked.answers.push(first);
     if (compare && first.route?.strategy === "direct") {
       place.answers.classList.remove("two");
@@ -108,7 +109,7 @@ function showComparison(place, answer) {
 }
 
 async function answered(place, turn, messages, strategy, title) {
-  const view = new AnswerView(title, announce);
+  const view = new AnswerView(titleOf(title, turn), announce);
   if ($("compare").checked) view.root.prepend(element("h3", { class: "dim" }, strategy === "direct" ? "Straight generation" : strategy));
   place.answers.append(view.root);
   const documents = turn.documents.map(({ title: name, text }) => ({ title: name, text }));
@@ -173,19 +174,22 @@ function showTurn(turn) {
 function showStored(turn, place) {
   const answer = turn.answers.at(-1) ?? { text: "", branches: [], stopped: "There is no answer: the page was left." };
   try {
-    showWhole(answer, place);
+    showWhole(answer, place, turn);
   } catch { // of another version, or out of a file that somebody changed
     place.answers.replaceChildren();
-    AnswerView.of("The answer", { text: answer.text, branches: [], stopped: "Its figures cannot be shown." }, place.answers);
+    AnswerView.of(titleOf("Answer", turn), { text: answer.text, branches: [], stopped: "Its figures cannot be shown." }, place.answers);
   }
   addActions(place, turn);
 }
 
-function showWhole(answer, place) {
+// Regions of a page have names of their own.
+const titleOf = (title, turn) => `${title} ${conversation.turns.indexOf(turn) + 1}`;
+
+function showWhole(answer, place, turn) {
   place.answers.classList.toggle("two", Boolean(answer.straight));
-  AnswerView.of("The answer", answer, place.answers);
+  AnswerView.of(titleOf("Answer", turn), answer, place.answers);
   if (!answer.straight) return;
-  AnswerView.of("Straight generation", answer.straight, place.answers);
+  AnswerView.of(titleOf("Straight generation", turn), answer.straight, place.answers);
   showComparison(place, answer);
 }
 
@@ -238,17 +242,6 @@ function editTurn(turn) {
   tell("Change the question and send it. The conversation so far stays in the list.");
 }
 
-async function saveAnswer(turn) {
-  const answer = turn.answers.at(-1);
-  if (!answer || answer.stopped) return tell("Only a complete answer can be saved as a page.");
-  const { straight, ...whole } = answer;
-  try {
-    history.saveFile("answer.html", await pageOf(turn.question, whole));
-  } catch (error) {
-    tell(said(error));
-  }
-}
-
 const isDown = () => {
   const room = $("conversation");
   return room.scrollHeight - room.scrollTop - room.clientHeight < 120;
@@ -284,12 +277,17 @@ async function forget(each) {
   wanted = null;
   if (each.id === conversation.id) await leave();
   if (each.id === conversation.id) startNew(); // first: a question that comes now belongs to the new one
-  await removing(history.remove(each.id));
+  const removed = await history.one(each.id).catch(() => null);
+  if (!(await removing(history.remove(each.id))) || !removed) return;
+  const broughtBack = () => history.restore(removed).catch((error) => tell(`It stays deleted: ${error?.message}`));
+  tell(`“${removed.title || "Untitled"}” was deleted.`, () => broughtBack().then(listConversations));
 }
 
+// Returns whether it is gone.
 async function removing(removed) {
-  await removed.catch((error) => tell(`Nothing was deleted: ${error?.message}`));
+  const gone = await removed.then(() => true, (error) => tell(`Nothing was deleted: ${error?.message}`));
   await listConversations();
+  return gone;
 }
 
 async function leave() {

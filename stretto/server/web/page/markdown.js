@@ -10,19 +10,37 @@ import python from "./vendor/languages/python.js";
 import rust from "./vendor/languages/rust.js";
 import xml from "./vendor/languages/xml.js";
 import yaml from "./vendor/languages/yaml.js";
-import { Marked } from "./vendor/marked.js";
+import { Marked, Tokenizer } from "./vendor/marked.js";
 
 const LONGEST_COLOURED = 20_000; // characters of a block of code
+const DEEPEST = 20; // levels of lists and quotations: the time to parse them grows with the depth squared
 const LANGUAGES = { bash, go, java, javascript, json, python, rust, xml, yaml };
 for (const [name, grammar] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, grammar);
 
 const escaped = (text) => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
+let depth = 0;
+
+// A list or quotation within too many others is text, as it was written.
+function nested(kind) {
+  return function (source) {
+    if (depth >= DEEPEST) return undefined;
+    depth += 1;
+    try {
+      return Tokenizer.prototype[kind].call(this, source);
+    } finally {
+      depth -= 1;
+    }
+  };
+}
+
 const marked = new Marked({
   gfm: true,
   breaks: true,
+  tokenizer: { list: nested("list"), blockquote: nested("blockquote") },
   renderer: {
     html: ({ text }) => escaped(text),
+    checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
     image: ({ text, href }) => escaped(`${text} (${href})`),
     code({ text, lang }) {
       const language = (lang ?? "").trim().split(/\s/)[0];
@@ -35,7 +53,8 @@ const marked = new Marked({
 const ALLOWED = {
   ALLOWED_TAGS: ["p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span",
     "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"],
-  ALLOWED_ATTR: ["href", "start", "class"],
+  ALLOWED_ATTR: ["href", "start", "class", "align"],
+  ADD_URI_SAFE_ATTR: ["start", "align"], // which hold no address
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
@@ -44,25 +63,6 @@ const ALLOWED = {
 
 // Headings of an answer stand below those of the page.
 const LOWER = { H1: "h3", H2: "h4", H3: "h5", H4: "h6", H5: "h6", H6: "h6" };
-
-const DEEPEST = 40; // characters of indentation
-const DEEPEST_CODE = 200; // of code, and of what only looks like code, as after a fence in a list that has ended
-
-// Lists in lists and quotations in quotations are cut: the time to parse them grows with the depth squared. Code stays as it is.
-function shallow(text) {
-  let fence = null;
-  return text.split("\n").map((line) => {
-    const deepest = fence ? DEEPEST_CODE : DEEPEST;
-    if (!fence) fence = line.match(/^(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*(`{3,}(?=[^`]*$)|~{3,})/)?.[1];
-    else if (line.match(/^[ \t>]*(`{3,}|~{3,})\s*$/)?.[1].startsWith(fence)) fence = null;
-    return cut(line, deepest);
-  }).join("\n");
-}
-
-function cut(line, deepest) {
-  const [indent] = line.match(/^[ \t]*(?=[-*+]|\d+[.)])|^[ \t]*>[ \t>]*/) ?? [""];
-  return indent.slice(0, deepest) + line.slice(indent.length);
-}
 
 // The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stands there as it was written.
 export function rendered(text) {
@@ -80,7 +80,7 @@ export function rendered(text) {
 }
 
 function fragmentOf(text) {
-  const fragment = DOMPurify.sanitize(marked.parse(shallow(text)), ALLOWED);
+  const fragment = DOMPurify.sanitize(marked.parse(text), ALLOWED);
   for (const element of fragment.querySelectorAll("[class]")) {
     const kept = [...element.classList].filter((name) => name.startsWith("hljs-"));
     if (kept.length) element.className = kept.join(" ");
@@ -106,8 +106,11 @@ function fragmentOf(text) {
   }
   for (const block of fragment.querySelectorAll("pre")) {
     block.tabIndex = 0;
-    block.dir = "ltr";
-    block.append(copyButton(() => block.querySelector("code").textContent, "Copy code"));
+    const framed = document.createElement("div"); // beside which the button stays while the code is scrolled
+    framed.className = "code";
+    framed.dir = "ltr";
+    block.replaceWith(framed);
+    framed.append(block, copyButton(() => block.querySelector("code").textContent, "Copy code"));
   }
   for (const block of fragment.children) block.dir ||= "auto"; // each runs as its own first letters do
   return fragment;

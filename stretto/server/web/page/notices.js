@@ -5,9 +5,18 @@ const $ = (id) => document.getElementById(id);
 // To those who hear the page.
 export const announce = (text) => ($("status").textContent = text);
 
-// To everyone, until the next question.
-export function tell(text) {
+// To everyone, until the next question; with a button that takes back what was done, if it can be taken back.
+export function tell(text, undo = null) {
   $("told").textContent = text;
+  if (undo) $("told").append(undoButton(undo));
   $("told").hidden = !text;
   if (text) announce(text);
+}
+
+function undoButton(undo) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Undo";
+  button.addEventListener("click", () => (tell(""), undo()));
+  return button;
 }

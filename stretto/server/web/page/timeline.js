@@ -19,7 +19,7 @@ export function timeline(rows, now, room) {
   const shown = rows.slice(0, MOST_ROWS);
   const end = Math.max(now, ...rows.map((row) => row.ended ?? now), 0.001);
   const at = (seconds) => names + (Math.min(seconds, end) / end) * (width - names - FIGURES);
-  const height = TOP + ROW * shown.length + 4;
+  const height = TOP + ROW * (shown.length + (rows.length > shown.length)) + 4;
   const svg = shape("svg", {
     class: "timeline", viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": `What ran when: ${rows.length} ${rows.length === 1 ? "branch" : "branches"} in ${end.toFixed(1)} seconds`,
@@ -43,6 +43,7 @@ export function timeline(rows, now, room) {
     if (row.failed) bar("failed", Math.max(row.needed, ended - end / 100), ended);
     svg.append(shape("text", { x: width, y: y + 14, "text-anchor": "end" }, `${(ended - row.needed).toFixed(2)} s`));
   });
+  if (rows.length > shown.length) svg.append(shape("text", { x: 0, y: height - 10 }, `and ${rows.length - shown.length} more`));
   return svg;
 }
 

@@ -1,6 +1,8 @@
 // What an answer that ended too early has: its text, and what its parts hold beyond that.
 
 const LEAD = /^[^\p{L}\p{N}]*(?:\p{Nd}{1,3}[.):])?[^\p{L}\p{N}]*/u; // a number that a model wrote, and the merge may have taken away
+const MARK = /^\s*(?:[-*+•]|\p{Nd}{1,4}[.):\]])(?:\s+|$)/u; // of a list
+const BEHIND_NAME = /^[*_"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n)?[*_]{0,3}\s*/u;
 const LETTER = /[\p{L}\p{N}]/gu;
 
 // Titles, labels, indents and notes depend on the form of the answer, so only the letters of a part are looked for,
@@ -19,8 +21,11 @@ export function withUnwritten(text, parts) {
       const [rest, end] = [part.slice(own.places[begun - 1] + 1), places.at(-1) + 1];
       text = text.slice(0, end) + (rest.startsWith(text.slice(end)) ? rest : text.slice(end).trimEnd() + rest);
       read = letters.length;
+    } else if (!later.length && endsInLabel(text, title ?? "", read ? places[read - 1] + 1 : 0)) {
+      text += withoutLabel(title ?? "", part);
+      read = letters.length;
     } else {
-      later.push(title ? `**${title}**: ${part}` : part);
+      later.push(title ? `**${title}**: ${withoutLabel(title, part)}` : part);
     }
   }
   return [text, ...later].filter(Boolean).join("\n\n");
@@ -35,6 +40,22 @@ function begunIn(text, own, letters, places, read) {
   }
   return 0;
 }
+
+// Whether a text ends in the mark or name of a part, behind which nothing of the part is there yet.
+function endsInLabel(text, title, since) {
+  const start = text.trimEnd().lastIndexOf("\n") + 1;
+  const line = text.slice(start).trim();
+  const name = bare(line.replace(MARK, ""));
+  return start >= since && Boolean(line) && (!name || name === bare(title));
+}
+
+function withoutLabel(title, part) {
+  const text = part.replace(MARK, "").trimStart();
+  const name = text.replace(/^[*_"“„«']{0,3}/, "");
+  return title && name.startsWith(title) ? name.slice(title.length).replace(BEHIND_NAME, "") : text;
+}
+
+const bare = (name) => name.replace(/^[\s*_]+|[\s*_:：]+$/g, "");
 
 // Where a part begins behind its own number and title.
 function behindLabel(title, part) {

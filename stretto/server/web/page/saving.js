@@ -1,0 +1,17 @@
+// An answer as a page of its own, in a file.
+
+import { said } from "./connection.js";
+import { saveFile } from "./history.js";
+import { tell } from "./notices.js";
+import { pageOf } from "./server.js";
+
+export async function saveAnswer(turn) {
+  const answer = turn.answers.at(-1);
+  if (!answer || answer.stopped) return tell("Only a complete answer can be saved as a page.");
+  const { straight, ...whole } = answer;
+  try {
+    saveFile("answer.html", await pageOf(turn.question, whole));
+  } catch (error) {
+    tell(said(error));
+  }
+}

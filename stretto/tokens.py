@@ -1,0 +1,82 @@
+"""The tokens of an answer: how probable each was, and how a local model found them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+
+class TokenLogprob(BaseModel):
+    """How probable a model found one token of its answer.
+
+    The probabilities are the model's own, at temperature 1, before limits, penalties and ``response_format``.
+
+    Attributes:
+        token: its text; a token that ends the answer is one too. A part of a character is shown as U+FFFD.
+        logprob: natural logarithm of its probability.
+        top: the most probable tokens at its place with theirs, the most probable one first.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+class Decoding(BaseModel):
+    """How a local model found its tokens; added up over branches with ``+``.
+
+    A forward evaluates rows: the last token that is certain, and drafted ones. It commits the drafted tokens that the
+    model itself would have chosen, and one more.
+
+    Attributes:
+        methods: names of the decoding methods.
+        steps: forwards after the prompts were read.
+        rows: evaluated in these forwards.
+        tokens: committed by these forwards; the first token of a generation comes with its prompt and is not one.
+        drafted: rows that were drafted, by source.
+        accepted: those of them that became part of an answer.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    methods: tuple[str, ...] = ()
+    steps: int = 0
+    rows: int = 0
+    tokens: int = 0
+    drafted: Mapping[str, int] = Field(default_factory=dict)
+    accepted: Mapping[str, int] = Field(default_factory=dict)
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorators above property
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that one forward committed, on average; 1 without drafts."""
+        return self.tokens / self.steps if self.steps else 1.0
+
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @property
+    def rows_per_step(self) -> float:
+        """Rows that one forward evaluated, on average; 1 without drafts."""
+        return self.rows / self.steps if self.steps else 1.0
+
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @property
+    def acceptance(self) -> Mapping[str, float]:
+        """Share of the drafted rows that were accepted, by source."""
+        return {source: self.accepted.get(source, 0) / rows for source, rows in self.drafted.items() if rows}
+
+    def __add__(self, other: Decoding) -> Decoding:
+        return Decoding(
+            methods=tuple(dict.fromkeys((*self.methods, *other.methods))),
+            steps=self.steps + other.steps,
+            rows=self.rows + other.rows,
+            tokens=self.tokens + other.tokens,
+            drafted=_added(self.drafted, other.drafted),
+            accepted=_added(self.accepted, other.accepted),
+        )
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in dict.fromkeys((*one, *other))}
