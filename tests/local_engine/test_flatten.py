@@ -138,7 +138,7 @@ def test_a_committed_path_leaves_the_cache_as_if_it_had_been_read_as_text(name, 
                 node = chance.randrange(ROOT, len(tree))
                 path = [] if node == ROOT else tree.path(node)
                 expected = model(torch.tensor([text + [tree.tokens[step] for step in path]])).logits[0, -1]
-                assert (logits[number, node + 1] - expected).abs().max() < 1e-4 * expected.std()
+                assert (logits[number, node + 1] - expected).abs().max() <= 1e-4 * expected.std()  # all 0 for a pad alone
                 moves += [(number, len(text) + step, len(text) + place) for place, step in enumerate(path)]
                 text.extend([*(tree.tokens[step] for step in path), chance.randrange(VOCABULARY)])
             cache.move([move for move in moves if move[1] != move[2]])
@@ -148,7 +148,7 @@ def test_a_committed_path_leaves_the_cache_as_if_it_had_been_read_as_text(name, 
                 run(Rows(torch.tensor([text[:-1]]), torch.arange(read)[None], read), fresh, torch.tensor([0]))
                 for held, new in ((cache._keys, fresh._keys), (cache._values, fresh._values)):
                     for layer, made in zip(held, new, strict=True):
-                        assert (layer[number, :read] - made[0, :read]).abs().max() < 1e-4 * made.std()
+                        assert (layer[number, :read] - made[0, :read]).abs().max() <= 1e-4 * made.std()
 
 
 @settings(max_examples=50, deadline=None)
