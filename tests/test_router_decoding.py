@@ -11,6 +11,7 @@ from stretto.testing import ScriptedBackend
 from stretto.tokens import Decoding
 
 CODE = "Implement a binary search in Python."
+POINTS = "What are the advantages of electric cars?"
 POEM = "Write a poem about the harbour at night."
 METHODS = tuple(name for name in DRAFTERS if name != "draft_model")
 STEPS = {1: 4.0, 2: 4.2, 4: 4.4, 8: 5.0, 16: 8.0}
@@ -158,3 +159,21 @@ def test_a_measured_rate_replaces_the_assumed_one():
     assert speed_of("local:x", Capabilities(), decoding=unknown) == speed_of("local:x", Capabilities())
     quick, slow = decided(CODE, measured=measured), decided(CODE)
     assert quick.forecast["direct"].seconds < slow.forecast["direct"].seconds
+
+
+def test_calls_that_slow_each_other_are_forecast_by_the_measured_steps():
+    def forecasts(steps):
+        return decided(POINTS, decoding="autoregressive", measured=Measured(step_ms=steps)).forecast
+
+    flat, steep = forecasts({1: 4.0, 8: 5.0, 64: 8.0}), forecasts({1: 4.0, 8: 32.0, 64: 256.0})
+    assert flat["skeleton"].seconds < flat["direct"].seconds / 2
+    assert steep["skeleton"].seconds > steep["direct"].seconds
+
+
+def test_the_first_token_takes_a_measured_step_over_a_short_prompt():
+    known = decoding_forecast("autoregressive", Measured(step_ms=STEPS))
+    quick, slow = (
+        speed_of("local:x", Capabilities(), decoding=known, measured=Measured(step_ms={**STEPS, 64: ms}))
+        for ms in (20.0, 900.0)
+    )
+    assert (quick.first_token_s, slow.first_token_s) == (0.02, 0.9)

@@ -103,7 +103,7 @@ class Case:
     @cached_property
     def speed(self) -> Speed:
         """The assumed or measured speed of the backend."""
-        return speed_of(self.backend.name, self.backend.capabilities, self.role, self.decoding_forecast)
+        return speed_of(self.backend.name, self.backend.capabilities, self.role, self.decoding_forecast, self.measured)
 
     @cached_property
     def straight(self) -> Forecast:

@@ -1,14 +1,15 @@
 """Expected cost of a call, by a simple model with explicit assumptions.
 
 A call takes the time to its first token plus its tokens divided by the rate. Each strategy computes the cost of its
-own calls, in the module of its offer. The figures are good for ranking strategies; they are no promises. Only the rate
-of a local backend is measured, once its model is loaded and has answered: the time of a step, and the tokens that the
-decoding method commits in one.
+own calls, in the module of its offer. The figures are good for ranking strategies; they are no promises. Only a local
+backend is measured, once its model is loaded and has answered: the time of a step by its rows, which says how long a
+short prompt takes to read and how much calls slow each other, and the tokens that the decoding method commits in one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities, Measured
@@ -22,6 +23,7 @@ TOKENS_PER_WORD = 1.35
 INSTRUCTION_TOKENS = 220  # of the prompt of one part, besides the question
 SLOWEST_PART = 1.5  # times the mean
 SPECULATION = 1.5  # times as fast is a call that runs alone; calls side by side leave little room for drafts
+SHORT_PROMPT = 64  # tokens that a model in this process has to read of a usual prompt; what it has read, it keeps
 READ_PER_S = 8_000.0  # prompt tokens a second, on a server that reads each prompt from its beginning
 
 
@@ -31,9 +33,10 @@ class Speed(NamedTuple):
     Attributes:
         first_token_s: seconds to the first token.
         tokens_per_s: tokens per second of one call.
-        slots: calls that run at that speed.
+        slots: calls that run side by side; at that speed, unless ``step_ms`` is known.
         alone: how many times as fast one call by itself is.
         read_per_s: prompt tokens per second of calls that have nothing in common for it.
+        step_ms: milliseconds of a step by its rows, one for each call; ``None`` where calls do not slow each other.
     """
 
     first_token_s: float
@@ -41,18 +44,25 @@ class Speed(NamedTuple):
     slots: int
     alone: float = 1.0
     read_per_s: float = math.inf
+    step_ms: Callable[[int], float] | None = None
 
 
 def speed_of(
-    name: str, capabilities: Capabilities, role: str = "main", decoding: DecodingForecast | None = None
+    name: str,
+    capabilities: Capabilities,
+    role: str = "main",
+    decoding: DecodingForecast | None = None,
+    measured: Measured | None = None,
 ) -> Speed:
     """The assumed speed of a backend: models in this process are slower per call, small remote ones are faster.
 
-    Uses the measured time per token of the decoding method, if there is one.
+    Uses the measured time per token of the decoding method and the times of steps, if they are known.
     """
     slots = max(1, capabilities.parallel_slots)
     if decoding is not None and decoding.ms_per_token:
-        return Speed(0.15, 1000 / decoding.ms_per_token, slots)
+        step_ms = StepCost(measured.step_ms) if measured is not None and measured.step_ms else None
+        first_s = 0.15 if step_ms is None else step_ms(SHORT_PROMPT) / 1000
+        return Speed(first_s, 1000 / decoding.ms_per_token, slots, step_ms=step_ms)
     if name.startswith("local:"):
         return Speed(0.15, 25.0, slots)
     alone = SPECULATION if capabilities.speculation else 1.0
@@ -109,6 +119,10 @@ def straight(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
     return Forecast(seconds=round(total_s, 2), tokens=prompt_tokens + answer, calls=1)
 
 
-def seconds(speed: Speed, tokens: float) -> float:
-    """Expected seconds of one call that generates this many tokens."""
-    return round(speed.first_token_s + tokens / speed.tokens_per_s, 2)
+def seconds(speed: Speed, tokens: float, *, calls: int = 1) -> float:
+    """Expected seconds of one call that generates this many tokens, while so many ``calls`` run.
+
+    Calls in one batch are not drafted for, so each commits a token a step.
+    """
+    rate = speed.tokens_per_s if calls == 1 or speed.step_ms is None else 1000 / speed.step_ms(calls)
+    return round(speed.first_token_s + tokens / rate, 2)

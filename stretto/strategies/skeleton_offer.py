@@ -42,7 +42,8 @@ def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast
     written = answer * LENGTH
     point = written / POINTS * SLOWEST_PART
     waves = math.ceil(POINTS / speed.slots)
-    total_s = seconds(speed, OUTLINE_TOKENS / speed.alone) + waves * seconds(speed, point)
+    point_s = seconds(speed, point, calls=min(POINTS, speed.slots))
+    total_s = seconds(speed, OUTLINE_TOKENS / speed.alone) + waves * point_s
     total_s += (POINTS + 1) * prompt_tokens / speed.read_per_s
     read = (POINTS + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + POINTS * OUTLINE_TOKENS
     return Forecast(seconds=round(total_s, 2), tokens=round(read + OUTLINE_TOKENS + written), calls=POINTS + 1)

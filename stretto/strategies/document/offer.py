@@ -118,7 +118,8 @@ def _forecast(case: Case, task: Task, window: int) -> tuple[str, Forecast]:
         waves, way = calls, "order"
     elif task.hops:
         waves, calls, way = _ROUNDS * waves, _ROUNDS * calls, "rounds"
-    total_s = waves * seconds(case.speed, RECORD_TOKENS * SLOWEST_PART) + seconds(case.speed, case.answer_tokens)
+    record_s = seconds(case.speed, RECORD_TOKENS * SLOWEST_PART, calls=min(calls, case.speed.slots))
+    total_s = waves * record_s + seconds(case.speed, case.answer_tokens)
     read = case.prompt_tokens + calls * INSTRUCTION_TOKENS
     tokens = round(read + calls * RECORD_TOKENS + case.answer_tokens)
     return way, Forecast(seconds=round(total_s, 2), tokens=tokens, calls=calls + 1)

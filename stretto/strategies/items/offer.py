@@ -65,6 +65,7 @@ def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) ->
     """Expected cost of two or more items: one call each, or groups if there are more items than slots."""
     together = min(math.ceil(items / speed.slots), TOGETHER)
     calls = math.ceil(items / together)
-    total_s = math.ceil(calls / speed.slots) * seconds(speed, answer / calls * SLOWEST_PART)
+    call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.slots))
+    total_s = math.ceil(calls / speed.slots) * call_s
     read = prompt_tokens + calls * INSTRUCTION_TOKENS
     return Forecast(seconds=round(total_s, 2), tokens=round(read + answer), calls=calls)
