@@ -62,8 +62,18 @@ def _end_all() -> None:
 
 def _leave(error: BaseException) -> None:
     """End the process at once, as whoever interrupts its exit wants; going on with threads in torch would abort it."""
+    match error:
+        case KeyboardInterrupt():
+            status = 128 + signal.SIGINT
+        case SystemExit(code=int() | None as code):
+            status = code or 0
+        case SystemExit(code=said):
+            status = 1
+            print(said, file=sys.stderr)
+        case _:
+            status = 1
+            sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # closed, or none
             stream.flush()
-    status = error.code if isinstance(error, SystemExit) else None
-    os._exit(status if isinstance(status, int) else 128 + signal.SIGINT)
+    os._exit(status)

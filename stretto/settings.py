@@ -24,9 +24,8 @@ _LOCAL = ("dtype", "device", "decoding", "threads", "compiled", "long_context")
 _NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY")
 """Variables that other modules read, without the prefix."""
 
-_OF_OTHERS = re.compile(r"_(KEY|SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d\w*)?)$")
-"""Keys that the user has named, and what Kubernetes sets in each container beside a service called stretto."""
-
+_NEAR = 0.88  # all names begin with the prefix, so that most are alike
+_SLIP = 2  # characters by which a misspelt name may be longer or shorter; a longer one is somebody's own variable
 _log = logging.getLogger(__name__)
 
 
@@ -104,7 +103,7 @@ class Settings(BaseModel):
         except (OSError, ValueError) as error:
             raise SettingsError(f"The settings file {file} cannot be read: {error}. Mend or remove it.") from None
         exported = {name: value for name in cls.model_fields if (value := os.environ.get(_variable(name), "").strip())}
-        _tell_unknown(tuple(sorted(name for name in os.environ if name.startswith(PREFIX))))
+        _tell_misspelt(tuple(sorted(name for name in os.environ if name.startswith(PREFIX))))
         given = {name: value for name, value in arguments.items() if value is not None}
         sources = dict.fromkeys(written, file) | {name: _variable(name) for name in exported}
         try:
@@ -114,10 +113,9 @@ class Settings(BaseModel):
             name = ".".join(str(part) for part in first["loc"])
             value = "..." if "key" in name else shown(first.get("input"))
             if first["type"] == "extra_forbidden":
+                where = f" It stands in {file}." if name in written and name not in given else ""
                 hint = _hint(name, cls.model_fields)
-                raise SettingsError(
-                    f"There is no setting {name}, given as {value}.{hint} {file} may hold it."
-                ) from None
+                raise SettingsError(f"There is no setting {name}, given as {value}.{hint}{where}") from None
             said = f"cannot be used: {reason(first)}."
             match None if name in given else sources.get(name):
                 case None:
@@ -135,19 +133,19 @@ def _variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def _hint(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
     return f" Did you mean {near[0]}?" if near else ""
 
 
 @cache
-def _tell_unknown(variables: tuple[str, ...]) -> None:
-    """Log a warning for each variable with our prefix that nothing reads; once in a process."""
+def _tell_misspelt(variables: tuple[str, ...]) -> None:
+    """Log a warning for each variable whose name is nearly that of one that is read; once in a process."""
     known = [*map(_variable, Settings.model_fields), *(PREFIX + name for name in _NOT_SETTINGS)]
     for variable in variables:
-        hint = _hint(variable, known, cutoff=0.85)  # all share the prefix, so that most are alike
-        if variable not in known and (hint or not _OF_OTHERS.search(variable)):
-            _log.warning("The environment variable %s has no effect: there is no such setting.%s", variable, hint)
+        near = [] if variable in known else difflib.get_close_matches(variable, known, n=1, cutoff=_NEAR)
+        if near and abs(len(near[0]) - len(variable)) <= _SLIP:
+            _log.warning("The environment variable %s has no effect. Did you mean %s?", variable, near[0])
 
 
 def with_source(error: SettingsError, settings: Settings, names: Collection[str]) -> SettingsError:

@@ -67,14 +67,15 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch):
     assert (settings.model, settings.threads) == (None, None)
 
 
-def test_a_variable_that_nothing_reads_is_told_once_with_the_nearest_one(monkeypatch, caplog):
-    for name in ("DTPYE", "TEMPERATURE", "WORK_KEY", "PORT", "PORT_8000_TCP_ADDR", "SERVICE_HOST", "SERVICE_PORT_HTTP"):
+def test_a_misspelt_variable_is_told_once_and_those_of_others_are_not(monkeypatch, caplog):
+    of_others = ("WORK_KEY", "MODEL_KEY", "SHARED_KEY", "API_TOKEN", "NAME", "VERSION", "IMAGE", "PORT", "SERVICE_HOST")
+    for name in ("DTPYE", "RETRYS", *of_others, "PORT_8000_TCP_ADDR", "ENV_PATH"):
         monkeypatch.setenv(f"STRETTO_{name}", "of-the-user")
     Settings.load()
     Settings.load()
     assert [record.getMessage() for record in caplog.records] == [
-        "The environment variable STRETTO_DTPYE has no effect: there is no such setting. Did you mean STRETTO_DTYPE?",
-        "The environment variable STRETTO_TEMPERATURE has no effect: there is no such setting.",
+        "The environment variable STRETTO_DTPYE has no effect. Did you mean STRETTO_DTYPE?",
+        "The environment variable STRETTO_RETRYS has no effect. Did you mean STRETTO_RETRIES?",
     ]
 
 
@@ -104,8 +105,13 @@ def test_an_unknown_name_in_the_file_and_a_broken_file_are_errors(tmp_path):
 
 def test_an_unknown_setting_is_told_with_the_nearest_one(tmp_path):
     (tmp_path / "settings.toml").write_text("modle = 'x'\n")
-    with pytest.raises(SettingsError, match=r"There is no setting modle.*Did you mean model\?.*settings\.toml"):
+    with pytest.raises(
+        SettingsError, match=r"There is no setting modle.*Did you mean model\? It stands in .*settings\.toml"
+    ):
         Settings.load()
+    (tmp_path / "settings.toml").write_text("")
+    with pytest.raises(SettingsError, match=r"^There is no setting retrys, given as 3\. Did you mean retries\?$"):
+        Settings.load(retrys=3)
 
 
 def test_more_threads_than_a_process_can_have_are_refused(monkeypatch):

@@ -16,16 +16,22 @@ from rich.progress import Progress
 from stretto import AsyncStretto
 
 ROWS_AT_ONCE = 8
+BEGINNING = '{"row": '  # of each result
 MODEL = "local:pocket"  # for a real model: "openai:gpt-5.4-mini"
 
 
 def undone(rows: list[dict[str, str]], results: Path) -> list[int]:
     """The numbers of the rows that have no result yet. A last line that a killed run left half written is dropped."""
     kept = results.read_text(encoding="utf-8") if results.exists() else ""
-    whole = kept[: kept.rfind("\n") + 1]
-    if whole != kept:
-        results.write_text(whole, encoding="utf-8")
-    done = {json.loads(line)["row"] for line in whole.splitlines()}
+    whole, end, half = kept.rpartition("\n")
+    try:
+        done = {json.loads(line)["row"] for line in whole.splitlines()}
+    except (ValueError, TypeError, KeyError):
+        raise SystemExit(f"error: {results} holds no results of this program") from None
+    if half and not (half.startswith(BEGINNING) or BEGINNING.startswith(half)):
+        raise SystemExit(f"error: {results} holds no results of this program")
+    if half:
+        results.write_text(whole + end, encoding="utf-8")
     return [number for number in range(len(rows)) if number not in done]
 
 

@@ -221,8 +221,17 @@ begun.wait(60)
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="only POSIX systems signal one thread")
-@pytest.mark.parametrize(("raised", "status"), [("KeyboardInterrupt", 130), ("SystemExit(7)", 7)])
-def test_whoever_interrupts_the_exit_ends_the_process_at_once(folder, raised, status):
+@pytest.mark.parametrize(
+    ("raised", "status", "last"),
+    [
+        ("KeyboardInterrupt", 130, ""),
+        ("SystemExit(7)", 7, ""),
+        ("SystemExit", 0, ""),
+        ("SystemExit('Enough.')", 1, "Enough.\n"),
+        ("ValueError('a defect')", 1, "ValueError: a defect\n"),
+    ],
+)
+def test_whoever_interrupts_the_exit_ends_the_process_at_once(folder, raised, status, last):
     code = f"""
 import asyncio, signal, sys, threading
 from stretto import ending_thread
@@ -255,7 +264,8 @@ signal.signal(signal.SIGINT, interrupt)
 print("The end.")
 """
     done = run(code, folder)
-    assert (done.returncode, done.stdout, done.stderr) == (status, "The end.\n", "")
+    assert (done.returncode, done.stdout) == (status, "The end.\n")
+    assert "".join(done.stderr.splitlines(keepends=True)[-1:]) == last
 
 
 def test_a_deadline_holds_while_the_model_is_loading(folder, monkeypatch):

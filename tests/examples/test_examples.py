@@ -63,6 +63,16 @@ def test_a_batch_names_the_columns_that_there_are(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("text", ['{"total": 3}', '{"total": 3}\n', "id,review\n1,Good", "half"])
+def test_a_batch_touches_no_file_that_is_not_its_own(tmp_path, text):
+    program, source = FOLDER / "csv_batch" / "csv_batch.py", FOLDER / "csv_batch" / "reviews.csv"
+    (tmp_path / "other").write_text(text)
+    given = (sys.executable, program, source, "--column", "review", "--task", "Say it.", "--results", "other")
+    done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: other holds no results of this program\n")
+    assert (tmp_path / "other").read_text() == text
+
+
 def test_a_support_bot_tells_how_often_it_kept_its_objective(tmp_path):
     said = run("support_bot", "support_bot.py", "How do I look after a bicycle?", cwd=tmp_path)
     assert "of 1 replies began within 0.8 s" in said
