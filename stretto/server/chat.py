@@ -40,6 +40,7 @@ _USUAL: Mapping[str, Any] = {
     "logit_bias": {},
     "best_of": 1,
     "modalities": ["text"],
+    "functions": [],
 }
 
 
@@ -113,7 +114,7 @@ class ChatBody(Sampling):
     def check_form(self, served: Served) -> None:
         """Raise `Problem` where the answer has a form of OpenAI's own, and the model's server can write it."""
         given = self.model_extra or {}
-        named = [name for name in ("functions", "web_search_options") if given.get(name) is not None]
+        named = [name for name in ("functions", "web_search_options") if given.get(name) not in (None, [])]
         if "audio" in (given.get("modalities") or ()):
             named.append("modalities")
         if named and responding(served) is not None:
