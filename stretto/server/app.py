@@ -24,7 +24,7 @@ from stretto.server.completions import Completions
 from stretto.server.messages import Messages, count_tokens
 from stretto.server.options import ServerOptions
 from stretto.server.passing_on import elsewhere
-from stretto.server.paths import Slashes, no_such_path, refusal
+from stretto.server.paths import Slashes, error_response, no_such_path
 from stretto.server.problems import Problem
 from stretto.server.responses import Responses
 from stretto.server.service import Service
@@ -82,7 +82,7 @@ async def _wrong_path(request: Request, error: HTTPException) -> Response:
         problem = Problem(405, f"{path} does not take {request.method}.", headers=error.headers or {})
     else:
         problem = no_such_path(path, (route.path for route in request.app.routes if isinstance(route, Route)))
-    return refusal(request.scope, problem)
+    return error_response(request.scope, problem)
 
 
 class SameSite:
@@ -99,7 +99,7 @@ class SameSite:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it with 403."""
         if scope["type"] == "http" and (problem := self._problem(Headers(scope=scope))) is not None:
-            await refusal(scope, problem)(scope, receive, send)
+            await error_response(scope, problem)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 

@@ -9,13 +9,15 @@ from typing import Any, Protocol
 
 from stretto.errors import ModelNotFoundError
 from stretto.server.answering import Elsewhere
-from stretto.server.exchange import Exchange
+from stretto.server.exchange import Exchange, encoded
 from stretto.server.extension import ROUTE_HEADER
 from stretto.server.models import Served
 from stretto.server.problems import Problem
 from stretto.server.service import Service
 
 _UNKNOWN = frozenset({"unsupported_parameter", "unsupported_value"})  # problems that another server may not have
+
+_BYTES = 4  # of a token, roughly
 
 
 class RawResponse(Protocol):
@@ -61,26 +63,64 @@ def elsewhere(api: str) -> Elsewhere:
         if backend is None:
             raise problem
         try:
-            await _pass_on(exchange, backend, api, body, problem)
+            tokens = await _pass_on(exchange, backend, api, body, problem)
         except ModelNotFoundError as error:  # not every server that speaks OpenAI's API has all of its APIs
             problem.message += f" It was passed on, and refused: {error}"
             raise problem from error
+        if exchange.holder.tokens is not None:
+            await exchange.holder.tokens.take(tokens)
 
     return pass_on_or_raise
 
 
 async def _pass_on(
     exchange: Exchange, backend: Responding, api: str, body: Mapping[str, Any], because: Problem
-) -> None:
+) -> float:
+    """Send a body on, and its response back; gives the tokens of both."""
     sent = {name: value for name, value in body.items() if name != "stretto"} | {"model": backend.model}
+    read = len(encoded(sent)) / _BYTES
     cause = f"{because.param} is known to the model's own server only: passed on as it is."
     route = {ROUTE_HEADER: json.dumps({"strategy": "direct", "backend": backend.name, "cause": cause})}
     async with backend.responding(sent, api) as response:
         kind = response.headers.get("content-type", "application/json")
         if not kind.startswith("text/event-stream"):
-            await exchange.send_bytes(b"".join([piece async for piece in response.iter_bytes()]), kind, headers=route)
-            return
+            whole = b"".join([piece async for piece in response.iter_bytes()])
+            await exchange.send_bytes(whole, kind, headers=route)
+            return _told(whole) or read + len(whole) / _BYTES
         exchange.beside = route
+        tally = _Tally()
         async for piece in response.iter_bytes():
+            tally.feed(piece)
             await exchange.write(piece)
         await exchange.finish()
+    return tally.told or read + tally.events
+
+
+class _Tally:
+    """Counts the tokens of a stream: as its usage tells, or else its events, of which each is about a token."""
+
+    def __init__(self) -> None:
+        self.told = 0
+        self.events = 0
+        self._rest = b""  # of a line that is not whole
+
+    def feed(self, piece: bytes) -> None:
+        *lines, rest = piece.split(b"\n")
+        if lines:
+            lines[0], self._rest = self._rest + lines[0], b""
+        self._rest += rest
+        for line in lines:
+            if line.startswith(b"data:"):
+                self.events += 1
+                if b'"usage"' in line:
+                    self.told = _told(line.removeprefix(b"data:")) or self.told
+
+
+def _told(body: bytes) -> int:
+    """The tokens that a response or an event tells the usage of; 0 where it does not."""
+    try:
+        told = json.loads(body)
+        told = told.get("response") or told  # an event of Responses holds the whole response
+        return int(told["usage"]["total_tokens"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return 0

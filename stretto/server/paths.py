@@ -31,7 +31,7 @@ class Slashes:
         await self._app(scope, receive, send)
 
 
-def refusal(scope: Mapping[str, Any], problem: Problem) -> JSONResponse:
+def error_response(scope: Mapping[str, Any], problem: Problem) -> JSONResponse:
     """A problem that no dialect has seen, in the form of the API that its path belongs to, with the request's id."""
     own_id = request_id(Headers(scope=dict(scope)))
     body = problem.as_anthropic(own_id) if scope["path"].endswith(_ANTHROPIC) else problem.as_openai()

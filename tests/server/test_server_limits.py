@@ -14,7 +14,7 @@ from live_server import QUESTION, in_front_of, until
 from stretto import SettingsError
 from stretto.server import ServerOptions
 from stretto.server.keys import Keyring
-from stretto.testing.server import Fault, HttpReply
+from stretto.testing.server import Fault, HttpReply, RawReply
 
 pytestmark = pytest.mark.anyio
 KEY = "a-long-random-text-1"
@@ -99,6 +99,49 @@ async def test_tokens_of_a_key_are_counted(tmp_path):
         await client.chat.completions.create(**ASKED)
         with pytest.raises(openai.RateLimitError):
             await client.chat.completions.create(**ASKED)
+
+
+@pytest.mark.parametrize("given", [{}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}])
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+async def test_tokens_of_a_key_are_counted_where_its_bodies_are_passed_on(tmp_path, path, given):
+    file = keys(tmp_path, f'[anna]\nkey = "{KEY}"\ntokens_per_minute = 5\n')
+    body = {"model": "stretto-direct", "input": "Why?", "previous_response_id": "resp_1", "stream": "stream" in given}
+    if "chat" in path:
+        body = ASKED | {"functions": [{"name": "add"}]} | given
+    pages = {"/v1/responses": {"usage": {"total_tokens": 9}}}
+    async with (
+        in_front_of("Hello there, you.", options=ServerOptions(port=0, keys=file), pages=pages) as live,
+        live.http(headers={"authorization": f"Bearer {KEY}"}) as http,
+    ):
+        got = [(await http.post(f"/v1/{path}", json=body)) for _ in range(2)]
+    assert [each.status_code for each in got] == [200, 429]
+    assert "passed on" in got[0].headers["x-stretto-route"]
+
+
+@pytest.mark.parametrize("tokens", [9, 11])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_is_passed_on_costs_a_key_what_its_usage_tells(tmp_path, tokens, stream):
+    """Not what its bytes make: each event of a stream has many."""
+    file = keys(tmp_path, f'[anna]\nkey = "{KEY}"\ntokens_per_minute = 10\n')
+    whole = json.dumps({"usage": {"total_tokens": tokens}, "choices": [], "system_fingerprint": "a" * 1000}).encode()
+    kind = "text/event-stream" if stream else "application/json"
+    event = b'data: {"type": "response.completed", "response": ' + whole + b"}\n\n"
+    pieces = [event[:20], event[20:]] if stream else [whole]
+    async with (
+        in_front_of(RawReply(pieces, headers={"content-type": kind}), options=ServerOptions(port=0, keys=file)) as live,
+        live.http(headers={"authorization": f"Bearer {KEY}"}) as http,
+    ):
+        asked = ASKED | {"functions": [{"name": "add"}], "stream": stream}
+        got = [(await http.post("/v1/chat/completions", json=asked)).status_code for _ in range(2)]
+    assert got == [200, 200 if tokens == 9 else 429]
+
+
+async def test_an_empty_list_of_functions_asks_for_nothing():
+    async with in_front_of("Hello.") as live, live.http() as http:
+        answer = await http.post("/v1/chat/completions", json=ASKED | {"functions": []})
+    assert "passed on" not in answer.headers["x-stretto-route"]
+    assert answer.json()["choices"][0]["message"]["content"] == "Hello."
+    assert "functions" not in live.upstream.requests[0].body
 
 
 @pytest.mark.parametrize(

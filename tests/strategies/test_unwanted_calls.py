@@ -49,12 +49,23 @@ async def test_items_in_groups_that_call_tools_do_not_wait_for_ever():
     assert "deux" in answer.text
 
 
-async def test_a_straight_answer_that_calls_tools_does_not_keep_the_outline_it_races_from_its_slot():
-    script = {
-        "Write only the outline": "1. Tea\n2. Milk",
-        "2. Milk": "Drink it.",
-        "": calling("Tea and milk."),
-    }
-    answer, _ = await asked(script, "Name two drinks.", strategy="skeleton", race=True)
-    assert answer.text.count("Drink it.") == 2 or answer.text == "Tea and milk."
+async def test_a_straight_answer_that_calls_tools_and_wins_its_race_keeps_its_text():
+    outline = Reply("1. Tea\n2. Milk", hold=anyio.Event())
+    script = {"Write only the outline": outline, "": calling("Tea and milk.")}
+    answer, kinds = await asked(script, "Name two drinks.", slots=2, strategy="skeleton", race=True)
+    assert (answer.text, answer.tool_calls, answer.finish_reason) == ("Tea and milk.", (), "stop")
+    assert "tool_call_piece" not in kinds
+
+
+async def test_a_straight_answer_that_would_call_tools_and_loses_its_race_leaves_the_points():
+    straight = Reply("Tea and milk.", tool_calls=CALLS, hold=anyio.Event())
+    script = {"Write only the outline": "1. Tea\n2. Milk", "2. Milk": "Drink it.", "": straight}
+    answer, _ = await asked(script, "Name two drinks.", slots=2, strategy="skeleton", race=True)
+    assert answer.text.count("Drink it.") == 2
     assert answer.tool_calls == ()
+
+
+async def test_a_straight_answer_that_calls_tools_does_not_keep_the_only_slot():
+    script = {"Write only the outline": "1. Tea\n2. Milk", "2. Milk": "Drink it.", "": calling("Tea and milk.")}
+    answer, _ = await asked(script, "Name two drinks.", strategy="skeleton", race=True)
+    assert (answer.text, answer.tool_calls) == ("Tea and milk.", ())
