@@ -77,9 +77,16 @@ async def test_a_failure_is_told(page, opened):
         await page.wait_for_selector("#text >> text=failed")
 
 
-async def test_a_connection_that_is_lost_is_told_and_asks_nothing_again(page, opened):
-    async with opened(ScriptedBackend({})):
-        await page.route("**/answer?*", lambda route: route.abort())
+async def test_a_connection_that_is_lost_is_told_below_what_was_written_and_asks_nothing_again(page, opened):
+    half = {'"Tyres", (and nothing|in about)': Reply(chunks=["Pump them. ", "never"], chunk_delay_s=600)}
+    script = POINTS | half | {"": Reply("Written at last.", hold=anyio.Event())}
+    async with opened(ScriptedBackend(script)) as server:
         await ask(page)
+        await page.wait_for_selector(".part >> text=Pump them.")
+        for connection in server.server_state.connections:
+            connection.transport.abort()
         await page.wait_for_selector("#text >> text=The connection was lost.")
+        told = (await page.text_content("#text")).split("\n\n")
+        assert told == ["Tyres: Pump them. ", "Chain: ", "Brakes: ", "The connection was lost."]
+        assert await page.locator(".part").count() == 0
         assert await page.evaluate("source.readyState") == 2  # closed

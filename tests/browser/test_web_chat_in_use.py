@@ -1,6 +1,8 @@
 """The web chat as people use it: files dropped anywhere, small screens, other scripts, nesting."""
 
+import json
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -78,6 +80,19 @@ async def test_a_stopped_answer_names_a_part_once_of_which_only_the_label_was_wr
         await page.wait_for_selector("text=Stopped after")
         text = await page.inner_text("section .text")
         assert [line for line in text.splitlines() if line] == ["Tyres: Pump th", "Chain: Oil it.", "Brakes: Look."]
+
+
+UNWRITTEN = Path(__file__).parents[1] / "cli" / "unwritten_cases.json"
+WHOLE = """async (cases) => {
+    const { withUnwritten } = await import("/web/unwritten.js");
+    return cases.map(([text, parts]) => withUnwritten(text, parts.map(([title, text]) => ({ title, text }))));
+}"""
+
+
+async def test_what_a_stopped_answer_keeps_is_the_same_as_in_the_terminal(chatting):
+    cases = json.loads(UNWRITTEN.read_text(encoding="utf-8"))
+    async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        assert await page.evaluate(WHOLE, cases) == [whole for _, _, whole in cases]
 
 
 async def test_the_end_of_an_answer_does_not_take_the_focus_away(chatting):
@@ -349,6 +364,7 @@ async def test_the_title_of_a_part_stays_in_sight_while_it_is_written(chatting):
 
 NESTED = {
     "quotations": "> " * 6_000 + "deep",
+    "quotations that fall back": "\n".join([*(">" * level + " x" for level in range(26, 0, -1)), ""] * 30),
     "lists": "\n".join("  " * level + "- x" for level in range(1_500)),
     "lists on one line": "- " * 3_000 + "x",
     "lists in quotations": "> 1. " * 3_000 + "x",
@@ -364,6 +380,14 @@ async def test_an_answer_that_is_nested_too_deep_is_shown(chatting, text):
         await page.wait_for_selector(".figures >> text=1 call")
         assert "x" in await page.inner_text("section .text") or "deep" in await page.inner_text("section .text")
         assert await fits(page)
+
+
+async def test_a_list_of_thousands_is_a_list(chatting):
+    lines = "\n".join(f"- item {number}\n  - x" for number in range(2_000))
+    async with chatting(ScriptedBackend({"": Reply(chunks=[lines])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("section .text ul ul").count() == 2_000
 
 
 async def test_lists_and_quotations_below_the_deepest_level_are_text(chatting):

@@ -9,7 +9,7 @@ __all__ = ["with_unwritten"]
 
 _LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number that a model wrote, and the merge may have taken away
 _MARK = re.compile(r"\s*(?:[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # of a list
-_BEHIND_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n)?[*_]{0,3}\s*")
+_BEHIND_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*")
 
 
 def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
@@ -31,7 +31,7 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
             text = text[:end] + (rest if rest.startswith(text[end:]) else text[end:].rstrip() + rest)
             read = len(letters)
         elif not later and _ends_in_label(text, title, places[read - 1] + 1 if read else 0):
-            text += _without_label(title, part)
+            text = _joined(text, title, _without_label(title, part))
             read = len(letters)
         else:
             later.append(f"**{title}**: {_without_label(title, part)}" if title else part)
@@ -61,11 +61,15 @@ def _without_label(title: str, part: str) -> str:
     mark = _MARK.match(part)
     text = part[mark.end() if mark else 0 :].lstrip()
     name = re.sub(r"^[*_\"“„«']{0,3}", "", text)
-    if not title or not name.startswith(title):
-        return text
-    rest = name[len(title) :]
-    behind = _BEHIND_NAME.match(rest)
-    return rest[behind.end() if behind else 0 :]
+    behind = _BEHIND_NAME.match(name, len(title)) if title and name.startswith(title) else None
+    return name[behind.end() :] if behind else text
+
+
+def _joined(text: str, title: str, part: str) -> str:
+    """A part behind its mark or name, where the name may be the part's own first word."""
+    if title and text.endswith(title) and part.startswith(title):
+        return text + part[len(title) :]
+    return text + ("" if text.endswith("：") or text[-1:].isspace() else " ") + part
 
 
 def _bare(name: str) -> str:

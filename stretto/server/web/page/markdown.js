@@ -13,18 +13,21 @@ import yaml from "./vendor/languages/yaml.js";
 import { Marked, Tokenizer } from "./vendor/marked.js";
 
 const LONGEST_COLOURED = 20_000; // characters of a block of code
-const DEEPEST = 20; // levels of lists and quotations: the time to parse them grows with the depth squared
+const DEEPEST = 20; // levels of lists and quotations: each level parses what is within it once more
+const MOST_NESTED = 20_000; // looks for one within another: quotations that fall back level by level double them with each
 const LANGUAGES = { bash, go, java, javascript, json, python, rust, xml, yaml };
 for (const [name, grammar] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, grammar);
 
 const escaped = (text) => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 let depth = 0;
+let calls = 0; // of one text, within a list or quotation
 
 // A list or quotation within too many others is text, as it was written.
 function nested(kind) {
   return function (source) {
     if (depth >= DEEPEST) return undefined;
+    if (depth && ++calls > MOST_NESTED) throw new RangeError("nested too deep");
     depth += 1;
     try {
       return Tokenizer.prototype[kind].call(this, source);
@@ -80,6 +83,7 @@ export function rendered(text) {
 }
 
 function fragmentOf(text) {
+  calls = 0;
   const fragment = DOMPurify.sanitize(marked.parse(text), ALLOWED);
   for (const element of fragment.querySelectorAll("[class]")) {
     const kept = [...element.classList].filter((name) => name.startsWith("hljs-"));

@@ -2,7 +2,7 @@
 
 const LEAD = /^[^\p{L}\p{N}]*(?:\p{Nd}{1,3}[.):])?[^\p{L}\p{N}]*/u; // a number that a model wrote, and the merge may have taken away
 const MARK = /^\s*(?:[-*+•]|\p{Nd}{1,4}[.):\]])(?:\s+|$)/u; // of a list
-const BEHIND_NAME = /^[*_"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n)?[*_]{0,3}\s*/u;
+const BEHIND_NAME = /^[*_"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*/u;
 const LETTER = /[\p{L}\p{N}]/gu;
 
 // Titles, labels, indents and notes depend on the form of the answer, so only the letters of a part are looked for,
@@ -22,7 +22,7 @@ export function withUnwritten(text, parts) {
       text = text.slice(0, end) + (rest.startsWith(text.slice(end)) ? rest : text.slice(end).trimEnd() + rest);
       read = letters.length;
     } else if (!later.length && endsInLabel(text, title ?? "", read ? places[read - 1] + 1 : 0)) {
-      text += withoutLabel(title ?? "", part);
+      text = joined(text, title ?? "", withoutLabel(title ?? "", part));
       read = letters.length;
     } else {
       later.push(title ? `**${title}**: ${withoutLabel(title, part)}` : part);
@@ -52,7 +52,14 @@ function endsInLabel(text, title, since) {
 function withoutLabel(title, part) {
   const text = part.replace(MARK, "").trimStart();
   const name = text.replace(/^[*_"“„«']{0,3}/, "");
-  return title && name.startsWith(title) ? name.slice(title.length).replace(BEHIND_NAME, "") : text;
+  const behind = title && name.startsWith(title) && name.slice(title.length).match(BEHIND_NAME);
+  return behind ? name.slice(title.length + behind[0].length) : text;
+}
+
+// A part behind its mark or name, where the name may be the part's own first word.
+function joined(text, title, part) {
+  if (title && text.endsWith(title) && part.startsWith(title)) return text + part.slice(title.length);
+  return text + (/[\s：]$/.test(text) ? "" : " ") + part;
 }
 
 const bare = (name) => name.replace(/^[\s*_]+|[\s*_:：]+$/g, "");
