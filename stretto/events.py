@@ -163,9 +163,11 @@ class RefusalStarted(_Event):
 
     Attributes:
         type: "refusal_started".
+        choice: which answer it is, where several were asked for.
     """
 
     type: Literal["refusal_started"] = "refusal_started"
+    choice: int = 0
 
 
 class ChoiceDelta(_Event):

@@ -14,7 +14,7 @@ from stretto.content import is_plain, mended, split_results, text_of, without_ca
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.surrogates import mend
-from stretto.tool_calls import ANTHROPIC_THOUGHTS
+from stretto.tool_calls import ANTHROPIC_THOUGHTS, reasoning_of
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -87,6 +87,8 @@ class Message(BaseModel):
         role = "function" if self.role == "tool" and self.tool_call_id is None and self.name else self.role
         parts = [part for part in self.parts if part.get("type") not in ANTHROPIC_THOUGHTS]
         content: Any = parts or self.content
+        unsigned = [each for each in self.parts if each.get("type") == "thinking" and not each.get("signature")]
+        thought = "".join(reasoning_of(each)[1] for each in unsigned)  # they came from a server that writes this field
         silent = not content and self.role == "assistant" and (self.tool_calls or self.extra)
         return {
             "role": role,
@@ -94,6 +96,7 @@ class Message(BaseModel):
             **({} if self.name is None else {"name": self.name}),
             **({"tool_calls": list(self.tool_calls)} if self.tool_calls else {}),
             **({} if self.tool_call_id is None else {"tool_call_id": self.tool_call_id}),
+            **({"reasoning_content": thought} if thought else {}),
             **{name: value for name, value in self.extra.items() if name != "is_error"},  # which is Anthropic's
         }
 

@@ -321,7 +321,7 @@ class _Numbered:
 class Opening:
     """Holds the begin of a stream back until there is more: so far, a request may fail with its own status.
 
-    Nothing is held back for who asks for the events of branches, and so to see what happens before the first text.
+    With `events`, nothing is held back.
     """
 
     def __init__(self, *, events: bool) -> None:

@@ -217,7 +217,7 @@ class ChatScribe:
         self._choices = choices
         self._opening = Opening(events=events)
         self._usage: dict[str, Any] = {}
-        self._text = "content"  # the field that text goes into
+        self._refused: set[int] = set()  # choices whose text is a refusal
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
@@ -266,12 +266,12 @@ class ChatScribe:
                 return first + b"".join(self._chunk(index, role) for index in range(1, self._choices))
             case TextDelta() | ChoiceDelta():
                 choice = event.choice if isinstance(event, ChoiceDelta) else 0
-                return self._chunk(choice, {"content" if choice else self._text: event.text})
+                return self._chunk(choice, {"refusal" if choice in self._refused else "content": event.text})
             case ThoughtFinished():
                 field, thought = reasoning_of(event.thought)
                 return self._chunk(0, {field: thought}) if thought else b""
             case RefusalStarted():
-                self._text = "refusal"
+                self._refused.add(event.choice)
             case ToolCallPiece():
                 return self._chunk(event.choice, {"tool_calls": [call_piece_of(event.delta)]})
             case AnswerFinished():

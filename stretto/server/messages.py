@@ -137,7 +137,7 @@ class MessagesScribe:
 
     A stream is: ``message_start``; for each block of content its start, deltas and stop; ``message_delta`` with the
     stop reason and the usage; ``message_stop``. Blocks follow each other: what another tool call says while one is
-    open is kept until that one is complete.
+    open is kept until the end, and so are thoughts and text.
     """
 
     def __init__(self, model: str, request_id: str, *, events: bool, thinks: bool) -> None:
@@ -155,6 +155,7 @@ class MessagesScribe:
         self._open: str | int | None = None  # "text", "thought", or the index of the tool call that is being streamed
         self._streamed: set[int] = set()  # tool calls that were, or are
         self._later = ""  # text that came while a tool call was open
+        self._thoughts: list[dict[str, Any]] = []  # that came then
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
@@ -200,7 +201,7 @@ class MessagesScribe:
                 return self._text(event.text)
             case ToolCallPiece() if event.choice == 0:
                 return self._call_piece(event)
-            case ThoughtFinished() if not isinstance(self._open, int):
+            case ThoughtFinished():
                 return self._thought(self._block(event.thought))
             case AnswerFinished():
                 return self._end(event.answer)
@@ -223,6 +224,9 @@ class MessagesScribe:
     def _thought(self, block: dict[str, Any] | None) -> bytes:
         if block is None:
             return b""
+        if isinstance(self._open, int):
+            self._thoughts.append(block)
+            return b""
         pieces = [name for name in ("thinking", "signature") if name in block]
         frames = self._start("thought", block | dict.fromkeys(pieces, ""))
         for name in pieces:
@@ -242,7 +246,7 @@ class MessagesScribe:
         )
 
     def _end(self, answer: Answer) -> bytes:
-        frames = self._close()
+        frames = self._close() + b"".join(map(self._thought, self._thoughts))
         for index, call in enumerate(answer.tool_calls):
             if index not in self._streamed:
                 frames += self._start(index, _tool_use(call, {}))

@@ -202,7 +202,7 @@ class ResponsesScribe:
                 return begin + self._event(
                     f"response.{kind}.delta", **self._where, delta=event.text, content_index=0, **beside
                 )
-            case RefusalStarted():
+            case RefusalStarted() if event.choice == 0:
                 self._refused = True
             case ToolCallPiece() if event.choice == 0:
                 return self._call_piece(event)

@@ -44,7 +44,7 @@ class BranchSpec:
         accepts_silence: whether an answer without text is a result, not a failure.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
         alone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is told as
-            it comes. Calls wait until its text has been read, so it must be in the merge as long as it runs. Those of
+            it comes. Calls wait until its text has been read, so something must read it while it runs. Those of
             other branches are left out.
     """
 
@@ -209,7 +209,7 @@ class Running:
         self.cancel(cause)
         if self.branch is not None:
             self.usage = all_discarded(self.usage)
-            self.branch = self.branch.model_copy(update={"usage": self.usage})
+            self.branch = self.branch.model_copy(update={"usage": self.usage, "refused": False, "stop_text": None})
 
     def take_back(self) -> bool:
         """Discard its text if nothing was read yet; its tokens count as discarded. Returns whether it was discarded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -101,22 +101,19 @@ class BranchCalls:
         """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
         reason: FinishReason | None = None
         mending = Mending()
+        thoughts: tuple[Mapping[str, Any], ...] = ()
         async for chunk in chunks:
             if wrong := what_is_wrong(chunk):
                 raise BackendError(f"{self._backend.name} yielded a chunk whose {wrong}.", backend=self._backend.name)
             record.heard(chunk)
-            if chunk.usage:
-                self.count(running, chunk.usage, reservation)
-            if chunk.decoding:
-                running.decoding = (running.decoding or Decoding()) + chunk.decoding
-            if chunk.stages:
-                running.stages = _since(chunk.stages, self._began)
-            for warning in chunk.warnings:
-                self._warn_once(warning)
+            self._note(running, chunk, reservation)
             if chunk.choice:
                 await self._take_further(running.further(chunk.choice), chunk)
                 continue
-            await self._tell_manner(running, chunk)
+            thoughts += chunk.thoughts
+            if chunk.is_answer:
+                await self._tell_thoughts(running, thoughts, refused=chunk.refused)
+                thoughts = ()
             running.logprobs += map(_mended, chunk.logprobs)
             if text := mending.feed(chunk.text):
                 if not await self._take(running, text):
@@ -128,18 +125,33 @@ class BranchCalls:
             reason = "stop"
         if text := mending.finish():
             await self._take(running, text)
+        if running.text.strip() or running.calls or running.spec.accepts_silence:
+            await self._tell_thoughts(running, thoughts)
         return reason
 
-    async def _tell_manner(self, running: Running, chunk: Chunk) -> None:
-        """Tell what was thought before this chunk, and that what follows is a refusal."""
-        running.thoughts += chunk.thoughts
-        begins = chunk.refused and not running.refused
-        running.refused = running.refused or chunk.refused
-        if running.spec.alone and not running.spec.choice:
-            for thought in chunk.thoughts:
-                await self._announce(ThoughtFinished(thought=thought))
-            if begins:
-                await self._announce(RefusalStarted())
+    def _note(self, running: Running, chunk: Chunk, reservation: Reservation) -> None:
+        """Take in what a chunk says beside the answer."""
+        if chunk.usage:
+            self.count(running, chunk.usage, reservation)
+        if chunk.decoding:
+            running.decoding = (running.decoding or Decoding()) + chunk.decoding
+        if chunk.stages:
+            running.stages = _since(chunk.stages, self._began)
+        for warning in chunk.warnings:
+            self._warn_once(warning)
+
+    async def _tell_thoughts(
+        self, running: Running, thoughts: Sequence[Mapping[str, Any]], *, refused: bool = False
+    ) -> None:
+        """Tell what was thought before what follows, and that this is a refusal."""
+        running.thoughts += tuple(thoughts)
+        if not running.spec.alone:
+            return
+        for thought in thoughts if not running.spec.choice else ():
+            await self._announce(ThoughtFinished(thought=thought))
+        if refused and not running.refused:
+            running.refused = True
+            await self._announce(RefusalStarted(choice=running.spec.choice))
 
     async def _take(self, running: Running, text: str) -> bool:
         """Take new text of a branch; False once its buffer is full."""
@@ -161,7 +173,9 @@ class BranchCalls:
     async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
         """Take in what belongs to a further answer of the same call."""
         further.logprobs += map(_mended, chunk.logprobs)
-        further.refused = further.refused or chunk.refused
+        if chunk.refused and not further.refused:
+            further.refused = True
+            await self._announce(RefusalStarted(choice=chunk.choice))
         text = further.mending.feed(chunk.text)
         if chunk.finish_reason:
             further.finish_reason = chunk.finish_reason

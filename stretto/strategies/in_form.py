@@ -75,7 +75,7 @@ async def write_in_form(request: Request, runner: FanOut, running: Running, agai
     if found.wrong and running.exception is None and running.finish_reason == "stop":
         messages = _with_schema(again(running.text, found.wrong), request, runner)
         prompt = replace(spec.prompt(), messages=messages, shared=0)
-        second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=lambda: prompt))
+        second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=lambda: prompt, alone=False))
         await _ended(second)
         fits = fit(second.text, request.options)
         if second.exception is None and not (fits.wrong and second.finish_reason != "stop"):

@@ -1,11 +1,17 @@
 """What a model thinks, and what it refuses, reaches clients in the words of the API that they speak."""
 
 import json
+from contextlib import asynccontextmanager
 
+import anyio
 import pytest
-from live_server import in_front_of
+from live_server import in_front_of, serving
 from pydantic import BaseModel
 
+from stretto import AsyncStretto
+from stretto.answer import Usage
+from stretto.backends.base import Capabilities, Chunk
+from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import HttpReply, RawReply
 from stretto.tool_calls import ToolCall
 
@@ -17,6 +23,8 @@ FUNCTION = {"name": "add", "parameters": {"type": "object"}}
 TOOL = {"type": "function", "function": FUNCTION}
 ANTHROPIC_TOOL = {"name": "add", "input_schema": {"type": "object"}}
 THINKING = {"type": "enabled", "budget_tokens": 1024}
+REFUSAL = "I cannot. Sorry."
+RACE = {"model": "stretto-skeleton", "messages": QUESTION, "stretto": {"race": True}}
 CALLED = HttpReply("Let me see.", thought="A product.", tool_calls=[ToolCall(id="1", name="add", arguments="{}")])
 
 
@@ -24,6 +32,48 @@ class City(BaseModel):
     """A city."""
 
     name: str
+
+
+class Refusing(ScriptedBackend):
+    """Tells the text "I cannot. Sorry." apart as a refusal, as OpenAI's API does."""
+
+    async def _chunks(self, prompt, options, reply):
+        if reply.text != REFUSAL:
+            async for chunk in super()._chunks(prompt, options, reply):
+                yield chunk
+            return
+        yield Chunk("I cannot.", refused=True)
+        if reply.hold is not None:
+            await reply.hold.wait()
+        yield Chunk(" Sorry.", refused=True)
+        yield Chunk(usage=Usage(calls=1, prompt_tokens=1, completion_tokens=4), finish_reason="refusal")
+
+
+@asynccontextmanager
+async def in_front_of_backend(script, **able):
+    """A server in front of a backend of ours."""
+    backend = Refusing(script, capabilities=Capabilities(parallel_slots=4, **able))
+    async with AsyncStretto(backend) as client, serving(client) as live, live.http() as http:
+        yield http
+
+
+async def told(http, body):
+    """The first choice of a whole answer, and the same put together from a stream."""
+    whole = (await http.post("/v1/chat/completions", json=body)).json()["choices"][0]
+    fields = {"content": "", "refusal": ""}
+    reason = None
+    for line in (await http.post("/v1/chat/completions", json=body | {"stream": True})).text.splitlines():
+        if line.startswith("data: {"):
+            choice = json.loads(line.removeprefix("data: "))["choices"][0]
+            for name in fields:
+                fields[name] += choice["delta"].get(name) or ""
+            reason = choice["finish_reason"] or reason
+    message = whole["message"]
+    return (message["content"], message["refusal"], whole["finish_reason"]), (
+        fields["content"] or None,
+        fields["refusal"] or None,
+        reason,
+    )
 
 
 def in_front_of_anthropic(script):
@@ -165,3 +215,137 @@ async def test_the_signature_of_a_call_reaches_the_client(stream):
             (told,) = (await client.chat.completions.create(**asked)).choices[0].message.tool_calls
     assert told.model_extra == {"extra_content": {"a": "b"}}
     assert told.function.name == "add"
+
+
+async def test_an_outline_that_wins_its_race_is_no_refusal_though_the_straight_answer_began_one():
+    straight = Reply(REFUSAL, hold=anyio.Event())
+    script = {"Write only the outline": "1. Tea\n2. Milk\n", r"[12]\. (Tea|Milk)": "Drink it.", "": straight}
+    async with in_front_of_backend(script) as http:
+        whole, streamed = await told(http, RACE)
+    assert whole == streamed == ("1. **Tea**: Drink it.\n2. **Milk**: Drink it.", None, "stop")
+
+
+async def test_a_refusal_that_wins_its_race_is_told_alike_whole_and_streamed():
+    script = {"Write only the outline": Reply("1. Tea\n2. Milk\n", hold=anyio.Event()), "": REFUSAL}
+    async with in_front_of_backend(script) as http:
+        whole, streamed = await told(http, RACE)
+    assert whole == streamed
+    assert whole[2] == "content_filter"
+    assert REFUSAL in whole
+
+
+async def test_an_answer_that_is_shown_because_its_second_try_was_refused_is_no_refusal():
+    tries = ['{"x": 1}', REFUSAL, '{"x": 1}', REFUSAL]
+    async with in_front_of_backend({"": tries}, json_schema=True) as http:
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        form = {"type": "json_schema", "json_schema": {"name": "city", "schema": schema}}
+        whole, streamed = await told(http, {"model": "stretto", "messages": QUESTION, "response_format": form})
+    assert whole == streamed == ('{"x": 1}', None, "stop")
+
+
+async def test_a_second_choice_that_is_refused_is_a_refusal_in_the_stream_too():
+    reply = HttpReply("One.", choices=[HttpReply("I cannot.", finish="refusal")])
+    async with (
+        in_front_of(reply) as live,
+        live.openai() as client,
+        client.chat.completions.stream(model="stretto", messages=QUESTION, n=2) as events,
+    ):
+        async for _ in events:
+            pass
+        first, second = (await events.get_final_completion()).choices
+    assert (first.message.content, first.message.refusal) == ("One.", None)
+    assert (second.message.content, second.message.refusal, second.finish_reason) == ("", "I cannot.", "stop")
+
+
+def second_try(request):
+    """Think until there is no room, and answer when asked again."""
+    second_try.asked += 1
+    return HttpReply("42.", thought="Second.") if second_try.asked % 2 == 0 else ONLY_THOUGHT
+
+
+ONLY_THOUGHT = HttpReply("", thought="First.", finish="length")
+
+
+async def test_thoughts_of_a_try_that_failed_are_not_told():
+    second_try.asked = 0
+    async with in_front_of(second_try) as live, live.openai() as client, live.anthropic() as other:
+        whole = await client.chat.completions.create(model="stretto", messages=QUESTION)
+        asked = {"model": "stretto", "max_tokens": 2000, "messages": QUESTION, "thinking": THINKING}
+        async with other.messages.stream(**asked) as events:
+            message = await events.get_final_message()
+    assert whole.choices[0].message.model_extra["reasoning_content"] == "Second."
+    assert [getattr(block, "thinking", None) for block in message.content] == ["Second.", None]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thoughts_alone_are_no_answer(stream):
+    async with in_front_of(ONLY_THOUGHT) as live, live.http() as http:
+        answer = await http.post(
+            "/v1/chat/completions", json={"model": "stretto", "messages": QUESTION, "stream": stream}
+        )
+    assert answer.status_code == 502
+    assert "First." not in answer.text
+
+
+async def test_unsigned_thoughts_go_back_as_compatible_servers_write_them():
+    async with in_front_of(CALLED) as live, live.anthropic() as client:
+        asked = {"model": "scripted", "max_tokens": 2000, "tools": [ANTHROPIC_TOOL], "thinking": THINKING}
+        message = await client.messages.create(messages=QUESTION, **asked)
+        result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "42"}]}
+        turns = [*QUESTION, {"role": "assistant", "content": message.content}, result]
+        await client.messages.create(messages=turns, **asked)
+        sent = live.upstream.requests[-1].body["messages"][1]
+    assert message.content[0].signature == ""
+    assert sent["reasoning_content"] == "A product."
+    assert "thinking" not in json.dumps(sent["content"])
+
+
+async def test_unsigned_thoughts_do_not_go_to_anthropic():
+    async with in_front_of_anthropic("42.") as live, live.anthropic() as client:
+        unsigned = {"type": "thinking", "thinking": "A product.", "signature": ""}
+        said = {"role": "assistant", "content": [unsigned, {"type": "text", "text": "42."}]}
+        await client.messages.create(model="scripted", max_tokens=2000, messages=[*QUESTION, said, *QUESTION])
+        sent = live.upstream.requests[-1].body["messages"][1]
+    assert sent["content"] == [{"type": "text", "text": "42."}]
+
+
+async def test_a_thought_behind_a_call_stays_behind_it_in_a_stream():
+    blocks = [_thinking("One."), _calling("1"), _thinking("Two."), _calling("2")]
+    reply = RawReply([b"".join(_streamed(blocks))])
+    async with in_front_of_anthropic(reply) as live, live.anthropic() as client:
+        asked = {"model": "stretto", "max_tokens": 2000, "tools": [ANTHROPIC_TOOL], "thinking": THINKING}
+        async with client.messages.stream(messages=QUESTION, **asked) as events:
+            message = await events.get_final_message()
+    got = [getattr(block, "thinking", None) or block.id for block in message.content]
+    assert got == ["One.", "1", "Two.", "2"]
+
+
+def _thinking(text):
+    return {"type": "thinking", "thinking": text, "signature": "signed"}
+
+
+def _calling(number):
+    return {"type": "tool_use", "id": number, "name": "add", "input": {"a": number}}
+
+
+def _streamed(blocks):
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    start = {"id": "m", "type": "message", "role": "assistant", "model": "scripted", "content": []}
+    yield _event("message_start", message=start | {"stop_reason": None, "stop_sequence": None, "usage": usage})
+    for index, block in enumerate(blocks):
+        if block["type"] == "thinking":
+            empty = block | {"thinking": "", "signature": ""}
+            deltas = [{"type": f"{name}_delta", name: block[name]} for name in ("thinking", "signature")]
+        else:
+            empty = block | {"input": {}}
+            deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+        yield _event("content_block_start", index=index, content_block=empty)
+        for delta in deltas:
+            yield _event("content_block_delta", index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
+    yield _event("message_delta", delta={"stop_reason": "tool_use", "stop_sequence": None}, usage=usage)
+    yield _event("message_stop")
+
+
+def _event(kind, **data):
+    return f"event: {kind}\ndata: {json.dumps({'type': kind} | data)}\n\n".encode()

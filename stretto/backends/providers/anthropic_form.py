@@ -124,6 +124,8 @@ def _content(parts: Sequence[Mapping[str, Any]], backend: str) -> list[Block]:
         match part.get("type"):
             case "text" if not part.get("text"):
                 continue  # an empty text is refused
+            case "thinking" if not part.get("signature"):
+                continue  # of another model's server
             case "image_url":
                 blocks.append({"type": "image", "source": _source(_url(part)), **_kept(part)})
             case "file":
