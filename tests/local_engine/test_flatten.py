@@ -138,7 +138,8 @@ def test_a_committed_path_leaves_the_cache_as_if_it_had_been_read_as_text(name, 
                 node = chance.randrange(ROOT, len(tree))
                 path = [] if node == ROOT else tree.path(node)
                 expected = model(torch.tensor([text + [tree.tokens[step] for step in path]])).logits[0, -1]
-                assert (logits[number, node + 1] - expected).abs().max() <= 1e-4 * expected.std()  # all 0 for a pad alone
+                # All 0 for a pad alone.
+                assert (logits[number, node + 1] - expected).abs().max() <= 1e-4 * expected.std()
                 moves += [(number, len(text) + step, len(text) + place) for place, step in enumerate(path)]
                 text.extend([*(tree.tokens[step] for step in path), chance.randrange(VOCABULARY)])
             cache.move([move for move in moves if move[1] != move[2]])
