@@ -4,7 +4,7 @@ import json
 
 import anyio
 import pytest
-from asking import ENDED, READY, ask, no_violations, until
+from asking import ENDED, READY, ask, until
 
 from stretto.testing import Reply, ScriptedBackend
 
@@ -266,27 +266,3 @@ async def test_choices_that_are_none_any_more_are_passed_over(chatting, kept):
         assert await page.input_value("#strategy") == "auto"
         await ask(page, strategy="direct")
         await page.wait_for_selector("text=It rolls.")
-
-
-async def test_a_deletion_is_taken_back(chatting):
-    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
-        await ask(page, "First question", strategy="direct")
-        await page.wait_for_selector("#send:enabled")
-        await page.click("#conversations [aria-label^=Delete]")
-        await page.wait_for_selector("#told >> text=“First question” was deleted.")
-        assert await page.locator("#conversations li").count() == 0
-        await no_violations(page)
-        await page.get_by_role("button", name="Undo").click()
-        await page.click("#conversations button:text-is('First question')")
-        await page.wait_for_selector("text=It rolls.")
-        assert not await page.is_visible("#told")
-
-
-async def test_a_conversation_that_cannot_be_deleted_stays_and_that_is_said(chatting):
-    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
-        await ask(page, strategy="direct")
-        await page.wait_for_selector(ENDED)
-        await page.evaluate("() => { IDBObjectStore.prototype.delete = function () { this.transaction.abort(); }; }")
-        await page.click("#conversations [aria-label^=Delete]")
-        await page.wait_for_selector("#told >> text=Nothing was deleted")
-        assert await page.locator("#conversations li").count() == 1

@@ -67,7 +67,11 @@ async function changing(act) {
 }
 
 export const remove = (id) => changing((store) => store.delete(id));
-export const restore = (conversation) => changing((store) => store.put(conversation));
+// Put back one that was removed. Where another page went on with it meanwhile, that one stays as it is.
+export const restore = (conversation) => changing((store) => {
+  const kept = store.get(conversation.id);
+  kept.onsuccess = () => kept.result ?? store.put(conversation);
+});
 export const removeAll = () => changing((store) => store.clear());
 
 export const exported = async () =>

@@ -2,6 +2,7 @@
 
 import { failed, loadModels, said } from "./connection.js";
 import { Attached } from "./documents.js";
+import { forgotten, removing } from "./forgetting.js";
 import * as history from "./history.js";
 import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
@@ -277,17 +278,7 @@ async function forget(each) {
   wanted = null;
   if (each.id === conversation.id) await leave();
   if (each.id === conversation.id) startNew(); // first: a question that comes now belongs to the new one
-  const removed = await history.one(each.id).catch(() => null);
-  if (!(await removing(history.remove(each.id))) || !removed) return;
-  const broughtBack = () => history.restore(removed).catch((error) => tell(`It stays deleted: ${error?.message}`));
-  tell(`“${removed.title || "Untitled"}” was deleted.`, () => broughtBack().then(listConversations));
-}
-
-// Returns whether it is gone.
-async function removing(removed) {
-  const gone = await removed.then(() => true, (error) => tell(`Nothing was deleted: ${error?.message}`));
-  await listConversations();
-  return gone;
+  await forgotten(each.id, listConversations);
 }
 
 async function leave() {
@@ -335,7 +326,7 @@ $("delete-all").addEventListener("click", async () => {
   wanted = null;
   await leave();
   startNew();
-  await removing(history.removeAll());
+  await removing(history.removeAll(), listConversations);
 });
 attached.takeFrom($("attach"), $("question"), $("composer"));
 addEventListener("hashchange", () => named() && open(named())); // back and forward

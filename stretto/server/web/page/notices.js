@@ -5,12 +5,12 @@ const $ = (id) => document.getElementById(id);
 // To those who hear the page.
 export const announce = (text) => ($("status").textContent = text);
 
-// To everyone, until the next question; with a button that takes back what was done, if it can be taken back.
+// To everyone, until something else is told; with a button that takes back what was done, if it can be taken back.
 export function tell(text, undo = null) {
   $("told").textContent = text;
   if (undo) $("told").append(undoButton(undo));
   $("told").hidden = !text;
-  if (text) announce(text);
+  if (text) announce(undo ? `${text} The button Undo brings it back.` : text);
 }
 
 function undoButton(undo) {
