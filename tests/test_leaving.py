@@ -446,7 +446,7 @@ from stretto.testing import ScriptedBackend
 client = Stretto(ScriptedBackend({"": "A straight answer."}))
 print(client.ask("Why?", strategy="direct"))
 
-def refuse(*arguments):
+def refuse(*arguments, **options):
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
 @atexit.register  # what is registered last runs first
