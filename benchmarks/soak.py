@@ -3,6 +3,7 @@
     python benchmarks/soak.py                              1,000 requests on ``local:pocket``
     python benchmarks/soak.py --update-docs                and writes what came of it and its plot into docs/batching.md
     python benchmarks/soak.py --requests 30                a slice, as in the tests
+    python benchmarks/soak.py --minutes 5                  the server instead, with bad requests: `poisoned.py`
 
 The requests are the strategies' own prompts and Python files, greedy and sampled, under several decodings, some with
 stop texts, some of them chats that go on with their own answer. A part of them is cancelled, before the first token
@@ -17,6 +18,7 @@ and for the last few, which others go on from.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import random
 import sys
@@ -33,6 +35,7 @@ from batching_report import draw_soak, soak_markdown
 from comparison.report import fill_block
 from measuring import IMAGES, ROOT, machine, save
 from memory import Slope, given_out, resident_bytes
+from poisoned import soak, soak_server_markdown
 from prompts import mixed
 from rich.console import Console
 from rich.progress import Progress
@@ -281,6 +284,18 @@ def _rounded(value: Any) -> Any:
     return round(value, 1) if isinstance(value, float) else value
 
 
+def _soak_server(minutes: float, seed: int, *, update_docs: bool) -> int:
+    """Print and save what came of the clients of a server; 1 where a good one failed or an answer was left."""
+    report = asyncio.run(soak(minutes, seed)).report(minutes)
+    for name, value in report.items():
+        console.print(f"{name.replace('_', ' ')}: {value}")
+    if minutes >= 5:
+        save("soak-server", report)
+        if update_docs:
+            fill_block(ROOT / "docs" / "server.md", soak_server_markdown(report), "soak")
+    return 1 if report["failed"] or report["left"] else 0
+
+
 def main() -> int:
     """Run, print and save; 1 where something was left over, lost or different."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -291,8 +306,11 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=120, help="of an answer at most")
     parser.add_argument("--sample", type=int, default=50, help="greedy answers that are compared")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--update-docs", action="store_true", help="write what came of it into docs/batching.md")
+    parser.add_argument("--minutes", type=float, help="of good clients and bad requests at the server instead")
+    parser.add_argument("--update-docs", action="store_true", help="write what came of it into the docs")
     options = parser.parse_args()
+    if options.minutes:
+        return _soak_server(options.minutes, options.seed, update_docs=options.update_docs)
     model = load_model(find_source(options.model), dtype=options.dtype)
     family = "pocket" if options.model == "local:pocket" else "general"
     prompts = mixed(model, family, min(300, model.context_window // 2))

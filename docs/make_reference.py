@@ -25,6 +25,7 @@ from griffe import (
 from griffe2md import render_object_docs
 
 import stretto
+import stretto.comparing
 import stretto.testing.server
 
 __all__ = ["main", "render"]
@@ -41,7 +42,7 @@ SECTIONS = {
     "Answers": (
         "Answer", "Branch", "Choice", "ToolCall", "Usage", "Cost", "Timeline", "Span", "Decoding", "TokenLogprob",
     ),
-    "Routes": ("Route", "Forecast", "DecodingForecast", "Router"),
+    "Routes": ("Route", "Forecast", "DecodingForecast", "Router", "Abilities", "Ability"),
     "Events": (
         "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "BranchDelta", "BranchFinished", "BranchFailed",
         "TextDelta", "ToolCallPiece", "ToolCallDelta", "ChoiceDelta", "ThoughtFinished", "RefusalStarted",
@@ -51,6 +52,9 @@ SECTIONS = {
 BESIDE = {
     "Choosing and wrapping: `stretto.router`, `stretto.backends.resilience.resilient`": (
         "router.SecondOpinion", "backends.resilience.resilient.resilient", "backends.resilience.resilient.Resilience",
+    ),
+    "Comparing two ways of answering: `stretto.comparing`": tuple(
+        f"comparing.{name}" for name in stretto.comparing.__all__ if name != "CRITERIA"
     ),
     "Testing: `stretto.testing`": tuple(f"testing.{name}" for name in stretto.testing.__all__),
     "A scripted server: `stretto.testing.server`": tuple(

@@ -27,8 +27,8 @@ def find_lines(prompt: Prompt) -> str:
         quotes = [line.strip() for line in FOUND.findall(passage)]
         record = {"evidence": quotes, "answer": "It raises a TimeoutError.", "confidence": 4}
         return json.dumps({"record": record if quotes else {"no_information": True}})
-    numbers = re.findall(r"^\[(\d+)\]", text, re.MULTILINE)  # it puts the findings together
-    return "A TimeoutError is raised in these places: " + "; ".join(f"[{number}]" for number in numbers) + "."
+    numbers = re.findall(r"^\[(?:cite:)?(\d+)\]", text, re.MULTILINE)  # it puts the findings together
+    return "A TimeoutError is raised in these places: " + "; ".join(f"[cite:{number}]" for number in numbers) + "."
 
 
 async def main() -> None:

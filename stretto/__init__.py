@@ -4,6 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
+    from stretto.abilities.kept import Abilities, Ability
     from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage
     from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
     from stretto.backends.local.backend import LocalBackend
@@ -68,6 +69,8 @@ if typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Abilities",
+    "Ability",
     "Answer",
     "AnswerFinished",
     "AnswerStream",
@@ -155,6 +158,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "abilities.kept": ("Abilities", "Ability"),
     "answer": (
         "Answer",
         "Branch",

@@ -16,7 +16,18 @@ from stretto.tool_calls import ToolCall, turn_of
 if TYPE_CHECKING:
     from stretto.display.timeline import TimelinePlot
 
-FinishReason = Literal["stop", "length", "tool_calls", "refusal", "content_filter", "deadline", "budget", "error"]
+FinishReason = Literal[
+    "stop",
+    "length",
+    "tool_calls",
+    "refusal",
+    "content_filter",
+    "deadline",
+    "budget",
+    "error",
+    "incomplete",  # most of the documents could not be read
+    "nothing_found",  # the documents were read and hold nothing on the question
+]
 REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
 BranchKind = Literal["direct", "outline", "point", "item", "plan", "passage", "collapse", "piece"]
 
@@ -229,9 +240,12 @@ class Answer(BaseModel):
         citations: the places in documents that the answer names, in its order.
         passages: what reading each passage of long documents gave.
         warnings: sentences about what is missing, was left out, or was done in another way.
-        finish_reason: how the worst part of the answer ended.
+        finish_reason: how the worst part of the answer ended; of documents also ``incomplete``, when most of them
+            could not be read, and ``nothing_found``, when they hold nothing on the question.
         tool_calls: the calls that the model asks its caller to make; the answer goes on once it is given their results.
         thoughts: what the model thought, as parts of its turn, where its server tells.
+        extra: other fields of the response of the model's server, in an answer of one generation: ``model``,
+            ``system_fingerprint``, ``service_tier``, ``annotations``.
         choices: all answers, where several were asked for; the first is the one that ``text`` holds.
     """
 
@@ -253,6 +267,7 @@ class Answer(BaseModel):
     finish_reason: FinishReason = Field(default="stop")
     tool_calls: tuple[ToolCall, ...] = ()
     thoughts: tuple[Mapping[str, Any], ...] = ()
+    extra: Mapping[str, Any] = Field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ MOST_THREADS = 1024
 _LONGEST_SHOWN = 60
 _VENDOR_KEY = re.compile(
     r"\b(?:sk-|gsk_|xai-|hf_|ghp_|AIza|[Bb]earer\s+)[\w.-]{6,}"
-    r"|\b(?:pk|rk|api|key|pat)[-_](?=[\w.-]*\d)[\w.-]{8,}"  # words of a name have no digits
+    r"|\b(?:pk|rk|api|key|pat)[-_](?=[\w.-]{0,80}?\d)[\w.-]{8,}"  # words of a name have no digits
 )
 _HOW_IT_WAS_READ = re.compile(r", unable to (?:parse|interpret) .*$")
 _RANDOM = re.compile(r"\b(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4,12}){3,}")

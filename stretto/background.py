@@ -17,6 +17,8 @@ from stretto.late_executor import LateExecutor
 
 T = TypeVar("T")
 
+_LEAVING_S = 10.0
+
 
 class BackgroundLoop:
     """Runs coroutines for threads that wait for them. The thread starts with the first call and ends with `close`.
@@ -173,4 +175,5 @@ class _Call(Generic[T]):
         """Cancel it and wait for its end."""
         if self._scope is not None:
             self._scope.cancel()
-            await self._ended.wait()
+            with anyio.move_on_after(_LEAVING_S):  # what it runs may not let itself be cancelled
+                await self._ended.wait()

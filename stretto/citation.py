@@ -65,6 +65,9 @@ class Citation(BaseModel):
     """A place in a document that the answer names.
 
     Attributes:
+        number: under which the model was shown the place, and by which it named it: the text of the answer's branch
+            holds ``[cite:3]`` (``[3]`` from the pocket model) where the answer holds the label. In a list of everything
+            of a kind, the place in that list.
         label: as it stands in the answer: ``[title, p. 12]`` or ``[title, chars 100-250]``.
         title: of the document.
         source: the file or address of the document.
@@ -78,6 +81,7 @@ class Citation(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    number: int = 0
     label: str
     title: str
     source: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import time
 import weakref
@@ -16,6 +18,7 @@ from stretto.answer import Answer
 from stretto.arguments import spelled_out
 from stretto.backends.base import Backend
 from stretto.background import BackgroundLoop
+from stretto.bounds import is_long
 from stretto.client_options import ClientOptions, check_options, models_by_role, own_strategies, provider_of
 from stretto.errors import StrettoError
 from stretto.fork import Fork
@@ -33,10 +36,14 @@ from stretto.telemetry import note_answer, note_route, request_span, route_span
 from stretto.writing import Emit, Writing
 
 if TYPE_CHECKING:
+    from stretto.abilities import Abilities
+    from stretto.abilities.checking import Progress
     from stretto.backends.resilience.shared import Store
     from stretto.client_options import Model
+    from stretto.documents.limits import Allowance
     from stretto.strategies.base import Strategy
 
+_AFTER_DEADLINE_S = 5.0  # until a backend that cannot be cancelled is left; everything else has ended by then
 FORKED = (
     "This client was made before a fork, and its threads and connections stayed in the parent process. "
     "Make a new one in the child."
@@ -72,6 +79,7 @@ class AsyncStretto:
         base_url, api_key, prompts = options.get("base_url"), options.get("api_key"), options.get("prompts")
         self.settings = options.get("settings") or Settings.load()
         self._opening = Opening(self.settings)
+        self._closed = False
         chosen = model if model is not None else self.settings.model
         self.chosen_because = ""
         if chosen is None:
@@ -90,9 +98,13 @@ class AsyncStretto:
             self.backends[role] = self._opening.backend(given, argument, *((base_url, api_key) if same else ()))
         self._router = options.get("router")
         self._own_strategies = own_strategies(options)
+        self._library_strategies: Mapping[str, Strategy] = {}
         self._watchers = Watchers(options.get("hooks"))
         self._prices = Prices(self.settings.prices)
         self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
+        self._prompt_family = options.get("prompt_family") or self.settings.prompt_family
+        if self._prompt_family is not None:
+            self.prompts.check_family(self._prompt_family)
 
     @property
     def store(self) -> Store | None:
@@ -109,11 +121,12 @@ class AsyncStretto:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel running answers, and close the backends that this client opened.
+        """Cancel running answers, and close the backends that this client opened; it answers no more.
 
         Backends of the caller stay open. Waits for a model that is being loaded.
         """
-        if self._fork.happened():
+        self._closed = True
+        if self._fork.happened() or not _on_asyncio():
             return
         closed = StrettoError("This client was closed while it was answering.")
         with anyio.CancelScope(shield=True):
@@ -124,6 +137,7 @@ class AsyncStretto:
                     closing.push_async_callback(backend.aclose)
                 for writing in tuple(self._writings):
                     await writing.aclose(closed)
+                self._library_strategies = {}
 
     @spelled_out(RequestOptions)
     async def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
@@ -134,8 +148,9 @@ class AsyncStretto:
     @spelled_out(RequestOptions)
     async def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
         """Return how the request would be generated, and why. Loads no model, opens no connection."""
+        self._check_usable()
+        _check_loop()
         await made_ready()
-        self._check_process()
         return await self._decide(await self._request_read(prompt, request))
 
     @spelled_out(RequestOptions)
@@ -147,6 +162,8 @@ class AsyncStretto:
 
     async def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> Writing:
         began = time.perf_counter()
+        self._check_usable()
+        _check_loop()
         await made_ready(self._deadline_of(prompt, options))
         writing = self._writing(await self._request_read(prompt, options), began)
         await writing.start(self._writings)
@@ -158,10 +175,37 @@ class AsyncStretto:
         given = options.get("deadline_s")
         return given if isinstance(given, (int, float)) and given > 0 else own
 
+    def _family_held(self, backend: Backend) -> str | None:
+        """The family of prompts that a model was measured to hold best."""
+        from stretto.abilities import abilities_of  # noqa: PLC0415 - keeps `import stretto` light
+
+        found = abilities_of(backend)
+        return None if found is None else found.family
+
+    async def check(self, progress: Progress | None = None) -> Abilities:
+        """Measure what the main model holds, and keep it; the router and the prompts go by it from then on.
+
+        Takes two minutes and 60 calls at most. ``progress`` is called with the questions that are done, how many there
+        are, and what is being measured. Raises `StrettoError`, and `OSError` where the result cannot be written.
+        """
+        from stretto.abilities import keep  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.abilities.checking import check  # noqa: PLC0415 - likewise
+        from stretto.backends.asking import ask_servers  # noqa: PLC0415 - likewise
+
+        self._check_usable()
+        _check_loop()
+        await made_ready()
+        await ask_servers(self.backends.values())
+        found = await check(self.backends["main"], self.prompts, progress or (lambda *_: None))
+        await anyio.to_thread.run_sync(keep, found)
+        return found
+
     def _writing(self, request: Request, began: float) -> Writing:
         """The writing of an answer, not started yet. Raises `StrettoError` after a fork."""
-        self._check_process()
-        return Writing(partial(self._produce, request, began))
+        self._check_usable()
+        deadline_s = request.deadline_s
+        within_s = math.inf if deadline_s is None else began + deadline_s + _AFTER_DEADLINE_S - time.perf_counter()
+        return Writing(partial(self._produce, request, began), within_s)
 
     async def _produce(self, request: Request, began: float, emit: Emit) -> None:
         from stretto.backends.asking import ask_servers  # noqa: PLC0415 - keeps `import stretto` light
@@ -182,6 +226,7 @@ class AsyncStretto:
                     strategies=self._strategies(),
                     watchers=self._watchers,
                     prices=self._prices,
+                    prompt_family=self._prompt_family or self._family_held(self.backends[route.role]),
                 )
             except Exception as error:
                 log_failure(request, error, text=text)
@@ -189,11 +234,15 @@ class AsyncStretto:
             note_answer(span, answered)
             log_answer(request, answered, text=text)
 
-    def _check_process(self) -> None:
+    def _check_usable(self) -> None:
         if self._fork.happened():
             raise StrettoError(FORKED)
+        if self._closed:
+            raise StrettoError("This AsyncStretto is closed. Make a new one.")
 
-    def _request(self, prompt: Prompting | Request, options: RequestOptions) -> Request:
+    def _request(
+        self, prompt: Prompting | Request, options: RequestOptions, allowance: Allowance | None = None
+    ) -> Request:
         from stretto.strategies.answering import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
 
         if not isinstance(prompt, Request):
@@ -204,23 +253,41 @@ class AsyncStretto:
                 options["deadline_s"] = self.settings.deadline_s
             if options.get("on_missing") is None:
                 options["on_missing"] = self.settings.on_missing
-        request = Request.of(prompt, **options)
+        if options.get("documents") is not None and allowance is None:
+            allowance = self._allowance(prompt, options)
+        request = Request._of(prompt, options, allowance)
         if request.own_strategy is None:
             check_strategy(request.strategy, self._strategies())
         return request
 
     async def _request_read(self, prompt: Prompting | Request, options: RequestOptions) -> Request:
-        """The same, reading documents from files in a thread."""
+        """The same, in a thread where there is much to read. Reading files ends with this task."""
         if options.get("documents") is None:
+            if is_long(prompt, options.get("tools"), options.get("stop")):
+                return await anyio.to_thread.run_sync(self._request, prompt, options)
             return self._request(prompt, options)
-        return await anyio.to_thread.run_sync(self._request, prompt, options)
+        allowance = self._allowance(prompt, options)
+        try:
+            with anyio.move_on_after(allowance.left_s() if allowance.deadline_s is not None else None):
+                return await anyio.to_thread.run_sync(self._request, prompt, options, allowance, abandon_on_cancel=True)
+        finally:
+            allowance.cancel()
+        raise allowance.passed()
+
+    def _allowance(self, prompt: Prompting | Request, options: RequestOptions) -> Allowance:
+        from stretto.documents.limits import Allowance, ReadingLimits  # noqa: PLC0415 - keeps `import stretto` light
+
+        settings = self.settings
+        limits = ReadingLimits(settings.reading_s, settings.reading_memory_mb, settings.follow_links)
+        return Allowance(limits, self._deadline_of(prompt, options))
 
     def _strategies(self) -> Mapping[str, Strategy]:
         """All strategies by name: those of the library, then those of this client."""
-        from stretto.strategies import STRATEGIES, plugin_strategies  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.strategies import own_instances, plugin_strategies  # noqa: PLC0415 - keeps `import stretto` light
 
-        offered = {name: each for name, each in plugin_strategies().items() if name not in STRATEGIES}
-        return STRATEGIES | offered | {strategy.name: strategy for strategy in self._own_strategies}
+        self._library_strategies = library = self._library_strategies or own_instances()
+        offered = {name: each for name, each in plugin_strategies().items() if name not in library}
+        return {**library, **offered} | {strategy.name: strategy for strategy in self._own_strategies}
 
     async def _decide(self, request: Request) -> Route:
         if self._router is None:
@@ -232,6 +299,22 @@ class AsyncStretto:
             note_route(span, route)
         self._watchers.route_chosen(route)
         return route
+
+
+def _on_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _check_loop() -> None:
+    if not _on_asyncio():
+        raise StrettoError(
+            "AsyncStretto runs on asyncio only, and this is another event loop, such as trio's. "
+            "Use Stretto in a thread: trio.to_thread.run_sync(stretto.ask, ...)."
+        )
 
 
 class Stretto:
@@ -272,6 +355,7 @@ class Stretto:
 
     def close(self) -> None:
         """Cancel running answers, close the backends that this client opened, and end the thread. Idempotent."""
+        self._stretto._closed = True
         self._loop.close()
 
     @spelled_out(RequestOptions)
@@ -290,6 +374,10 @@ class Stretto:
     ) -> AbstractContextManager[SyncAnswerStream]:
         """Stream the events of one answer. Leaving the context cancels the rest."""
         return SyncStreamContext(partial(self._begin, prompt, request), self._loop)
+
+    def check(self, progress: Progress | None = None) -> Abilities:
+        """Measure what the main model holds, and keep it; see `AsyncStretto.check`."""
+        return self._loop.call(partial(self._stretto.check, progress))
 
     def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> tuple[Writing, Start]:
         began = time.perf_counter()

@@ -35,6 +35,7 @@ class ClientOptions(TypedDict, total=False):
         hooks: functions to call while answering, for metrics and logs.
         settings: for all requests; by default read from the environment and the settings file.
         router: decides how a request is generated.
+        prompt_family: family of prompts for the models, such as "small"; by default the one that suits their size.
         prompts: a catalogue of templates, or a folder whose templates replace those of the library.
     """
 
@@ -47,6 +48,7 @@ class ClientOptions(TypedDict, total=False):
     hooks: Hooks | None
     settings: Settings | None
     router: Router | None
+    prompt_family: str | None
     prompts: Catalogue | Path | str | None
 
 
@@ -56,6 +58,7 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "roles": ((Mapping,), 'models by role, for instance roles={"small": "openai:gpt-5.4-nano"}'),
     "hooks": ((Hooks,), "Hooks(...)"),
     "settings": ((Settings,), "Settings.load(...) or Settings(...)"),
+    "prompt_family": ((str,), 'the name of a family of prompts, for instance "small"'),
     "prompts": ((Catalogue, Path, str), "a folder or a Catalogue"),
 }
 """Arguments by name: the types that are taken, and in words. Models, strategies and routers are looked at closer."""

@@ -50,7 +50,7 @@ class Document(BaseModel):
 
     text: Annotated[str, AfterValidator(mend)]
     title: Annotated[str, AfterValidator(mend)] = ""
-    source: str = ""
+    source: Annotated[str, AfterValidator(mend)] = ""
     pages: tuple[int, ...] = ()
     headings: tuple[Heading, ...] = ()
     unread_pages: tuple[int, ...] = ()

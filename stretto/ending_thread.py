@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from contextlib import suppress
 
 __all__ = ["EndingThread", "is_exiting"]
 
+_PATIENCE_S = 5.0
 _LOOK_S = 0.1  # seconds after which the exit looks whether it was interrupted
 _exiting = threading.Event()
 
@@ -29,6 +31,18 @@ class EndingThread(threading.Thread):
         # A daemon, because the interpreter would wait for any other thread before `_end_all` could end it.
         super().__init__(target=target, name=name, daemon=True)
         self.end = end
+        self._left_s = math.inf  # that the exit waits for it
+
+    def give_up(self) -> None:
+        """Let the exit wait only some seconds longer: it was told to end and did not."""
+        self._left_s = _PATIENCE_S
+
+    def wait_at_exit(self) -> bool:
+        """Tell it to end, and wait a moment. Returns False once the exit has waited long enough."""
+        self.end()
+        self.join(_LOOK_S)  # a signal that comes as a wait begins does not end it
+        self._left_s -= _LOOK_S
+        return self._left_s > 0
 
     def run(self) -> None:
         """Run the target."""
@@ -52,10 +66,9 @@ def _end_all() -> None:
     """End all, also those that one of them still starts: a thread that loads a model starts the engine's."""
     try:
         _exiting.set()
-        while running := [each for each in threading.enumerate() if isinstance(each, EndingThread) and each.is_alive()]:
-            for thread in running:
-                thread.end()
-                thread.join(_LOOK_S)  # a signal that comes as a wait begins does not end it
+        given_up: set[EndingThread] = set()
+        while running := {each for each in threading.enumerate() if isinstance(each, EndingThread)} - given_up:
+            given_up |= {thread for thread in running if thread.is_alive() and not thread.wait_at_exit()}
     except BaseException as error:  # noqa: BLE001 - a second Ctrl-C, or what another signal's handler raises
         _leave(error)
 

@@ -138,7 +138,10 @@ class ServerFailedError(BackendError):
 
 
 class ConnectionFailedError(BackendError):
-    """The endpoint could not be reached, or closed the connection before it answered."""
+    """The endpoint could not be reached, or closed the connection before it answered.
+
+    Not ``transient`` where nothing listens at a port of this machine.
+    """
 
     transient = True
 
@@ -150,7 +153,10 @@ class StreamBrokenError(BackendError):
 
 
 class StalledError(BackendError):
-    """Nothing arrived for longer than the stall limit."""
+    """Nothing arrived for longer than ``first_text_s`` (before the first text) or ``stall_s`` allow.
+
+    A first text that is late is not ``transient``: a slow server would have to begin anew.
+    """
 
     transient = True
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from stretto.answer import Answer, Branch, BranchKind
 from stretto.citation import PassageRecord
 from stretto.route import Route
+from stretto.tokens import TokenLogprob
 from stretto.tool_calls import ToolCallDelta
 
 
@@ -86,11 +87,13 @@ class BranchDelta(_Event):
         type: "branch_delta".
         branch_id: of the branch.
         text: the new piece.
+        logprobs: of the tokens that came since the last piece, if they were asked for.
     """
 
     type: Literal["branch_delta"] = "branch_delta"
     branch_id: str
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class BranchFinished(_Event):
@@ -177,11 +180,13 @@ class ChoiceDelta(_Event):
         type: "choice_delta".
         choice: which answer, from 1.
         text: the new piece.
+        logprobs: of the tokens that came since the last piece, if they were asked for.
     """
 
     type: Literal["choice_delta"] = "choice_delta"
     choice: int
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class AnswerFinished(_Event):

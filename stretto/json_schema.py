@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 
 from stretto.arguments import looks_like_key, shown
 from stretto.errors import InvalidRequestError
+from stretto.schema_graph import MOST_APPLIED, endless_parts, most_applied, parts
 
 __all__ = ["MOST_LEVELS", "is_deeper", "read_format", "validator_of"]
 
@@ -20,17 +20,13 @@ MOST_LEVELS = 150
 """The deepest value that is read. Pydantic reads JSON of 200 levels, jsonschema-rs has no words for what is wrong with
 255, and where its stack ends, so does the process."""
 
-MOST_APPLIED = 10_000
-"""The most schemas that may apply to one value at once. Where each of 30 refers twice to the next, it is a billion, and
-checking one answer would take hours."""
-
 _REMEDY = "Give a JSON schema such as {'type': 'object', 'properties': {...}}, or a pydantic model class."
 _TYPES = "array, boolean, integer, null, number, object and string"
 _TOO_DEEP = f"it is nested deeper than {MOST_LEVELS} levels"
 _TOO_MANY = f"more than {MOST_APPLIED:,} schemas apply to one value, by $ref and allOf"
-_AT_ONCE = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
-"""Keywords whose schemas apply to the same value as the schema around them."""
-_DIGITS = 9  # of an index in a $ref; Python refuses to read thousands
+_ENDLESS = (
+    "no value that fits it ends: each one must hold another of the same kind. Let that part be left out or be null"
+)
 _LONGEST_CAUSE = 200  # characters
 _LEADS_TO = re.compile(r"(?:Resource|Pointer|Anchor) '([^']*)'")
 
@@ -81,66 +77,10 @@ def is_deeper(value: Any, levels: int = MOST_LEVELS) -> bool:
     """Whether a value of JSON has more than so many objects and lists inside each other."""
     level = [value]
     for _ in range(levels + 1):
-        level = [part for each in level for part in _parts(each)]
+        level = [part for each in level for part in parts(each)]
         if not level:
             return False
     return True
-
-
-def _most_applied(schema: Mapping[str, Any]) -> int:
-    """How many schemas apply to one value at most; one that refers to itself for the same value is followed once."""
-    counts: dict[int, int] = {}
-
-    def count(part: Any) -> int:
-        if not isinstance(part, Mapping | list | tuple):
-            return 0
-        if id(part) not in counts:
-            counts[id(part)] = 1  # until it is known
-            applied = _applied(part, schema) if isinstance(part, Mapping) else part
-            counts[id(part)] = isinstance(part, Mapping) + sum(map(count, applied))
-        return counts[id(part)]
-
-    level: list[Any] = [schema]
-    most = 0
-    while level and most <= MOST_APPLIED:
-        try:
-            most = max(most, *map(count, level))
-        except RecursionError:  # through a chain of hundreds
-            return MOST_APPLIED + 1
-        level = [part for each in level for part in _parts(each) if isinstance(part, Mapping | list | tuple)]
-    return most
-
-
-def _applied(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Any]:
-    """The schemas that one schema applies to its own value."""
-    for keyword in _AT_ONCE:
-        value = part.get(keyword)
-        if keyword == "dependentSchemas":
-            yield from _parts(value)
-        elif isinstance(value, str):
-            yield _pointed_at(value, schema)
-        else:
-            yield value
-
-
-def _pointed_at(reference: str, schema: Any) -> Any:
-    """What a local pointer leads to; ``None`` for anything else, which the validator looks for."""
-    start, _, path = reference.partition("#")
-    if start or (path and not path.startswith("/")):
-        return None
-    for part in unquote(path).split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, list) and name.isdecimal() and len(name) < _DIGITS and int(name) < len(schema):
-            schema = schema[int(name)]
-        elif isinstance(schema, Mapping):
-            schema = schema.get(name)
-        else:
-            return None
-    return schema
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
 
 
 def _checked(schema: Mapping[str, Any], given: Any) -> dict[str, Any]:
@@ -152,10 +92,8 @@ def _checked(schema: Mapping[str, Any], given: Any) -> dict[str, Any]:
 def _flaw(schema: Mapping[str, Any]) -> str:
     try:
         json.dumps(dict(schema), allow_nan=False)
-        if is_deeper(schema):
-            return _TOO_DEEP
-        if _most_applied(schema) > MOST_APPLIED:
-            return _TOO_MANY
+        if flaw := _flaw_of_form(schema):
+            return flaw
         validator_of(schema)
     except ImportError:
         return ""  # a warning says later that the answer was not checked
@@ -164,6 +102,15 @@ def _flaw(schema: Mapping[str, Any]) -> str:
     except (ValueError, TypeError) as error:
         return _cause(error)
     return ""
+
+
+def _flaw_of_form(schema: Mapping[str, Any]) -> str:
+    """What is wrong with how the parts of a schema hang together."""
+    if is_deeper(schema):
+        return _TOO_DEEP
+    if most_applied(schema) > MOST_APPLIED:
+        return _TOO_MANY
+    return _ENDLESS if id(schema) in endless_parts(schema) else ""
 
 
 def _cause(error: Exception) -> str:

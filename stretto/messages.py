@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -15,6 +15,9 @@ from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.surrogates import mend
 from stretto.tool_calls import ANTHROPIC_THOUGHTS, reasoning_of
+
+if TYPE_CHECKING:
+    from stretto.documents.limits import Allowance
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -103,6 +106,8 @@ class Message(BaseModel):
     @property
     def media(self) -> tuple[str, ...]:
         """The types of the parts that are not text: "image_url", "input_audio", "file" and others."""
+        if not self.parts:
+            return ()
         kinds = (str(part.get("type")) for part in self.parts)
         return tuple(dict.fromkeys(kind for kind in kinds if kind not in ("text", *ANTHROPIC_THOUGHTS)))
 
@@ -128,11 +133,15 @@ def messages_of(
 
 def documents_of(
     documents: Document | Path | str | Sequence[Document | Path | str],
+    allowance: Allowance | None = None,
+    deadline_s: Any = None,
 ) -> tuple[tuple[Document, ...], tuple[str, ...]]:
-    """Read documents: a string is the text of one, a path a file or a folder of files.
+    """Read documents: a string is the text of one, a path a file or a folder of files, within ``allowance``.
+
+    Without one, reading may take until ``deadline_s``, if that is a deadline.
 
     Returns the documents, and a note on each file of a folder that could not be read and on each string that looks like
-    the name of a file, which is looked for nowhere. Raises `InvalidRequestError`.
+    the name of a file, which is looked for nowhere. Raises `InvalidRequestError` or `DeadlineExceededError`.
     """
     if isinstance(documents, str | Path | Document):
         documents = (documents,)
@@ -144,9 +153,12 @@ def documents_of(
     notes: list[str] = []
     for document in documents:
         if isinstance(document, Path):
-            from stretto.documents import read_documents  # noqa: PLC0415 - strings need no readers
+            from stretto.documents import Allowance, read_documents  # noqa: PLC0415 - strings need no readers
 
-            found = read_documents([document])
+            if allowance is None:
+                known = isinstance(deadline_s, int | float) and deadline_s > 0  # else it is refused later
+                allowance = Allowance(deadline_s=deadline_s if known else None)
+            found = read_documents([document], allowance=allowance)
             read += found.documents
             notes += (f"{str(left.path)!r} was left out: {left.cause}." for left in found.left_out)
         elif isinstance(document, str | Document):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from stretto.arguments import looks_like_key, reason, shown, spelled_out, unknown_names
+from stretto.bounds import check_numbers
 from stretto.content import mended, read_tool, read_tool_choice
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
@@ -16,11 +17,13 @@ from stretto.generation_options import GenerationOptions, not_bool
 from stretto.messages import Message, Role, documents_of, messages_of
 
 if TYPE_CHECKING:
+    from stretto.documents.limits import Allowance
     from stretto.strategies.base import Strategy
 
 Preference = Literal["fastest", "balanced", "careful"]
 Prompting = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str]
 OnMissing = Literal["note", "omit", "raise"]
+OnLoop = Literal["tell", "cut"]
 
 ACCOMPANYING = frozenset(
     {
@@ -82,8 +85,12 @@ class RequestOptions(TypedDict, total=False):
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
+        on_loop: what becomes of a straight answer that repeats itself: "tell" says so in its warnings, "cut" ends it
+            there. Parts of an answer are cut in any case.
         budget: the most the answer may cost, as a `Budget` or a mapping with ``max_calls``, ``max_tokens_total``.
-        max_tokens: the most tokens to write.
+        max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
+            such as an outline, counts in ``budget`` only.
+        part_tokens: the most tokens of one part of an answer in parts.
         temperature: from 0, always the likeliest token, to 2.
         top_p: sample from the likeliest tokens that have this probability together.
         stop: one or more texts that end the answer.
@@ -106,8 +113,10 @@ class RequestOptions(TypedDict, total=False):
     strategy: str | Strategy | None
     race: bool | None
     on_missing: OnMissing | None
+    on_loop: OnLoop | None
     budget: Budget | Mapping[str, int | None] | None
     max_tokens: int | None
+    part_tokens: int | None
     temperature: float | None
     top_p: float | None
     stop: str | Sequence[str] | None
@@ -133,9 +142,11 @@ class Request(BaseModel):
         preference: what matters more, speed or care.
         budget: the most the answer may cost.
         deadline_s: seconds for the whole answer, retries and waits included.
+        part_tokens: the most tokens of one part of an answer in parts.
         strategy: the name of a strategy, or "auto".
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written.
+        on_loop: whether a straight answer that repeats itself is cut there.
         tools: functions that the model may call, in OpenAI's form.
         tool_choice: "auto", "none", "required", or the one to call.
         n: how many answers to write.
@@ -152,16 +163,18 @@ class Request(BaseModel):
     preference: Preference = "balanced"
     budget: Budget = Budget()
     deadline_s: float | None = Field(default=None, gt=0)
+    part_tokens: int | None = Field(default=None, ge=1)
     strategy: str = "auto"
     race: bool = False
     on_missing: OnMissing = "note"
+    on_loop: OnLoop = "tell"
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
     n: int = Field(default=1, ge=1, le=128)
     extra: Mapping[str, Any] = Field(default_factory=dict)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
 
-    @field_validator("deadline_s", "n", mode="before")
+    @field_validator("deadline_s", "part_tokens", "n", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)
@@ -174,21 +187,29 @@ class Request(BaseModel):
         ``prompt`` is a string (one user message), a message, a mapping with ``role`` and ``content``, a list of
         these, or a request to change. `RequestOptions` says what the options mean. Raises `InvalidRequestError`.
         """
+        return cls._of(prompt, options)
+
+    @classmethod
+    def _of(cls, prompt: Prompting | Request, options: RequestOptions, allowance: Allowance | None = None) -> Request:
+        """The same, with documents read within an allowance."""
         if wrong := unknown_names(options, RequestOptions.__annotations__, "A request", _INSTEAD):
             raise InvalidRequestError(wrong)
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None
         changes: dict[str, Any] = dict(base) if base else {}
-        own = ("preference", "race", "budget", "deadline_s", "on_missing", "n")
+        own = ("preference", "race", "budget", "deadline_s", "part_tokens", "on_missing", "on_loop", "n")
         changes |= {name: given[name] for name in own if name in given}
         try:
+            if not isinstance(prompt, Request):
+                check_numbers(messages=prompt)
+            check_numbers(tools=given.get("tools"), stop=given.get("stop"))
             messages = prompt.messages if isinstance(prompt, Request) else messages_of(prompt)
             system = given.get("system")
             if system is not None and not isinstance(system, str):
                 raise InvalidRequestError(f"system={shown(system)} cannot be used: it takes a string.")
             changes["messages"] = (Message(role="system", content=system), *messages) if system else messages
             if documents := given.get("documents"):
-                changes["documents"], changes["unread"] = documents_of(documents)
+                changes["documents"], changes["unread"] = documents_of(documents, allowance, changes.get("deadline_s"))
             changes |= _passed_on(given, changes.get("extra") or {})
             if "strategy" in given:
                 changes |= _strategy(given["strategy"])

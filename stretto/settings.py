@@ -42,8 +42,8 @@ class Settings(BaseModel):
         on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
         concurrency: calls to one backend at a time.
         retries: how often a transient failure is tried again.
-        stall_s: seconds without a byte after which a stream counts as broken.
-        first_text_s: seconds to wait for the first text.
+        stall_s: seconds without text, after the first one, after which a stream counts as broken.
+        first_text_s: seconds to wait for the first text of a short prompt; long prompts have more (docs/errors.md).
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
         dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next five.
@@ -52,8 +52,12 @@ class Settings(BaseModel):
         threads: for one forward of a local model at most.
         compiled: whether local models run in code compiled for this processor.
         long_context: how local models read prompts longer than their window: ``auto``, ``focus``, ``star``, ``refuse``.
+        prompt_family: family of prompts that the models get, instead of the one that suits their size.
         prompts: a folder whose templates replace those of the package.
         log_text: put questions and answers into log records.
+        reading_s: seconds that reading one document may take.
+        reading_memory_mb: megabytes of memory that parsing one PDF, DOCX or HTML file may take; Windows has no bound.
+        follow_links: read what links in a folder of documents lead to outside of it, and linked folders.
         prices: a file with prices of models, which come before the list prices; see docs/cost.md.
         shared: address of a Redis server where replicas share rate limits and breakers; see docs/deploying.md.
     """
@@ -78,8 +82,12 @@ class Settings(BaseModel):
     threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
     compiled: bool | None = None
     long_context: str | None = None
+    prompt_family: str | None = None
     prompts: Path | None = None
     log_text: bool = False
+    reading_s: float = Field(default=120.0, gt=0, le=86_400)
+    reading_memory_mb: int = Field(default=2048, ge=256)
+    follow_links: bool = False
     prices: Path | None = None
     shared: SecretStr | None = None
 

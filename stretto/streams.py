@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
@@ -88,11 +89,30 @@ class StreamContext(_Unopened, AbstractAsyncContextManager[AnswerStream]):
 
     async def __aenter__(self) -> AnswerStream:
         self._writing = await self._begin()
-        return AnswerStream(self._writing)
+        self._stream = AnswerStream(self._writing)
+        self._dropped = weakref.finalize(self._stream, _dropped, self._writing)
+        self._dropped.atexit = False
+        return self._stream
 
     async def __aexit__(self, *_: object) -> None:
         if self._writing is not None:
+            self._dropped.detach()
             await self._writing.aclose()
+
+
+def _dropped(writing: Writing) -> None:
+    """End an answer whose stream was entered by hand, and collected by the garbage collector before its end."""
+    if writing.runs:
+        writing.abandon()
+        _warn_of_dropping()
+
+
+def _warn_of_dropping() -> None:
+    warnings.warn(
+        "A stream of Stretto was dropped before its end, which ended its answer. Open it in a with block.",
+        ResourceWarning,
+        stacklevel=2,
+    )
 
 
 class SyncAnswerStream(Iterator[Event]):
@@ -148,18 +168,26 @@ class SyncStreamContext(_Unopened, AbstractContextManager[SyncAnswerStream]):
 
     def __enter__(self) -> SyncAnswerStream:
         writing, start = self._begin()
-        self._abandoned = weakref.finalize(self, _leave, writing, self._loop)
+        self._writing = writing
+        self._abandoned = weakref.finalize(self, _abandon, writing, self._loop)
         self._abandoned.atexit = False
         try:
             self._loop.call(start)
         except BaseException:
-            self._abandoned()
+            self.__exit__()
             raise
         return SyncAnswerStream(AnswerStream(writing), self._loop)
 
     def __exit__(self, *_: object) -> None:
-        if self._abandoned is not None:
-            self._abandoned()
+        if self._abandoned is not None and self._abandoned.detach():
+            _leave(self._writing, self._loop)
+
+
+def _abandon(writing: Writing, loop: BackgroundLoop) -> None:
+    early = writing.runs
+    _leave(writing, loop)
+    if early:
+        _warn_of_dropping()
 
 
 def _leave(writing: Writing, loop: BackgroundLoop) -> None:

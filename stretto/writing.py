@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Awaitable, Callable
 
 import anyio
 
-from stretto.errors import StrettoError
+from stretto.errors import DeadlineExceededError, StrettoError
 from stretto.events import Event
 from stretto.queue import Queue
 
 Emit = Callable[[Event], Awaitable[None]]
 
 LEFT = "This stream was left before its end, which ended the answer. Read it inside its with block."
+_LEAVING_S = 10.0
+_log = logging.getLogger(__name__)
 EVENTS_AHEAD = 1024  # events that a slow reader may lag behind before the branches wait
 
 
@@ -26,10 +30,14 @@ class Writing:
 
     Args:
         write: generates the answer and emits each event.
+        within_s: seconds after which the reader waits no longer, where the answer has a deadline; whoever writes should
+            have ended by then, but a backend may not let itself be cancelled.
     """
 
-    def __init__(self, write: Callable[[Emit], Awaitable[object]]) -> None:
+    def __init__(self, write: Callable[[Emit], Awaitable[object]], within_s: float = math.inf) -> None:
         self._write = write
+        self._within_s = within_s
+        self._until = math.inf
         self._events = Queue[Event](EVENTS_AHEAD)
         self._failure: Exception | None = None
         self._scope: anyio.CancelScope | None = None
@@ -38,6 +46,7 @@ class Writing:
     async def start(self, among: set[Writing]) -> None:
         """Start the task in the running event loop and add it to ``among`` until it ends. Does nothing once stopped."""
         if not self._events.ended:
+            self._until = anyio.current_time() + self._within_s
             self._scope = anyio.CancelScope()
             self._task = asyncio.create_task(self._run(self._scope), name="stretto answer")
             self._task.add_done_callback(self._ended)
@@ -47,15 +56,36 @@ class Writing:
     async def next(self) -> Event:
         """The next event. Raises `StopAsyncIteration` at the end, or the exception of the writing."""
         try:
-            return await anext(self._events)
+            if self._until == math.inf:
+                return await anext(self._events)
+            with anyio.CancelScope(deadline=self._until):
+                return await anext(self._events)
         except StopAsyncIteration:
             if self._failure is not None:
                 raise self._failure from None
             raise
+        self.stop(
+            DeadlineExceededError(
+                "The deadline passed, and the answer did not end: the backend holds on to its call. "
+                "Its task was cancelled and is waited for no longer."
+            )
+        )
+        return await self.next()
 
     def ready(self) -> list[Event]:
         """The events that are available now."""
         return self._events.ready()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it still writes."""
+        return self._task is not None and not self._events.ended
+
+    def abandon(self) -> None:
+        """Cancel without waiting, from any thread."""
+        loop = None if self._task is None else self._task.get_loop()
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self.stop)
 
     def stop(self, because: Exception | None = None) -> None:
         """Cancel without waiting, from the same event loop; ``because`` is raised to the reader.
@@ -70,7 +100,7 @@ class Writing:
             self._scope.cancel()
 
     async def aclose(self, because: Exception | None = None) -> None:
-        """Cancel, and wait until the task has ended; from any event loop. Idempotent."""
+        """Cancel, and wait until the task has ended, but for no longer than 10 s; from any event loop. Idempotent."""
         loop = None if self._task is None else self._task.get_loop()
         if loop is None or loop is asyncio.get_running_loop():
             self.stop(because)
@@ -100,11 +130,14 @@ class Writing:
         task, interrupted = self._task, None
         if task is None or task is asyncio.current_task():
             return
+        until = anyio.current_time() + _LEAVING_S
         with anyio.CancelScope(shield=True):
-            while not task.done():
+            while not task.done() and (left_s := until - anyio.current_time()) > 0:
                 try:
-                    await asyncio.wait((task,))
+                    await asyncio.wait((task,), timeout=left_s)
                 except asyncio.CancelledError as error:  # by asyncio itself, which ignores shields; raised afterwards
                     interrupted = error
+        if not task.done():
+            _log.warning("an answer that was left has not ended after %g s: its backend holds on to a call", _LEAVING_S)
         if interrupted is not None:
             raise interrupted

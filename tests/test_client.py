@@ -176,7 +176,7 @@ async def test_a_budget_of_tokens_too_small_for_the_prompt_is_an_error_that_says
 
 
 async def test_a_budget_of_tokens_limits_what_a_call_may_write():
-    backend = ScriptedBackend({"": "word " * 500})
+    backend = ScriptedBackend({"": " ".join(map(str, range(500)))})
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask("Why?", strategy="direct", budget={"max_tokens_total": 101})
     assert answer.usage.total_tokens <= 101

@@ -45,7 +45,7 @@ async def test_a_direct_answer_cut_by_its_deadline_says_so():
 
 
 async def test_a_direct_answer_cut_at_max_tokens_says_so():
-    answer = await ask({"": "word " * 90}, strategy="direct", max_tokens=20)
+    answer = await ask({"": " ".join(map(str, range(90)))}, strategy="direct", max_tokens=20)
     assert answer.finish_reason == "length"
     assert answer.warnings == ("The answer was cut at max_tokens=20. Allow more.",)
 
@@ -57,7 +57,7 @@ async def test_a_direct_answer_cut_by_its_model_says_so():
 
 
 async def test_a_direct_answer_cut_by_the_budget_of_tokens_says_so():
-    answer = await ask({"": "word " * 90}, strategy="direct", budget={"max_tokens_total": 50})
+    answer = await ask({"": " ".join(map(str, range(90)))}, strategy="direct", budget={"max_tokens_total": 50})
     assert answer.finish_reason == "budget"
     assert answer.warnings == ("The answer was cut by the budget of max_tokens_total=50. Allow more.",)
 

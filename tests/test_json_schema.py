@@ -50,6 +50,7 @@ def read(given):
     return Request.of("Which city?", response_format=given).options.response_format
 
 
+ENDLESS = "no value that fits it ends: each one must hold another of the same kind. Let that part be left out or"
 WRONG = [
     ({"type": 5}, "type=5 is no type of JSON. Those are array, boolean,"),
     ({"type": "strng"}, "type='strng' is no type of JSON"),
@@ -81,6 +82,14 @@ WRONG = [
         {"$ref": "#/$defs/d0", "$defs": doubled(40)["$defs"] | {"d40": {"$ref": "#/$defs/d0"}}},
         "more than 10,000 schemas",
     ),
+    ({"$ref": "#"}, ENDLESS),
+    ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, ENDLESS),
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, ENDLESS),
+    ({"type": "array", "items": {"$ref": "#"}, "minItems": 1}, ENDLESS),
+    ({"type": "array", "prefixItems": [{"type": "string"}, {"$ref": "#"}], "minItems": 2}, ENDLESS),
+    ({"type": "object", "additionalProperties": {"$ref": "#"}, "minProperties": 1}, ENDLESS),
+    ({"anyOf": [{"$ref": "#"}, {"allOf": [{"type": "object"}, {"$ref": "#"}]}]}, ENDLESS),
+    ({"type": "json_schema", "json_schema": {"schema": {"$ref": "#"}}}, ENDLESS),
     (chained(20_000), "more than 10,000 schemas apply to one value"),
     ({"required": [{"type": "string"}] * 3000}, "at required"),
     ({"type": "json_schema"}, "it has no schema at json_schema.schema"),
@@ -106,6 +115,16 @@ def test_many_references_to_many_schemas_are_counted_once():
 def test_a_schema_may_refer_to_itself_for_the_values_inside():
     tree = {"type": "object", "properties": {"left": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}
     assert read(tree) == tree
+    for ending in (
+        tree | {"required": ["left"]},
+        {"type": "object", "properties": {"left": {"$ref": "#"}}},
+        {"type": "array", "items": {"$ref": "#"}},
+        {"type": "array", "prefixItems": [{"type": "string"}], "items": {"$ref": "#"}, "minItems": 1},
+        {"properties": {"left": {"$ref": "#"}}, "required": ["left"]},  # a number fits it
+        {"$defs": {"a": {"$ref": "#/$defs/a"}}, "type": "object"},  # what is not used may be anything
+        {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+    ):
+        assert read(ending) == ending
     assert read(doubled(8)) == doubled(8)
 
 
@@ -186,7 +205,6 @@ async def test_openais_json_object_is_any_object_and_its_text_is_no_format():
     [
         {},
         nested(74),
-        {"$ref": "#"},
         {"$defs": {"A": {"items": {"$ref": "#/$defs/A"}}}, "$ref": "#/$defs/A"},
         {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {}}, "$ref": "#/definitions/a"},
         {"$schema": "https://example.org/a-dialect-of-our-own", "type": "object"},

@@ -1,18 +1,20 @@
 """Answers held to a format: what the caller says, and what reaches the backend."""
 
 import json
+from contextlib import aclosing, asynccontextmanager
 from typing import Literal
 
 import pytest
 from pydantic import BaseModel, field_validator
 
 from stretto import Answer, AsyncStretto, Request, TextDelta
-from stretto.backends.base import Capabilities
+from stretto.backends.base import Capabilities, Chunk
 from stretto.errors import InvalidRequestError, RequestRejectedError, ServerFailedError
 from stretto.request import GenerationOptions
 from stretto.strategies.fitting import fit
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -171,6 +173,70 @@ async def test_a_backend_that_draws_only_what_fits_streams_at_once_and_is_asked_
     answer = await ask(backend, response_format="[0-9]+")
     assert (len(backend.calls), answer.parsed) == (1, None)
     assert answer.warnings == ("The answer does not fit response_format: it does not match '[0-9]+'.",)
+
+
+class Grammar(ScriptedBackend):
+    """Holds answers to a schema, but for one keyword."""
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):
+        async with super().stream(prompt, options) as chunks:
+
+            async def named():
+                yield Chunk(unheld=("uniqueItems", "not"))
+                async for chunk in chunks:
+                    yield chunk
+
+            async with aclosing(named()) as named_chunks:
+                yield named_chunks
+
+
+UNIQUE = {"type": "array", "uniqueItems": True}
+UNHELD = (
+    "scripted:model cannot be held to uniqueItems and not of response_format while it writes: the answer comes in one "
+    "piece, after a check."
+)
+
+
+async def test_what_a_grammar_does_not_hold_is_checked_and_asked_for_once_more_before_anything_is_shown():
+    able = Capabilities(json_schema=True, regex=True)
+    backend = Grammar({AGAIN: Reply("[1, 2]", chunks=("[1", ", 2]")), "": "[1, 1]"}, capabilities=able)
+    async with AsyncStretto(backend) as stretto, stretto.stream("Which?", response_format=UNIQUE) as events:
+        pieces = [event.text async for event in events if isinstance(event, TextDelta)]
+    assert pieces == ["[1, 2]"]
+    assert (events.answer.parsed, events.answer.warnings, len(backend.calls)) == ([1, 2], (UNHELD,), 2)
+    assert "has non-unique elements" in backend.calls[1][0].messages[-1].content
+
+
+async def test_what_a_grammar_does_not_hold_and_no_try_fits_is_told():
+    able = Capabilities(json_schema=True, regex=True)
+    for budget, calls in (({}, 2), ({"max_calls": 1}, 1)):
+        backend = Grammar({"": "[1, 1]"}, capabilities=able)
+        answer = await ask(backend, response_format=UNIQUE, budget=budget)
+        assert (answer.text, answer.parsed, len(backend.calls)) == ("[1, 1]", None, calls)
+        assert answer.warnings[0] == UNHELD
+        assert any("does not fit response_format: the answer: [1,1] has non-unique" in each for each in answer.warnings)
+
+
+async def test_a_local_model_names_what_its_grammar_does_not_hold():
+    schema = {"type": "array", "items": {"enum": ["red", "blue"]}, "uniqueItems": True, "minItems": 2}
+    async with AsyncStretto("local:pocket") as stretto:
+        answer = await stretto.ask("Which colours?", response_format=schema)
+        plain = await stretto.ask("Which colours?", response_format={"format": "a-form-of-our-own", "enum": ["red"]})
+    assert len(json.loads(answer.text)) == 2  # there are no more different ones
+    assert answer.warnings[0].startswith("local:pocket cannot be held to uniqueItems of response_format")
+    assert (answer.parsed is None) == (answer.text in {'["red", "red"]', '["blue", "blue"]'})
+    assert (plain.parsed, plain.warnings) == ("red", ())
+
+
+async def test_tool_calls_beside_a_format_come_where_no_text_does():
+    call = ToolCall(id="1", name="look", arguments="{}")
+    able = Capabilities(json_schema=True, regex=True, tools=True)
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    for kind in (ScriptedBackend, Grammar):
+        backend = kind({"": Reply(tool_calls=[call], finish_reason="tool_calls")}, capabilities=able)
+        answer = await ask(backend, response_format=UNIQUE, tools=[tool])
+        assert [each.name for each in answer.tool_calls] == ["look"]
 
 
 async def test_a_local_model_hands_out_its_value_too():

@@ -71,6 +71,7 @@ class Capabilities:
         names: speakers can be told apart by `Message.name`.
         tools: takes tools, and calls them.
         media: reads parts of messages that are not text: images, sound, files.
+        refused_media: types of such parts that its server says it does not take, ``image_url`` for instance.
         choices: writes several answers in one call, ``Prompt.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of
@@ -95,6 +96,7 @@ class Capabilities:
     names: bool = False
     tools: bool = False
     media: bool = False
+    refused_media: tuple[str, ...] = ()
     choices: bool = False
     reads_history: bool = True
     passage_tokens: int | None = None
@@ -147,13 +149,14 @@ class Prompt:
 class Chunk:
     """A piece of a stream: text, tokens and calls to add up, or the reason for the end.
 
-    Text may come in pieces of any size, and an empty chunk is a sign of life. The last chunk of a complete stream
-    carries ``finish_reason``; a stream that ends without one was broken off, and is treated as failed.
+    Text may come in pieces of any size, and an empty chunk is a sign of life. The chunk that completes the answer
+    carries ``finish_reason``, and only the usage may follow it. A stream without a finish reason was broken off, and is
+    treated as failed.
 
     Attributes:
         text: new text; all of them concatenated are what was generated.
         usage: tokens and calls since the last chunk that had a usage; all of them are added up. Most streams have
-            one, on the last chunk, with ``calls=1``.
+            one, at the end, with ``calls=1``.
         finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "tool_calls" (the
             model waits for their results), "refusal" (by the model), "content_filter" (by its server). Each choice has
             one.
@@ -167,6 +170,9 @@ class Chunk:
         thoughts: what the model has thought, whole, as parts of its turn in the form of its server.
         stop_text: the stop text that ended the answer, where that is known; with the finish reason.
         refused: the text is a refusal in the model's own words, told apart by its server.
+        unheld: keywords of ``Prompt.response_schema`` that the text is not held to, of a backend that holds answers to
+            their format (``Capabilities.regex``); with the first chunk. Such an answer is shown after its check.
+        extra: other fields of the response, for ``Answer.extra``; those of all chunks together count.
         choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
@@ -183,7 +189,9 @@ class Chunk:
     thoughts: tuple[Mapping[str, Any], ...] = ()
     refused: bool = False
     stop_text: str | None = None
+    unheld: tuple[str, ...] = ()
     choice: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_answer(self) -> bool:
@@ -219,7 +227,8 @@ class Backend(Protocol):
     awaited after it goes under ``anyio.CancelScope(shield=True)``, with a time limit.
 
     **Errors.** A failed call raises `BackendError` or one of its children, on entering or while iterating, and nothing
-    else: not an exception group, and no exception of an SDK. `BackendError.transient` says whether the same call may
+    else: not an exception group, and no exception of an SDK. Anything else is a mistake of the backend, which ends the
+    answer and reaches the caller as it is. `BackendError.transient` says whether the same call may
     succeed later; only the library repeats calls, so a backend tries each once. Messages hold no keys.
 
     >>> class Shouting:

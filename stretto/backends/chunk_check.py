@@ -26,15 +26,18 @@ def what_is_wrong(chunk: Chunk) -> str | None:
         "thoughts": (chunk.thoughts, tuple),
         "refused": (chunk.refused, bool),
         "stop_text": (chunk.stop_text, (str, type(None))),
+        "unheld": (chunk.unheld, tuple),
         "choice": (chunk.choice, int),
+        "extra": (chunk.extra, Mapping),
     }
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             return f"{name} is a {type(value).__name__}"
     if not all(isinstance(each, TokenLogprob) for each in chunk.logprobs):
         return "logprobs are no TokenLogprob"
-    if not all(isinstance(each, str) for each in chunk.warnings):
-        return "warnings are no strings"
+    for name, texts in (("warnings", chunk.warnings), ("unheld", chunk.unheld)):
+        if not all(isinstance(each, str) for each in texts):
+            return f"{name} are no strings"
     if not all(isinstance(each, ToolCallDelta) for each in chunk.tool_calls):
         return "tool_calls are no ToolCallDelta"
     if chunk.finish_reason not in _REASONS:

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from stretto.backends.base import Capabilities, Prompt
+from stretto.prompts.families import family_of
 
 _SAMPLING = frozenset({"temperature", "top_p"})
 _SAMPLING_AND_STOP = _SAMPLING | {"stop"}
@@ -81,7 +82,10 @@ def capabilities_of(provider: str, model: str) -> Capabilities:
     if known is None:
         # Most servers that speak OpenAI's API have log-probabilities; the others refuse them with a message.
         openai = provider == "openai"
-        return replace(_UNKNOWN, logprobs=openai, names=openai, tools=True, media=True, choices=openai)
+        family = family_of(model)
+        return replace(
+            _UNKNOWN, logprobs=openai, names=openai, tools=True, media=True, choices=openai, prompt_family=family
+        )
     return Capabilities(
         context_window=known.window,
         json_schema=known.json_schema,

@@ -1,4 +1,4 @@
-"""The command line: ``stretto ask | route | chat | chats | serve | logs | prompts | bench | doctor``."""
+"""The command line: ``stretto ask | route | chat | serve | check | compare | bench | doctor`` and others."""
 
 
 def main() -> None:

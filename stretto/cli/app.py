@@ -13,6 +13,8 @@ from stretto.cli import chats, logs, prompts
 from stretto.cli.ask import ask
 from stretto.cli.bench import bench
 from stretto.cli.chat import chat
+from stretto.cli.check import check
+from stretto.cli.comparison import compare
 from stretto.cli.completing import prepare
 from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS, Exit, complain
@@ -39,6 +41,8 @@ app.command()(serve)
 app.add_typer(chats.app, name="chats")
 app.add_typer(prompts.app, name="prompts")
 app.add_typer(logs.app, name="logs")
+app.command()(compare)
+app.command()(check)
 app.command()(bench)
 app.command()(doctor)
 

@@ -35,6 +35,7 @@ def ask(
     system: options.System = None,
     document: options.Documents = None,
     max_tokens: options.MaxTokens = None,
+    part_tokens: options.PartTokens = None,
     temperature: options.Temperature = None,
     seed: options.Seed = None,
     decoding: options.Decoding = None,
@@ -45,6 +46,8 @@ def ask(
     long_context: options.LongContext = None,
     deadline: options.Deadline = None,
     on_missing: options.Missing = None,
+    on_loop: options.Looping = None,
+    prompt_family: options.PromptFamily = None,
     race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")] = False,
@@ -91,19 +94,20 @@ def ask(
         "system": system,
         "documents": list(document or ()),
         "max_tokens": max_tokens,
+        "part_tokens": part_tokens,
         "temperature": temperature,
         "seed": seed,
         "decoding": decoding,
         "deadline_s": deadline,
         "race": race or None,
         "on_missing": on_missing.value if on_missing else None,
+        "on_loop": on_loop.value if on_loop else None,
         "logprobs": logprobs,
     }
     request = {name: value for name, value in request.items() if value is not None}
     screen = Screen(quiet=quiet, unrendered=plain)
-    client = open_client(
-        context, model, base_url, key_variable, local_options(dtype, device, threads, no_compiled, long_context)
-    )
+    local = local_options(dtype, device, threads, no_compiled, long_context)
+    client = open_client(context, model, base_url, key_variable, local, prompt_family=prompt_family)
     begin = partial(introduce, client, screen, named=model is not None)
     answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))
     if trace_to is not None:

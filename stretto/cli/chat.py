@@ -42,6 +42,7 @@ def chat(
     no_compiled: options.NotCompiled = False,
     long_context: options.LongContext = None,
     on_missing: options.Missing = None,
+    prompt_family: options.PromptFamily = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the last chat; --resume ID: with that one of `stretto chats`.")
@@ -69,7 +70,8 @@ def chat(
     from stretto.cli.chat_folder import ChatFolder  # noqa: PLC0415 - these two keep `stretto --help` light
     from stretto.cli.chat_state import ChatState  # noqa: PLC0415
 
-    opener = local_opener(opener_of(context), local_options(dtype, device, threads, no_compiled, long_context))
+    local = local_options(dtype, device, threads, no_compiled, long_context)
+    opener = local_opener(opener_of(context), local, prompt_family=prompt_family)
     if web:
         _refuse_with_web(context)
         from stretto.cli.web_chat import serve_chat  # noqa: PLC0415

@@ -124,7 +124,18 @@ def look_at_backends(
     pocket = Verdict("local:pocket", local.works, "the demonstration model" if local.works else local.why)
     if local.works and not _holds_model(MODEL_FOLDER):
         pocket = Verdict("local:pocket", False, "its weights are missing from this installation. Install stretto again")
-    return [*verdicts, local, pocket]
+    return [*verdicts, local, pocket, _smollm2(local)]
+
+
+def _smollm2(local: Verdict) -> Verdict:
+    from stretto.errors import MissingDependencyError  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - as above
+
+    try:
+        find_source("local:smollm2")
+    except MissingDependencyError as error:
+        return Verdict("local:smollm2", False, str(error).removeprefix("local:smollm2 is "))
+    return Verdict("local:smollm2", local.works, "SmolLM2-135M-Instruct" if local.works else local.why)
 
 
 def look_at_engine() -> str | None:

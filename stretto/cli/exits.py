@@ -56,7 +56,7 @@ MEANINGS = {
 
 def exit_of_answer(answer: Answer) -> Exit:
     """Whether all of the answer is there."""
-    return Exit.OK if answer.finish_reason == "stop" else Exit.INCOMPLETE
+    return Exit.OK if answer.finish_reason in {"stop", "nothing_found"} else Exit.INCOMPLETE
 
 
 def exit_of_error(error: Exception) -> Exit:

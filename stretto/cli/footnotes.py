@@ -14,12 +14,12 @@ _LONGEST = 160  # characters of a quotation
 
 
 def footnotes_of(answer: Answer) -> list[Text]:
-    """One line a citation: its label as it stands in the answer, the heading it stands under, and what it says."""
+    """One line a citation: its number, its label in the answer, the heading above it, and what it says."""
     lines = []
     for citation in answer.citations[:_MOST]:
         quote, heading = one_line(citation.quote), one_line(citation.heading)
         said = quote if len(quote) <= _LONGEST else quote[: _LONGEST - 1].rstrip() + "…"
-        line = Text(one_line(citation.label), "bold")
+        line = Text(f"{citation.number} {one_line(citation.label)}", "bold")
         line.append(f" {heading}:" if heading and heading != said else "", "not bold dim")
         lines.append(line.append(f" {said}", "not bold dim"))
     if (more := len(answer.citations) - _MOST) > 0:

@@ -34,9 +34,13 @@ def open_client(
     base_url: str | None,
     key_variable: str | None,
     local: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncStretto:
-    """Make the client of a command; ``local`` is what `local_options` gives. Raises `StrettoError`."""
-    return local_opener(opener_of(context), local)(model, base_url=base_url, api_key=key_in(key_variable))
+    """Make the client of a command; ``local`` is what `local_options` gives, ``settings`` are for any model.
+
+    Raises `StrettoError`.
+    """
+    return local_opener(opener_of(context), local, **settings)(model, base_url=base_url, api_key=key_in(key_variable))
 
 
 def local_options(
@@ -48,17 +52,21 @@ def local_options(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def local_opener(open_: Opener, local: Mapping[str, Any] | None) -> Opener:
-    """The same opener with settings for local models; it raises `SettingsError` where it opens another one."""
-    if not local:
+def local_opener(open_: Opener, local: Mapping[str, Any] | None, **settings: Any) -> Opener:
+    """The same opener with settings for local models; it raises `SettingsError` where it opens another one.
+
+    ``settings`` are for any model; those that are ``None`` count as not given.
+    """
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if not local and not settings:
         return open_
 
     def opened(model: str | None = None, **arguments: Any) -> AsyncStretto:
         from stretto.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
 
-        client = open_(model, settings=Settings.load(**local), **arguments)
+        client = open_(model, settings=Settings.load(**(local or {}), **settings), **arguments)
         name = client.backends["main"].name
-        if not name.startswith("local:"):
+        if local and not name.startswith("local:"):
             options = ", ".join("--no-compiled" if each == "compiled" else f"--{_spelt(each)}" for each in local)
             raise SettingsError(f"{options}: only for models that run in this process, local:..., and {name} does not.")
         return client

@@ -32,6 +32,13 @@ class OnMissing(StrEnum):
     error = "raise"
 
 
+class OnLoop(StrEnum):
+    """What becomes of a straight answer that repeats itself."""
+
+    tell = "tell"
+    cut = "cut"
+
+
 def complete_strategy(incomplete: str) -> list[str]:
     """Strategies that begin like this."""
     from stretto.strategies import STRATEGIES  # noqa: PLC0415 - keeps `stretto --help` light
@@ -145,7 +152,12 @@ Documents = Annotated[
         parser=_path,
     ),
 ]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens to write.")]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens of the whole answer.")
+]
+PartTokens = Annotated[
+    int | None, typer.Option("--part-tokens", metavar="N", help="The most tokens of one part of an answer in parts.")
+]
 Temperature = Annotated[
     float | None, typer.Option("--temperature", metavar="T", help="0: always the likeliest word; up to 2.")
 ]
@@ -188,6 +200,19 @@ Missing = Annotated[
     OnMissing | None,
     typer.Option(
         "--on-missing", help="What becomes of a part that cannot be written: a note in its place, nothing, or an error."
+    ),
+]
+Looping = Annotated[
+    OnLoop | None,
+    typer.Option("--on-loop", help="What becomes of a straight answer that repeats itself: tell says so, cut ends it."),
+]
+PromptFamily = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt-family",
+        metavar="NAME",
+        help="Prompts for the model: general, small (for models of up to 2 billion parameters), or one of your own.",
+        autocompletion=complete_family,
     ),
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Show the answer as it is written, without drawing its Markdown.")]

@@ -9,7 +9,7 @@ from stretto.cli.exits import MEANINGS
 COMMANDS = (
     "", "ask", "route", "chat", "chats", "chats list", "chats search", "chats show", "chats delete", "serve",
     "logs", "logs on", "logs off", "logs status", "logs search", "logs show",
-    "logs delete", "prompts", "prompts list", "prompts show", "bench", "doctor",
+    "logs delete", "prompts", "prompts list", "prompts show", "compare", "check", "bench", "doctor",
 )  # fmt: skip
 
 OPENING = """\
@@ -26,6 +26,7 @@ $ stretto ask --compare --strategy skeleton "..."                 # what it gain
 $ stretto chat                                                    # points side by side, in this terminal
 $ stretto route "..."                                             # how it would be answered, and why
 $ stretto serve --model openai:NAME                               # for every client of OpenAI's API
+$ stretto check llamacpp:smollm2                                  # what a model holds, and how fast it is
 $ stretto bench local:./folder                                    # which decoding method is fastest here
 $ stretto doctor                                                  # what would work on this machine
 ```

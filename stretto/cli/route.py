@@ -33,6 +33,7 @@ def route(
     system: options.System = None,
     document: options.Documents = None,
     max_tokens: options.MaxTokens = None,
+    part_tokens: options.PartTokens = None,
     temperature: options.Temperature = None,
     decoding: options.Decoding = None,
     json: options.Json = False,
@@ -51,6 +52,7 @@ def route(
         "system": system,
         "documents": list(document or ()),
         "max_tokens": max_tokens,
+        "part_tokens": part_tokens,
         "temperature": temperature,
         "decoding": decoding,
     }

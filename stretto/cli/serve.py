@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,6 +46,12 @@ Keys = Annotated[
         help="TOML with the keys that are let in, each with a name and limits. STRETTO_SERVER_KEY holds a single one.",
     ),
 ]
+Cors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cors", metavar="ORIGIN", help="A web page that may call the server from a browser: https://chat.example."
+    ),
+]
 Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Answers written at a time.")]
 Queue = Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Requests that may wait for their turn.")]
 MaxBody = Annotated[
@@ -77,6 +84,7 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     keys: Keys = None,
+    cors: Cors = None,
     concurrency: Concurrency = 128,
     queue: Queue = 512,
     max_body: MaxBody = 20,
@@ -102,22 +110,27 @@ def serve(
             f"stretto serve needs {error.name}, which is not installed. Run: pip install 'stretto[server]'"
         ) from None
 
+    def tell(line: str) -> None:
+        with suppress(OSError, ValueError):  # a full disk, a reader that left: no reason not to serve
+            typer.echo(line, err=True)
+
     def announce(address: str, service: Service) -> None:
         if warning := risk(service.options, service):
-            typer.echo(f"warning: {warning}", err=True)
+            tell(f"warning: {warning}")
         for notice in (client.chosen_because, *service.keyring.notices):
             if notice:
-                typer.echo(notice, err=True)
+                tell(notice)
         if client.store is not None:
-            typer.echo(f"Limits and breakers are shared through {client.store.where}.", err=True)
+            tell(f"Limits and breakers are shared through {client.store.where}.")
         names = ", ".join(backend.name for backend in client.backends.values())
-        typer.echo(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.", err=True)
-        typer.echo("Ctrl-C ends it.", err=True)
+        tell(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.")
+        tell("Ctrl-C ends it.")
 
     served = ServerOptions(
         host=host,
         port=port,
         keys=keys,
+        cors=tuple(cors or ()),
         concurrency=concurrency,
         queue=queue,
         body_bytes=int(max_body * 1_000_000),

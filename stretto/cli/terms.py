@@ -16,8 +16,11 @@ OPTIONS = {
     "long_context": "--long-context",
     "max_tokens": "--max-tokens",
     "model": "--model",
+    "on_loop": "--on-loop",
     "on_missing": "--on-missing",
+    "part_tokens": "--part-tokens",
     "preference": "--preference",
+    "prompt_family": "--prompt-family",
     "race": "--race",
     "seed": "--seed",
     "strategy": "--strategy",
@@ -30,7 +33,7 @@ OPTIONS = {
 _NAMES = "|".join(OPTIONS)
 _UNLIKE_WORDS = "|".join(name for name in OPTIONS if "_" in name)
 _ARGUMENT = re.compile(
-    rf"(?<![\w-])(?:(?P<given>{_NAMES})=(?:(?P<quote>['\"])(?P<quoted>.*?)(?P=quote)|(?P<value>[^\s,;:()'\"]*[^\s,;:()'\".]))?"
+    rf"(?<![\w-])(?:(?P<given>{_NAMES})=(?:'(?P<single>[^'\n]*)'|\"(?P<double>[^\"\n]*)\"|(?P<value>[^\s,;:()'\"]*[^\s,;:()'\".]))?"
     rf"|(?P<bare>{_UNLIKE_WORDS}))(?!\w)"
 )
 
@@ -42,5 +45,5 @@ def in_options(text: str) -> str:
 
 def _option(found: re.Match[str]) -> str:
     option = OPTIONS[found["given"] or found["bare"]]
-    value = found["quoted"] if found["quote"] else found["value"]
+    value = next((found[name] for name in ("single", "double") if found[name] is not None), found["value"])
     return option if value is None or (found["given"] == "race" and value == "True") else f"{option} {value}"

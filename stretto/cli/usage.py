@@ -19,7 +19,7 @@ from stretto.cli.optional_values import RESUMED, TRACE_TO
 UsageError: Any = typer.BadParameter.__base__  # typer takes it from click, or has a copy
 _HIDDEN = {TRACE_TO: "--trace", RESUMED: "--resume"}
 _INVALID = re.compile(
-    r"^Invalid value for (?P<what>'.*?'(?: / '.*?')*)(?: \(env var: '.*?'\))?: (?:Value error, )?(?P<reason>.*)$",
+    r"^Invalid value for (?P<what>'[^']*'(?: / '[^']*')*)(?: \(env var: '[^']*'\))?: (?:Value error, )?(?P<reason>.*)$",
     re.DOTALL,
 )
 _HOW_IT_WAS_READ = re.compile(r", unable to parse .*$")

@@ -13,7 +13,8 @@ from stretto.errors import MissingDependencyError
 
 __all__ = ["Chunk", "cut"]
 
-_PARAGRAPH = re.compile(r"[^\S\n]*\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
+_BEGUN = re.compile(r"\S")
+_REST = re.compile(r"[^\n]*(?:\n[^\S\n]*+\S[^\n]*)*")  # of a paragraph, from a character that is no white space
 _LONGEST_PIECE = 100_000  # characters of a paragraph that are looked at together
 _HALF = 0.5  # a chunk that is so full ends before a heading
 
@@ -139,8 +140,9 @@ def _paragraphs(document: Document) -> Iterator[tuple[int, int]]:
     borders = iter([*(heading.offset for heading in document.headings), len(text)])
     border = next(borders)
     position = 0
-    while found := _PARAGRAPH.search(text, position):
-        start, end = found.span()
+    while begun := _BEGUN.search(text, position):
+        start = max(position, text.rfind("\n", position, begun.start()) + 1)
+        end = _REST.match(text, begun.start()).end()  # type: ignore[union-attr]  # it matches anything
         while block[1] <= start and block[0] < len(text):
             block = next(blocks)
         if block[0] < end:  # a code block begins in this paragraph

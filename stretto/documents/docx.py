@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 import docx
-from docx.table import Table
+from docx.table import Table, _Cell
 
 from stretto.document import Document, Heading
 from stretto.errors import DocumentError
@@ -16,6 +17,7 @@ from stretto.errors import DocumentError
 __all__ = ["read_docx"]
 
 _MOST_UNPACKED = 256 * 2**20  # bytes of all parts together
+_MOST_CHARACTERS = 200_000_000
 _HIGHEST_RATIO = 200  # of unpacked to packed bytes; text packs by less than 20
 _STYLE = re.compile(r"(?:heading|überschrift|titre|título|intestazione|kop)\s*(\d)", re.IGNORECASE)
 
@@ -31,7 +33,7 @@ def read_docx(data: bytes, title: str) -> Document:
         length = 0
         for block in opened.iter_inner_content():
             if isinstance(block, Table):
-                said = "\n".join(" | ".join(" ".join(cell.text.split()) for cell in _cells(row)) for row in block.rows)
+                said = "\n".join(_rows(block, _MOST_CHARACTERS - length))
             else:
                 said = block.text
                 if said.strip() and (level := _level(block)):
@@ -63,6 +65,21 @@ def _level(paragraph: Any) -> int:
     return int(found[1]) if (found := _STYLE.match(style)) else 0
 
 
-def _cells(row: Any) -> list[Any]:
-    """The cells of a row, a merged one once."""
-    return list({id(cell._tc): cell for cell in row.cells}.values())
+def _rows(table: Table, room: int) -> Iterator[str]:
+    """The rows of a table, each cell once in each of its rows.
+
+    Not by ``row.cells``, which makes an object for each column that a cell claims to span, and looks up through all
+    rows of a cell that spans them.
+    """
+    above: dict[int, str] = {}  # the text of the cell that began there, by column
+    for row in table._tbl.tr_lst:
+        column, said = row.grid_before, list[str]()
+        for cell in row.tc_lst:
+            if cell.vMerge != "continue":
+                above[column] = " ".join(_Cell(cell, table).text.split())
+            said.append(above.get(column, ""))
+            column += cell.grid_span
+            room -= len(said[-1]) + 3
+            if room < 0:
+                raise DocumentError(f"its text is longer than {_MOST_CHARACTERS:,} characters; split it")
+        yield " | ".join(said)

@@ -1,18 +1,21 @@
-"""Which reader a file gets, by its ending."""
+"""The format of a file, by its ending."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Literal
 
-from stretto.document import Document
+__all__ = ["Format", "format_of", "is_document"]
 
-__all__ = ["is_document", "reader_of"]
+Format = Literal["pdf", "docx", "html", "markdown", "text"]
 
-Reader = Callable[[bytes, str], Document]
-
-_MARKDOWN = frozenset({".md", ".markdown", ".mdown"})
-_HTML = frozenset({".html", ".htm", ".xhtml"})
+_PARSED: Mapping[str, Format] = {
+    ".pdf": "pdf",
+    ".docx": "docx",
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    **dict.fromkeys((".md", ".markdown", ".mdown"), "markdown"),
+}
 _TEXT = frozenset(
     """
     .txt .text .log .rst .adoc .tex .csv .tsv .json .jsonl .yaml .yml .toml .ini .cfg .conf .xml .svg .srt .vtt
@@ -30,28 +33,18 @@ _WITHOUT_READER = frozenset(
 )
 
 
-def is_document(path: Path) -> bool:
+def is_document(name: str) -> bool:
     """Whether a file of a folder is meant to be read, so that it is named if it cannot be; a picture is not."""
-    return path.suffix.lower() in _WITHOUT_READER or reader_of(path) is not None
+    return _ending(name) in _WITHOUT_READER or format_of(name) is not None
 
 
-def reader_of(path: Path) -> Reader | None:
-    """The reader for a file with this name; ``None`` if it does not tell."""
-    ending = path.suffix.lower()
-    if ending == ".pdf":
-        from stretto.documents.pdf import read_pdf  # noqa: PLC0415 - pypdf is imported when a PDF is read
+def format_of(name: str) -> Format | None:
+    """The format of a file with this name; ``None`` if it does not tell."""
+    ending = _ending(name)
+    if ending in _PARSED:
+        return _PARSED[ending]
+    return "text" if ending in _TEXT or name.lower() in _NAMES else None
 
-        return read_pdf
-    if ending == ".docx":
-        from stretto.documents.docx import read_docx  # noqa: PLC0415 - likewise python-docx
 
-        return read_docx
-    if ending in _HTML:
-        from stretto.documents.html import read_html  # noqa: PLC0415 - likewise beautifulsoup4
-
-        return read_html
-    from stretto.documents.plain import read_markdown, read_text  # noqa: PLC0415 - likewise charset-normalizer
-
-    if ending in _MARKDOWN:
-        return read_markdown
-    return read_text if ending in _TEXT or path.name.lower() in _NAMES else None
+def _ending(name: str) -> str:
+    return PurePath(name).suffix.lower()

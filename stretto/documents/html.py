@@ -20,7 +20,7 @@ _BLOCKS = frozenset(
     h4 h5 h6 header hr li main nav ol p pre section summary table tbody td th thead tr ul
     """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
 )
-_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]{1,40})", re.IGNORECASE)
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*+=\s*+(?:[\"']\s*+)?([\w-]{1,40})", re.IGNORECASE)
 
 
 def read_html(data: bytes, title: str) -> Document:

@@ -61,6 +61,8 @@ def _pages(reader: PdfReader) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
         starts.append(length)
         try:
             part = reader.pages[number].extract_text().replace("\0", "").rstrip() + "\n\n"
+        except MemoryError:
+            raise
         except Exception:  # noqa: BLE001 - a parser of other people's files may raise anything
             unread.append(number + 1)
             continue

@@ -11,7 +11,7 @@ __all__ = ["decoded", "fences", "read_markdown", "read_text"]
 
 _SNIFFED = 262_144  # bytes from which an encoding is told
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
-_HASHED = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^\n]*?)[ \t]*#*[ \t]*$", re.MULTILINE)
+_HASHED = re.compile(r"^ {0,3}(#{1,6})[ \t]++([^\n]*)", re.MULTILINE)
 _UNDERLINED = re.compile(r"^ {0,3}(?![-=#>\s])([^\n]{1,300})\n {0,3}(=+|-{2,})[ \t]*$", re.MULTILINE)
 
 
@@ -37,7 +37,7 @@ def decoded(data: bytes) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = _detected(data)
-    if "\0" in text[:_SNIFFED]:
+    if "\0" in text:
         raise DocumentError("it is binary data, not text")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -54,9 +54,9 @@ def _detected(data: bytes) -> str:
 def _headings(text: str) -> list[Heading]:
     fenced = fences(text)
     found = [
-        Heading(offset=match.start(), level=len(match[1]), text=match[2])
+        Heading(offset=match.start(), level=len(match[1]), text=said)
         for match in _HASHED.finditer(text)
-        if match[2]
+        if (said := match[2].rstrip(" \t").rstrip("#").rstrip(" \t"))
     ]
     found += [
         Heading(offset=match.start(), level=1 if match[2][0] == "=" else 2, text=match[1].strip())

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import glob
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Self
 
 from stretto.document import Document
-from stretto.documents.formats import is_document, reader_of
-from stretto.documents.plain import read_text
+from stretto.documents.contents import contents
+from stretto.documents.finding import found, located
+from stretto.documents.formats import Format, format_of
+from stretto.documents.limits import Allowance
+from stretto.documents.parser import Parser
+from stretto.documents.plain import read_markdown, read_text
 from stretto.errors import DocumentError, MissingDependencyError
+from stretto.surrogates import mend
 
-__all__ = ["MOST_BYTES", "MOST_CHARACTERS", "MOST_FILES", "LeftOut", "Reading", "read_document", "read_documents"]
+__all__ = ["MOST_CHARACTERS", "MOST_FILES", "LeftOut", "Reading", "read_bytes", "read_document", "read_documents"]
 
-MOST_BYTES = 256 * 2**20
 MOST_FILES = 5_000
 MOST_CHARACTERS = 500_000_000
 
@@ -41,103 +45,136 @@ class Reading:
     left_out: tuple[LeftOut, ...]
 
 
-def read_document(path: Path | str) -> Document:
+def read_document(path: Path | str, *, allowance: Allowance | None = None) -> Document:
     """Read one file: text, Markdown, HTML, PDF, DOCX or source code.
 
     The title is the file's own where the format has one, else its name. Raises `DocumentError`, which names the file
     and what to do, and `MissingDependencyError` where a format needs ``pip install 'stretto[documents]'``.
     """
-    file = Path(path).expanduser()
-    try:
-        document = _read(file)
-    except DocumentError as error:
-        raise DocumentError(f"{str(file)!r} was not read: {error}.") from error.__cause__
-    if not document.text.strip():
-        raise DocumentError(f"{str(file)!r} was not read: it is empty.")
-    return document
+    with _Reader(allowance or Allowance()) as reader:
+        return reader.named(located(path))
 
 
-def read_documents(named: Iterable[Path | str], *, most_files: int = MOST_FILES) -> Reading:
+def read_documents(
+    named: Iterable[Path | str], *, most_files: int = MOST_FILES, allowance: Allowance | None = None
+) -> Reading:
     """Read files, folders and patterns such as ``notes/**/*.md``.
 
     A file that is named must be readable. Of a folder or pattern, what cannot be read is left out and reported.
     Folders are searched to any depth for the endings of documents; pictures, programs and hidden files are passed over,
-    links to folders are not followed. Raises `DocumentError`.
+    and links that lead out of the folder are not followed unless the limits say so. Raises `DocumentError`, and
+    `DeadlineExceededError` when the allowance is used up.
     """
+    allowance = allowance or Allowance()
     documents: list[Document] = []
-    left_out: list[LeftOut] = []
-    for name in named:
-        path = Path(name).expanduser()
-        if path.is_dir() or (not path.exists() and glob.has_magic(str(path))):
-            count, before = 0, len(left_out)
-            for file in _found(path):
-                count += 1
-                if count > most_files:
-                    raise DocumentError(f"{str(path)!r} holds more than {most_files:,} files. Name a smaller folder.")
-                try:
-                    documents.append(_read(file))
-                except (DocumentError, MissingDependencyError) as error:
-                    left_out.append(LeftOut(file, str(error)))
-            if count and count == len(left_out) - before:
+    left_out: dict[Path, str] = {}
+    with _Reader(allowance) as reader:
+        for name in named:
+            path = located(name)
+            if path.is_dir() or (not path.exists() and glob.has_magic(str(path))):
+                documents += _of_folder(path, reader, most_files, left_out)
+            else:
+                documents.append(reader.named(path))
+            if (size := sum(len(document.text) for document in documents)) > MOST_CHARACTERS:
                 raise DocumentError(
-                    f"None of the {count:,} files of {str(path)!r} can be read: {left_out[before].cause}."
+                    f"The documents have {size:,} characters together, and {MOST_CHARACTERS:,} are the most. "
+                    "Name fewer."
                 )
-            if not count:
-                raise DocumentError(
-                    f"{str(path)!r} holds no file that can be read: text, Markdown, HTML, PDF, DOCX, code."
-                )
-        else:
-            documents.append(read_document(path))
-        if (size := sum(len(document.text) for document in documents)) > MOST_CHARACTERS:
-            raise DocumentError(
-                f"The documents have {size:,} characters together, and {MOST_CHARACTERS:,} are the most. Name fewer."
-            )
-    return Reading(tuple(documents), tuple(left_out))
+    return Reading(tuple(documents), tuple(LeftOut(path, cause) for path, cause in left_out.items()))
 
 
-def _read_unknown(data: bytes, title: str) -> Document:
-    """A file whose ending tells nothing is read if it is UTF-8: other encodings cannot be told from pictures."""
-    try:
-        data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DocumentError("it is neither UTF-8 text nor of a known format; convert it first") from None
-    return read_text(data, title)
+def read_bytes(data: bytes, name: str, *, allowance: Allowance | None = None) -> Document:
+    """The document of bytes that came with the name of a file, which tells the format and is never opened.
+
+    Raises as `read_document` does.
+    """
+    with _Reader(allowance or Allowance()) as reader:
+        return reader.given(data, name)
 
 
-def _found(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(each for each in folders if not each.startswith("."))
-            for name in sorted(names):
-                file = Path(folder, name)
-                if not name.startswith(".") and is_document(file) and file.is_file():
-                    yield file
-        return
-    for match in sorted(glob.glob(str(path), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern
-        if (file := Path(match)).is_file():
-            yield file
+def _of_folder(path: Path, reader: _Reader, most_files: int, left_out: dict[Path, str]) -> list[Document]:
+    """The documents of a folder or a pattern; what cannot be read is added to ``left_out``."""
+    documents: list[Document] = []
+    own: dict[Path, str] = {}
+    files = found(path, reader.allowance, own.setdefault)
+    for count, file in enumerate(files, start=1):
+        if count > most_files:
+            raise DocumentError(f"{str(path)!r} holds more than {most_files:,} files. Name a smaller folder.")
+        try:
+            documents.append(reader.read(file))
+        except (DocumentError, MissingDependencyError) as error:
+            own[file] = str(error)
+    left_out.update(own)
+    if not documents and own:
+        cause = next(iter(own.values()))
+        raise DocumentError(f"None of the {len(own):,} files of {str(path)!r} can be read: {cause}.")
+    if not documents:
+        raise DocumentError(f"{str(path)!r} holds no file that can be read: text, Markdown, HTML, PDF, DOCX, code.")
+    return documents
 
 
-def _read(file: Path) -> Document:
-    try:
-        size = file.stat().st_size
-        if file.is_dir():
-            raise DocumentError("it is a folder")
-        if size > MOST_BYTES:
-            raise DocumentError(f"it has {size:,} bytes, and {MOST_BYTES:,} are the most; split it")
-        with file.open("rb") as opened:
-            data = opened.read(MOST_BYTES + 1)  # pipes and devices tell no size
-    except OSError as error:
-        raise DocumentError(f"{error.strerror or error}; check the path") from error
-    if len(data) > MOST_BYTES:
-        raise DocumentError(f"it has more than {MOST_BYTES:,} bytes; split it")
-    try:
-        document = (reader_of(file) or _read_unknown)(data, file.name)
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{str(file)!r} was not read: the package {error.name} is not installed. "
-            "Run: pip install 'stretto[documents]'"
-        ) from error
-    if data.strip() and not document.text.strip():
-        raise DocumentError("it holds no text, only pictures perhaps")
-    return document.model_copy(update={"source": str(file)})
+class _Reader:
+    """Reads files one after the other within an allowance."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self.allowance = allowance
+        self._parser = Parser(allowance)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._parser.close()
+
+    def named(self, file: Path) -> Document:
+        """A file that was named by itself. Raises `DocumentError`, which names it too."""
+        return self._with_name(str(file), lambda: self.read(file))
+
+    def given(self, data: bytes, name: str) -> Document:
+        """Bytes with a name. Raises `DocumentError`, which names it."""
+        return self._with_name(name, lambda: self._made(data, name))
+
+    def _with_name(self, name: str, read: Callable[[], Document]) -> Document:
+        try:
+            document = read()
+        except DocumentError as error:
+            raise DocumentError(f"{name!r} was not read: {error}.") from error.__cause__
+        if not document.text.strip():
+            raise DocumentError(f"{name!r} was not read: it is empty.")
+        return document
+
+    def read(self, file: Path) -> Document:
+        """A file. Raises `DocumentError` with the cause alone."""
+        self.allowance.check()
+        with self.allowance.one_file():
+            data = contents(file, self.allowance)
+        return self._made(data, str(file)).model_copy(update={"source": mend(str(file))})
+
+    def _made(self, data: bytes, path: str) -> Document:
+        name = PurePath(path).name
+        try:
+            document = self._document(data, mend(name), format_of(name))
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"{path!r} was not read: the package {error.name} is not installed. "
+                "Run: pip install 'stretto[documents]'"
+            ) from error
+        if data.strip() and not document.text.strip():
+            raise DocumentError("it holds no text, only pictures perhaps")
+        return document
+
+    def _document(self, data: bytes, title: str, form: Format | None) -> Document:
+        if form in {"pdf", "docx", "html"}:
+            return self._parsed(data, title, form)
+        try:
+            data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            if form is None:  # other encodings cannot be told from pictures
+                raise DocumentError("it is neither UTF-8 text nor of a known format; convert it first") from None
+            return self._parsed(data, title, form)  # the encoding has to be guessed, which may take long
+        return read_markdown(data, title) if form == "markdown" else read_text(data, title)
+
+    def _parsed(self, data: bytes, title: str, form: Format) -> Document:
+        self._parser.start(form)
+        with self.allowance.one_file():
+            return self._parser.parse(data, title, form)

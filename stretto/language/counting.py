@@ -21,7 +21,7 @@ _TOKEN = re.compile(rf"[\w{_MARKS}'’-]+")
 _TOKEN_BESIDE_UNSPACED = re.compile(rf"(?:(?![{UNSPACED}\uac00-\ud7af])[\w{_MARKS}'’-])+")
 _ANY_UNSPACED = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")
 _TOP = re.compile(r"(?:top|топ|トップ)[- ]?(\d{1,3})(?!\d)")
-_CLAUSE_ENDS = re.compile(r"(?:^|[.!?:;\n।؛])\s*$")
+_CLAUSE_ENDS = tuple(".!?:;।؛")
 _NOT_BETWEEN = re.compile(r"to|or|and|of|out|bis|oder|und|à|ou|et|o|y|e|и|или|до|و|او|और|या|ve|veya|ile")
 _FOR_EACH = re.compile(
     r"(?: (?:for|on|about|of|from|in|to|against))? (?:each|every|both|per|apiece|für jede[nrs]?|pour chaque|para cada"
@@ -174,11 +174,16 @@ def _is_asked(text: str, count: Count) -> bool:
     before = list(_TOKEN.finditer(text, 0, count.start))
     while before and before[-1][0] in known.between and text[before[-1].end() : count.start].strip() == "":
         count = Count(count.value, before.pop().start(), count.end, count.language)
-    if _CLAUSE_ENDS.search(text[: count.start]):
+    if _is_clause_end(text[: count.start]):
         return True
     if before and before[-1][0] in known.ask and text[before[-1].end() : count.start] == " ":
         return True
     return _asked_behind(text, count, before)
+
+
+def _is_clause_end(text: str) -> bool:
+    said = text.rstrip()
+    return not said or said.endswith(_CLAUSE_ENDS) or "\n" in text[len(said) :]
 
 
 def _asked_behind(text: str, count: Count, before: list[re.Match[str]]) -> bool:

@@ -39,7 +39,7 @@ _QUOTES = tuple(
         # No opening mark inside: otherwise each unclosed one would be searched to the end of the text.
         r'"([^"\n]+)"', r"“([^“”\n]+)”", r"„([^„“”\n]+)[“”]", r"«([^«»\n]+)»",
         r"「([^「」\n]+)」", r"‘([^‘’\n]+)’(?!\w)",
-        r"(?<![\w'])'([^'\n]+(?:'\w[^'\n]*)*)'(?!\w)", r"`([^`\n]+)`",
+        r"(?<![\w'])'([^'\n]+(?:'\w[^'\n]*){0,12})'(?!\w)", r"`([^`\n]+)`",
     )
 )  # fmt: skip
 _BETWEEN_QUOTES = re.compile(rf"[\s,;/|、，]*(?:{_AND}\s+)?(?:[-*•]\s*|\d{{1,2}}[.)]\s*)?")
@@ -263,11 +263,12 @@ def _pieces(body: str, split: str) -> tuple[list[str], str]:
             start = cuts[at]
     pieces.append(body[start:])
     last = pieces[-1].strip()
-    remark = re.fullmatch(r"(.+?)\s*\(([^()]*)\)", last, re.DOTALL)
-    if remark and _EACH.search(remark[2]) and "(" not in "".join(pieces[:-1]):
-        last, note = remark[1], remark[2]
-    ends = r"[.。]+$" if not any(piece.strip().endswith((".", "?", "!", "。")) for piece in pieces[:-1]) else r"(?!)"
-    last = re.sub(ends, "", last)
+    said, bracket, remark = last.removesuffix(")").rpartition("(")
+    is_remark = last.endswith(")") and bracket and said.rstrip() and ")" not in remark
+    if is_remark and _EACH.search(remark) and "(" not in "".join(pieces[:-1]):
+        last, note = said.rstrip(), remark
+    if not any(piece.strip().endswith((".", "?", "!", "。")) for piece in pieces[:-1]):
+        last = last.rstrip(".。")
     if "," in split and not any(piece.strip().endswith("?") for piece in pieces[:-1]):
         last = last.rstrip("?!")
     two = _SHORT_AND.fullmatch(last)

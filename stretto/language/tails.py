@@ -41,7 +41,7 @@ def tails() -> Tails:
     links = {fold(word.strip()) for table in latin for word in table["links"].split(",")}
     return Tails(
         link=re.compile(rf"\b(?:{'|'.join(sorted(links))}),? |[,.;:!?\n] ?"),
-        linked=re.compile(rf"(?:\w+ ){{0,{MOST_BETWEEN}}}?({_either(latin, 'linked')})"),
+        linked=re.compile(rf"(?<!\w)(?:\w+ ){{0,{MOST_BETWEEN}}}?({_either(latin, 'linked')})"),
         anywhere=re.compile(rf"\b(?=\w)(?:{_either(latin, 'anywhere')})"),
         other_scripts=re.compile(_either(others, "anywhere")),
     )

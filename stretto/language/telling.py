@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 READ = 2_000  # characters of a text that are read
+_OF_DOCUMENTS = ("nothing", "unread", "unable")
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -20,11 +21,13 @@ class Languages:
 
     Attributes:
         notes: for a missing part, and for a part that broke off.
+        documents: what is said of documents that do not help: ``nothing``, ``unread`` and ``unable``.
         small: function words of languages in Latin script.
         scripts: matches a character of a language in another script.
     """
 
     notes: dict[str, tuple[str, str]]
+    documents: dict[str, dict[str, str]]
     small: dict[str, frozenset[str]]
     scripts: dict[str, re.Pattern[str]]
 
@@ -35,13 +38,14 @@ def languages() -> Languages:
     tables = tomllib.loads(files("stretto.language").joinpath("notes.toml").read_text("utf-8"))
     return Languages(
         notes={name: (table["missing"], table["broken"]) for name, table in tables.items()},
+        documents={name: {key: table[key] for key in _OF_DOCUMENTS} for name, table in tables.items()},
         small={name: frozenset(table["small"].split()) for name, table in tables.items() if "small" in table},
         scripts={name: re.compile(f"[{table['script']}]") for name, table in tables.items() if "script" in table},
     )
 
 
-def language_of(text: str) -> str:
-    """The language of a text: by its script, else by its function words, else English."""
+def language_of(text: str, otherwise: str = "en") -> str:
+    """The language of a text: by its script, else by its function words, else ``otherwise``."""
     known, text = languages(), text[:READ]
     scripts = {name: len(pattern.findall(text)) for name, pattern in known.scripts.items()}
     most = max(scripts, key=lambda name: scripts[name])
@@ -49,4 +53,5 @@ def language_of(text: str) -> str:
         return "ja" if most == "zh" and scripts["ja"] else most  # Japanese mixes kana with Han
     words = Counter(_WORD.findall(text.casefold()))
     found = {language: sum(words[word] for word in small) for language, small in known.small.items()}
-    return max(found, key=lambda language: found[language])  # the first of equals: English
+    best = max(found, key=lambda language: found[language])  # the first of equals: English
+    return best if found[best] else otherwise

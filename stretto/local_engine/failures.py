@@ -9,7 +9,7 @@ from stretto.errors import BackendError, StrettoError
 __all__ = ["explain", "out_of_memory"]
 
 
-def explain(error: Exception, name: str, device: torch.device) -> StrettoError:
+def explain(error: BaseException, name: str, device: torch.device) -> StrettoError:
     """Turn an exception that was raised while ``name`` generated on ``device`` into an error for the caller."""
     if isinstance(error, StrettoError):
         return error
@@ -23,7 +23,7 @@ def explain(error: Exception, name: str, device: torch.device) -> StrettoError:
     return BackendError(f"{name} failed while generating: {type(error).__name__}: {error}", backend=name)
 
 
-def out_of_memory(error: Exception) -> bool:
+def out_of_memory(error: BaseException) -> bool:
     """Whether an allocation failed."""
     # torch has a special exception for GPUs only; on a CPU its allocator raises a plain RuntimeError.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (

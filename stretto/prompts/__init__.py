@@ -1,5 +1,6 @@
 """The templates of every prompt the library sends, as files, and the catalogue to list, show and override them."""
 
-from stretto.prompts.catalogue import POCKET, Catalogue, Template
+from stretto.prompts.catalogue import GENERAL, POCKET, SMALL, Catalogue, Template
+from stretto.prompts.families import family_of, parameters_in
 
-__all__ = ["POCKET", "Catalogue", "Template"]
+__all__ = ["GENERAL", "POCKET", "SMALL", "Catalogue", "Template", "family_of", "parameters_in"]

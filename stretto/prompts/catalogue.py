@@ -22,7 +22,9 @@ from stretto.errors import SettingsError, UnknownPromptError
 from stretto.request import Message, Role
 
 _PART = re.compile(r"^--- (system|user|assistant) ---\n", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\$(?:\w+|\{\w+\}|\$)")
 GENERAL = "general"
+SMALL = "small"  # models of up to about two billion parameters, which imitate forms instead of following rules
 POCKET = "pocket"  # of the embedded model, which was trained on these texts as they are
 
 
@@ -48,6 +50,11 @@ class Template:
     def placeholders(self) -> tuple[str, ...]:
         """Names of the template's placeholders."""
         return tuple(dict.fromkeys(name for _, text in self.parts for name in text.get_identifiers()))
+
+    @cached_property
+    def wordings(self) -> tuple[str, ...]:
+        """Its own words: the pieces of its text between the placeholders."""
+        return tuple(piece for _, text in self.parts for piece in _PLACEHOLDER.split(text.template) if piece.strip())
 
     def messages(self, **values: str) -> tuple[Message, ...]:
         """Fill in the values. Parts that end up empty are left out. Raises `UnknownPromptError`."""
@@ -88,18 +95,33 @@ class Catalogue:
     def __iter__(self) -> Iterator[Template]:
         return iter(self._templates.values())
 
-    def get(self, name: str, family: str = GENERAL, version: str | None = None) -> Template:
-        """The template of that name for a family (else for ``general``), in its newest version by default."""
+    def get(
+        self, name: str, family: str = GENERAL, version: str | None = None, *, language: str | None = None
+    ) -> Template:
+        """The template of that name for a family (else for ``general``), in its newest version by default.
+
+        ``language``: of the question; a family may have a template of its own for it, called NAME-LANGUAGE.
+        """
         for candidate in dict.fromkeys((family, GENERAL)):
-            versions = [
-                template
-                for (of, at, called), template in self._templates.items()
-                if of == candidate and called == name and version in (None, at)
-            ]
-            if versions:
-                return max(versions, key=lambda template: _age(template.version))
+            for called in dict.fromkeys((f"{name}-{language}", name)):
+                versions = [
+                    template
+                    for (of, at, known), template in self._templates.items()
+                    if of == candidate and known == called and version in (None, at)
+                ]
+                if versions:
+                    return max(versions, key=lambda template: _age(template.version))
         known = ", ".join(sorted({f"{t.family}/{t.version}/{t.name}" for t in self}))
         raise UnknownPromptError(f"There is no prompt {name!r} for the family {family!r}. Known: {known}.")
+
+    def check_family(self, family: str) -> None:
+        """Raise `SettingsError` for a family that has no templates."""
+        known = sorted({family for family, _, _ in self._templates})
+        if family not in known:
+            raise SettingsError(
+                f"prompt_family={shown(family)} cannot be used: there are {', '.join(known)}. "
+                "A folder of that name in prompts= would make it one."
+            )
 
     @cached_property
     def _templates(self) -> dict[tuple[str, str, str], Template]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from stretto.abilities import Abilities, abilities_of
 from stretto.backends.base import Backend, Measured, measured_by
 from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast
@@ -13,8 +14,11 @@ from stretto.router.decoding import Choice, choose_decoding
 from stretto.router.demands import may_be_list
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, speed_of, straight
 from stretto.router.parse import Parse
+from stretto.router.reading import excerpt
+from stretto.router.reason import deciding
 from stretto.router.shape import Judgement
 
+LEAST_NAMED = 0.01
 ITEMS_WORTH_COUNTING = 0.1
 ITEMS_WORTH_SPLITTING = 0.03
 LISTED_MARKS = frozenset({"bulleted", "numbered", "lettered", "labelled", "lines"})
@@ -26,6 +30,15 @@ PHRASES = {
     "items": "is a set of separate items",
     "code": "is mainly code",
     "transform": "is mostly text from the prompt",
+}
+NAMES = {
+    "short": "a line or two",
+    "points": "points",
+    "steps": "steps",
+    "prose": "prose",
+    "items": "items",
+    "code": "code",
+    "transform": "text from the prompt",
 }
 
 
@@ -80,7 +93,17 @@ class Case:
     def expected(self) -> str:
         """The most likely shape of the answer, as half a sentence."""
         shape = self.judgement.shape
-        return f"the answer most likely {PHRASES[shape]} ({self.judgement.shapes[shape]:.0%} sure)"
+        return f"the answer most likely {PHRASES[shape]} ({self.judgement.shapes[shape]:.0%} sure{self.reason})"
+
+    @cached_property
+    def reason(self) -> str:
+        """What decided the shape, and how likely the next one is, as the end of a bracket."""
+        judgement = self.judgement
+        after = judgement.next_shape
+        words = deciding(judgement, excerpt(self.text), self.parse.folded)
+        by = f", by {words}" if words else ""
+        rest = judgement.shapes[after]
+        return f"{by}; {NAMES[after]} {rest:.0%}" if rest >= LEAST_NAMED else by
 
     @cached_property
     def prompt_tokens(self) -> int:
@@ -101,9 +124,20 @@ class Case:
         return measured_by(self.backend)
 
     @cached_property
+    def abilities(self) -> Abilities | None:
+        """What `stretto check` found of the model."""
+        return abilities_of(self.backend)
+
+    def unheld(self, needs: tuple[str, ...]) -> str | None:
+        """Why the model cannot serve what needs these abilities, as half a sentence; ``None`` if nothing is known."""
+        return None if not needs or self.abilities is None else self.abilities.against(*needs)
+
+    @cached_property
     def speed(self) -> Speed:
         """The assumed or measured speed of the backend."""
-        return speed_of(self.backend.name, self.backend.capabilities, self.role, self.decoding_forecast, self.measured)
+        kept = {} if self.abilities is None else self.abilities.tokens_per_s
+        able = self.backend.capabilities
+        return speed_of(self.backend.name, able, self.role, self.decoding_forecast, self.measured, kept=kept)
 
     @cached_property
     def straight(self) -> Forecast:
@@ -131,7 +165,20 @@ class Case:
         """
         if found := obstacles.to_any(self.request, self.parse) or special:
             return found
-        return None if forecast is None else obstacles.to_parallel(self.request, self.backend, self.straight, forecast)
+        if forecast is None:
+            return None
+        return obstacles.to_parallel(self.request, self.backend, self.straight, forecast, measured=self.is_measured)
+
+    def gain(self, forecast: Forecast) -> str:
+        """What both ways would take, as a sentence; empty where that was assumed, the same on every machine."""
+        if not self.is_measured:
+            return ""
+        return f" It would take {obstacles.seconds_of(self.straight, forecast, measured=True)}."
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the forecasts rest on what the steps of a local model were measured to take."""
+        return self.speed.step_ms is not None
 
     @cached_property
     def _form(self) -> tuple[int, str | None]:

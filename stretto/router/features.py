@@ -34,7 +34,9 @@ _UNSPACED = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")
 _RUN = re.compile(rf"[{UNSPACED}]+")
 _ARABIC_CLITICS = re.compile("(?:[وف]?(?:ال|بال|كال|لل)|[وفبل])(?=...)")
 _BULLET = re.compile(r"\n[ \t]*(?:[-*•]|\d{1,2}[.)]|\(?[a-z]\))[ \t]")  # begins with the end of the line before
-_QUOTED = re.compile(r"[\"“„«「][^\"”»」]{40,}[\"”»」]")
+_QUOTE_ENDS = re.compile(r"[\"”»」]")
+_QUOTE_BEGINS = re.compile(r"[“„«「]")  # and the end of another, if it is a straight one
+_SHORTEST_QUOTED = 40
 _SYMBOLS = b"{}<>$\\=^|"  # and () and **
 _DIGITS = string.digits.encode()
 _NO_MARKS = string.ascii_letters.encode() + b" " + bytes(range(128, 256))
@@ -207,7 +209,7 @@ def structure(prompt: str, text: str) -> list[str]:
     if b"\n" in marks:
         facts += _layout(text, marks)
     plain = text.isascii()
-    if (b'"' in marks or (not plain and any(mark in text for mark in _QUOTES))) and _QUOTED.search(text):
+    if (b'"' in marks or (not plain and any(mark in text for mark in _QUOTES))) and _quotes(text):
         facts.append("=quoted")
     doubled = (text.count("()") if b"()" in marks else 0) + (text.count("**") if b"**" in marks else 0)
     if symbols := doubled + len(marks) - len(marks.translate(None, _SYMBOLS)):
@@ -221,6 +223,19 @@ def structure(prompt: str, text: str) -> list[str]:
     if not plain:
         facts.append("=unspaced" if _UNSPACED.search(text) else "=beyond-ascii")
     return facts
+
+
+def _quotes(text: str) -> bool:
+    """Whether the text holds a quotation of some length: from its first mark to the next one that may end it."""
+    start, straight = 0, False
+    for end in _QUOTE_ENDS.finditer(text):
+        begun = (
+            start if straight else found.end() if (found := _QUOTE_BEGINS.search(text, start, end.start())) else None
+        )
+        if begun is not None and end.start() - begun >= _SHORTEST_QUOTED:
+            return True
+        start, straight = end.end(), end[0] == '"'
+    return False
 
 
 def _layout(text: str, marks: bytes) -> list[str]:

@@ -9,7 +9,7 @@ short prompt takes to read and how much calls slow each other, and the tokens th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities, Measured
@@ -53,16 +53,22 @@ def speed_of(
     role: str = "main",
     decoding: DecodingForecast | None = None,
     measured: Measured | None = None,
+    *,
+    kept: Mapping[int, float] | None = None,
 ) -> Speed:
     """The assumed speed of a backend: models in this process are slower per call, small remote ones are faster.
 
-    Uses the measured time per token of the decoding method and the times of steps, if they are known.
+    Uses the measured time per token of the decoding method and the times of steps, if they are known, else ``kept``:
+    tokens a second of a stream by the number of streams, as `stretto check` measured them.
     """
     slots = max(1, capabilities.parallel_slots)
     if decoding is not None and decoding.ms_per_token:
         step_ms = StepCost(measured.step_ms) if measured is not None and measured.step_ms else None
         first_s = 0.15 if step_ms is None else step_ms(SHORT_PROMPT) / 1000
         return Speed(first_s, 1000 / decoding.ms_per_token, slots, step_ms=step_ms)
+    if kept and 1 in kept:
+        ms = {streams: 1000 / rate for streams, rate in kept.items() if rate > 0}
+        return Speed(0.15 if name.startswith("local:") else 0.6, kept[1], slots, step_ms=StepCost(ms))
     if name.startswith("local:"):
         return Speed(0.15, 25.0, slots)
     alone = SPECULATION if capabilities.speculation else 1.0

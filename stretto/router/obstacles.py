@@ -25,9 +25,20 @@ def to_any(request: Request, parse: Parse) -> str | None:
     return next(_in_request(request, parse), None)
 
 
-def to_parallel(request: Request, backend: Backend, direct: Forecast, parallel: Forecast) -> str | None:
-    """Why backend, budget or forecast rule out a parallel strategy."""
-    return next(_in_means(request, backend, direct, parallel), None)
+def to_parallel(
+    request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: bool = False
+) -> str | None:
+    """Why backend, budget or forecast rule out a parallel strategy.
+
+    ``measured``: the forecasts rest on the measured steps of a local model.
+    """
+    return next(_in_means(request, backend, direct, parallel, measured=measured), None)
+
+
+def seconds_of(direct: Forecast, parallel: Forecast, *, measured: bool) -> str:
+    """What both ways would take, and whether that depends on the machine."""
+    by = ", by the steps measured on this machine" if measured else ""
+    return f"about {parallel.seconds:.1f} s against {direct.seconds:.1f} s{by}"
 
 
 def to_skeleton(parse: Parse) -> str | None:
@@ -77,7 +88,9 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
         yield needed
 
 
-def _in_means(request: Request, backend: Backend, direct: Forecast, parallel: Forecast) -> Iterator[str]:
+def _in_means(
+    request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: bool
+) -> Iterator[str]:
     slots = backend.capabilities.parallel_slots
     window = backend.capabilities.context_window
     calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
@@ -91,7 +104,7 @@ def _in_means(request: Request, backend: Backend, direct: Forecast, parallel: Fo
     if window is not None and direct.tokens > window:
         yield f"the prompt about fills the context window of {window} tokens"
     if parallel.seconds > direct.seconds * WORTH_FACTOR[request.preference]:
-        yield f"it would take about {parallel.seconds:.1f} s against {direct.seconds:.1f} s, too little gained"
+        yield f"it would take {seconds_of(direct, parallel, measured=measured)}, too little gained"
 
 
 def _shown(words: str) -> str:

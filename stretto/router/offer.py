@@ -31,6 +31,7 @@ class Offer:
         obstacle: called if this offer would be chosen. Returns half a sentence on why the strategy is impossible here,
             or ``None``. With an obstacle the request is answered by ``direct``. To leave it to the other strategies
             instead, make no offer. `Case.obstacle` finds the usual obstacles.
+        needs: abilities of the model, as `stretto check` names them, without which the strategy is not chosen.
         doubt: half a sentence on why the strategy does not suit a request that looks suitable, for the cause of a
             route that is ``direct`` because nothing else suits.
     """
@@ -42,4 +43,5 @@ class Offer:
     priority: int = 30
     although: str = "another strategy would serve"
     obstacle: Callable[[], str | None] = _none
+    needs: tuple[str, ...] = ()
     doubt: str = ""

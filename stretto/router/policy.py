@@ -164,7 +164,7 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
     best = max(suited, key=lambda name: (offers[name].priority, offers[name].confidence), default=STRAIGHT)
     offer = offers[best]
     if best != STRAIGHT:
-        if against := offer.obstacle():
+        if against := case.unheld(offer.needs) or offer.obstacle():
             cause = f"Written straight through although {offer.although}: {against}."
             return _Decision(case, offers, STRAIGHT, 1.0, cause)
         return _Decision(case, offers, best, offer.confidence, offer.cause)

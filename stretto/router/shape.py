@@ -9,8 +9,8 @@ Learned routers in front of a strategy: Skeleton-of-Thought with a router (arXiv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
 from io import BytesIO
@@ -40,16 +40,37 @@ class Judgement:
         skeleton: calibrated probability that an outline with parallel points suits.
         known: number of cues in the model's vocabulary, except those of structure. With few, the prediction is
             `unsure`.
+        votes: the cues in the vocabulary, and what each says for each class # [cues, classes]
     """
 
     shapes: Mapping[str, float]
     skeleton: float
     known: int
+    votes: tuple[Sequence[str], NDArray[Any]] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def shape(self) -> Shape:
         """The most probable shape."""
         return max(SHAPES, key=self.shapes.__getitem__)
+
+    @cached_property
+    def next_shape(self) -> Shape:
+        """The second most probable shape."""
+        return max((shape for shape in SHAPES if shape != self.shape), key=self.shapes.__getitem__)
+
+    def decisive(self, count: int) -> list[tuple[str, float]]:
+        """The cues that spoke most for the most probable shape and against the next one, strongest first."""
+        if self.votes is None:
+            return []
+        found, votes = self.votes
+        sums = votes.sum(axis=0).tolist()
+        wins, loses = (
+            max((number for number, (shape, _) in enumerate(CLASSES) if shape == name), key=sums.__getitem__)
+            for name in (self.shape, self.next_shape)
+        )
+        shares = (votes[:, wins] - votes[:, loses]).tolist()
+        best = sorted(range(len(shares)), key=shares.__getitem__, reverse=True)[:count]
+        return [(found[place], shares[place]) for place in best if shares[place] > 0]
 
     @property
     def unsure(self) -> bool:
@@ -75,6 +96,7 @@ class ShapeModel:
         self._index: dict[str, int] = {name: row for row, name in enumerate(names)}
         self._temperature = float(arrays["temperature"])
         self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [classes]
+        self._scales = arrays["scale"].astype("float32")
         self._bias: list[float] = (arrays["bias"].astype(float) / self._temperature).tolist()  # [classes]
         # Small integers, whose sums are exact in any order; then the squares for the norm, and a 1 for each cue that is
         # not structural.
@@ -101,22 +123,25 @@ class ShapeModel:
     def judge(self, prompt: str) -> Judgement:
         """Judge a prompt. Any text is accepted; an empty one gives the prior and ``known`` 0."""
         index = self._index
-        fired = [index[cue] for cue in cues(prompt) if cue in index]
-        scores, known = self._bias, 0.0
+        found = [cue for cue in cues(prompt) if cue in index]
+        fired = [index[cue] for cue in found]
+        scores, known, votes = self._bias, 0.0, None
         if count := len(fired):
             # A product with ones is five times as fast as sum() for so few rows.
-            *sums, square, known = self._ones[:count].dot(self._table.take(fired, axis=0)).tolist()
+            rows = self._table.take(fired, axis=0)
+            *sums, square, known = self._ones[:count].dot(rows).tolist()
             unit = 1 / (math.sqrt(square) * self._temperature)
             scores = [
                 total * unit * scale + bias for total, scale, bias in zip(sums, self._scale, self._bias, strict=True)
             ]
+            votes = (found, rows[:, : len(CLASSES)] * self._scales)
         classes = _softmax(scores)
         shapes: dict[str, float] = dict(zip(SHAPES, classes, strict=False))  # the classes without a skeleton come first
         served = 0.0
         for (shape, skeleton), probability in zip(_BESIDE_SHAPES, classes[len(SHAPES) :], strict=True):
             shapes[shape] += probability
             served += probability if skeleton else 0.0
-        return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), int(known))
+        return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), int(known), votes)
 
     def explain(self, prompt: str, count: int = 8) -> list[tuple[str, float]]:
         """Return the cues with the largest influence on the skeleton decision, strongest first.

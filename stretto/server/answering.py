@@ -11,6 +11,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from stretto.answer import Answer
+from stretto.bounds import is_long
 from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, BranchStarted, Event, RouteChosen
 from stretto.queue import Queue
@@ -18,6 +19,7 @@ from stretto.request import Prompting, RequestOptions
 from stretto.server.bodies import ClientGoneError, read_object
 from stretto.server.exchange import Exchange, encoded, log
 from stretto.server.extension import route_header
+from stretto.server.gate import Gate
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_error
 from stretto.server.service import Service
@@ -175,6 +177,13 @@ class Endpoint:
             await exchange.send_json(self._envelope(problem, exchange), problem.status, problem.headers)
 
 
+async def read_by(dialect: Dialect, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
+    """Read a body; a long one in a thread, as all other requests wait meanwhile. Raises `Problem`."""
+    if is_long(*body.values()):
+        return await anyio.to_thread.run_sync(dialect.read, body, service, exchange)
+    return dialect.read(body, service, exchange)
+
+
 def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
     """What handles the requests of an API that generates.
 
@@ -185,25 +194,27 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
         service.gate.check_open()
         body = await read_object(exchange.receive, exchange.headers, service.options)
         try:
-            reading = dialect.read(body, service, exchange)
+            reading = await read_by(dialect, body, service, exchange)
         except Problem as problem:
             if elsewhere is None:
                 raise
-            async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+            async with _paid(exchange), exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
                 await elsewhere(body, service, exchange, problem)
             return
         exchange.streams = reading.stream
         name = reading.asks[0].served.name
         answered = False
         try:
-            async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end) as waited_s:
+            async with (
+                _paid(exchange),
+                exchange.attended(),
+                service.gate.admitted(exchange.holder, exchange.end) as waited_s,
+            ):
                 # What fails in here is told in here: a response of which the status is out ends with an event.
-                answers = await _respond(exchange, reading)
+                answers = await _respond(exchange, reading, service.gate)
                 answered = True
                 for answer in answers:
                     service.metrics.answered(name, answer, waited_s=waited_s)
-                    if exchange.holder.tokens is not None:
-                        await exchange.holder.tokens.take(answer.usage.total_tokens)
         except Problem as problem:
             answered = True
             if not exchange.started:
@@ -216,11 +227,30 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
     return handle
 
 
-async def _respond(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
+@asynccontextmanager
+async def _paid(exchange: Exchange) -> AsyncGenerator[None]:
+    """Charge the key for what the request has cost, however it ends."""
+    try:
+        yield
+    finally:
+        if exchange.holder.tokens is not None and (tokens := exchange.meter.tokens):
+            await exchange.holder.tokens.take(tokens)
+
+
+def refused(status: int, message: str, code: str) -> Handler:
+    """What handles a path of an API that this server does not have, and says so."""
+
+    async def handle(service: Service, exchange: Exchange) -> None:  # noqa: ARG001 - as a handler is called
+        raise Problem(status, message, code=code)
+
+    return handle
+
+
+async def _respond(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
     try:
         if reading.stream:
-            return await _stream(exchange, reading)
-        return await _whole(exchange, reading)
+            return await _stream(exchange, reading, gate)
+        return await _whole(exchange, reading, gate)
     except (Problem, ClientGoneError):
         raise
     except Exception as error:
@@ -229,10 +259,11 @@ async def _respond(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
         raise of_error(error) from error
 
 
-async def _whole(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
+async def _whole(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
     answers: dict[int, Answer] = {}
-    async with _events(reading.asks) as events:
+    async with _events(reading.asks, exchange, gate) as events:
         async for index, event in events:
+            exchange.meter.note(index, event, reading.asks[index].prompt)
             if isinstance(event, AnswerFinished):
                 answers[index] = event.answer
     found = [answers[index] for index in range(len(reading.asks))]
@@ -240,14 +271,15 @@ async def _whole(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
     return found
 
 
-async def _stream(exchange: Exchange, reading: Reading) -> Sequence[Answer]:
+async def _stream(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
     """Stream the answers. The status waits for the first text, so that what fails before it has its own status."""
     scribe = reading.scribe
     answers: dict[int, Answer] = {}
-    async with _events(reading.asks) as events:
+    async with _events(reading.asks, exchange, gate) as events:
         async for first in events:
             frames = b""
             for index, event in (first, *events.ready()):  # what is there goes out together
+                exchange.meter.note(index, event, reading.asks[index].prompt)
                 frames += scribe.frames(index, event)
                 if isinstance(event, RouteChosen) and not exchange.beside:
                     exchange.beside = route_header(event.route)
@@ -268,8 +300,11 @@ async def _break_off(exchange: Exchange, scribe: Scribe, problem: Problem) -> No
 
 
 @asynccontextmanager
-async def _events(asks: Sequence[Ask]) -> AsyncGenerator[Arriving]:
-    """The events of all answers as they come, each with the index of its question."""
+async def _events(asks: Sequence[Ask], exchange: Exchange, gate: Gate) -> AsyncGenerator[Arriving]:
+    """The events of all answers as they come, each with the index of its question.
+
+    The request holds one place. More questions are answered side by side only in places that are free now.
+    """
     if len(asks) == 1:
         ask = asks[0]
         async with ask.served.client.stream(ask.prompt, **ask.options) as events:
@@ -289,10 +324,22 @@ async def _events(asks: Sequence[Ask]) -> AsyncGenerator[Arriving]:
                 failure = failure or error
                 answering.cancel_scope.cancel()
 
+        left = iter(enumerate(asks))
+
+        async def take() -> None:
+            for index, ask in left:
+                await answer(index, ask)
+
+        async def take_beside() -> None:
+            async with gate.beside(exchange.holder) as free:
+                if free:
+                    await take()
+
         async def run_all() -> None:
             async with anyio.create_task_group() as each:
-                for index, ask in enumerate(asks):
-                    each.start_soon(answer, index, ask)
+                for _ in asks[1:]:
+                    each.start_soon(take_beside)
+                await take()
             queue.end()
 
         answering.start_soon(run_all)

@@ -11,16 +11,19 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stretto.client import AsyncStretto
+from stretto.errors import SettingsError
 from stretto.server import information
-from stretto.server.answering import Dialect, Endpoint, Handler, generating
+from stretto.server.answering import Dialect, Endpoint, Handler, generating, refused
 from stretto.server.chat import Chat
 from stretto.server.completions import Completions
+from stretto.server.extension import ROUTE_HEADER
 from stretto.server.messages import Messages, count_tokens
 from stretto.server.options import ServerOptions
 from stretto.server.passing_on import elsewhere
@@ -30,6 +33,17 @@ from stretto.server.responses import Responses
 from stretto.server.service import Service
 from stretto.server.web.pages import pages, read_document, write_page
 
+_WEBSOCKET = (
+    426,
+    "This server has no WebSocket and keeps no responses. Send POST /v1/responses, with stream: true for its events.",
+    "websocket_not_supported",
+)
+_COMPACT = (
+    404,
+    "/v1/responses/compact is not served: only the model's own server can compact a conversation. "
+    "Send a shorter conversation to /v1/responses.",
+    "compaction_not_supported",
+)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -39,16 +53,37 @@ def create_app(
     """An ASGI application that serves a client; mount it in another one, or give it to an ASGI server.
 
     The client belongs to the caller, who closes it after the server has ended. ``app.state.service`` is what all
-    requests share. Raises `SettingsError` where the keys cannot be read.
+    requests share. Raises `SettingsError` where the keys cannot be read, and for ``cors="*"`` without any.
     """
     service = Service(client, options, environ)
     app = Starlette(
         routes=_routes(service),
-        middleware=[Middleware(SameSite, service=service), Middleware(Slashes)],
+        middleware=[*_cors(service), Middleware(SameSite, service=service), Middleware(Slashes)],
         exception_handlers={HTTPException: _wrong_path},  # type: ignore[dict-item]  # starlette's type is wider
     )
     app.state.service = service
     return app
+
+
+def _cors(service: Service) -> list[Middleware]:
+    """What lets the pages of chosen origins call the server from a browser."""
+    origins = service.options.cors
+    if not origins:
+        return []
+    if "*" in origins and not service.keyring.holders:
+        raise SettingsError(
+            "cors='*' lets every web page use this server, and there is no key. Name the origins, or set keys."
+        )
+    exposed = ["x-request-id", "request-id", "retry-after", ROUTE_HEADER]
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=exposed,
+        )
+    ]
 
 
 def _routes(service: Service) -> list[BaseRoute]:
@@ -61,7 +96,9 @@ def _routes(service: Service) -> list[BaseRoute]:
     return [
         route("/v1/chat/completions", ["POST"], generating(chat, elsewhere("chat.completions"))),
         route("/v1/completions", ["POST"], generating(completions, elsewhere("completions")), completions),
+        route("/v1/responses", ["GET"], refused(*_WEBSOCKET), responses),
         route("/v1/responses", ["POST"], generating(responses, elsewhere("responses")), responses),
+        route("/v1/responses/compact", ["POST"], refused(*_COMPACT), responses),
         route("/v1/messages", ["POST"], generating(anthropic), anthropic),
         route("/v1/messages/count_tokens", ["POST"], count_tokens, anthropic),
         route("/v1/models", ["GET"], information.models),
@@ -109,7 +146,10 @@ class SameSite:
         if keyless and self._service.options.loopback and _name(host) not in (*_LOOPBACK, self._service.options.host):
             return Problem(403, "This server answers to localhost only. Call it by that name.", code="wrong_host")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        allowed = self._service.options.cors
+        if origin is None or origin in allowed or "*" in allowed:
+            return None
+        if urlsplit(origin).netloc.lower() != host.lower():
             return Problem(403, "Pages of other sites may not call this server.", code="cross_origin")
         return None
 

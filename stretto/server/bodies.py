@@ -11,8 +11,10 @@ from pydantic import ValidationError
 from starlette.types import Receive
 
 from stretto.arguments import shown
+from stretto.bounds import check_numbers
 from stretto.errors import InvalidRequestError
 from stretto.messages import Message, messages_of
+from stretto.server.fields import check_contents
 from stretto.server.options import ServerOptions
 from stretto.server.problems import Problem, of_turn
 
@@ -82,6 +84,11 @@ def read_turns(
     turns: Sequence[Mapping[str, Any]], field: str, places: Sequence[int] | None = None
 ) -> tuple[Message, ...]:
     """The messages of a conversation that stood in this field, at these places. Raises `Problem`, which names one."""
+    check_contents(turns, field, places)
+    try:
+        check_numbers(messages=turns)
+    except InvalidRequestError as error:
+        raise Problem(400, str(error), param=field, code="too_many_entries") from None
     found: list[Message] = []
     for place, turn in zip(places or range(len(turns)), turns, strict=True):
         try:

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from stretto.answer import Answer, Choice
+from stretto.answer import Answer
+from stretto.arguments import shown
 from stretto.events import (
     AnswerFinished,
+    BranchDelta,
     ChoiceDelta,
     Event,
     RefusalStarted,
@@ -26,10 +28,12 @@ from stretto.server.bodies import read_turns
 from stretto.server.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
+from stretto.server.fields import MOST_STOPS, Count, Number, Seed, Small, check_number, check_tools
 from stretto.server.models import Served
 from stretto.server.passing_on import responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
+from stretto.tokens import TokenLogprob
 from stretto.tool_calls import reasoning_of
 
 DONE = b"data: [DONE]\n\n"
@@ -58,11 +62,11 @@ class Sampling(BaseModel):
     model: str = Field(min_length=1)
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int | None, Field(ge=1)] = None
-    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
+    max_tokens: Count | None = None
+    temperature: Annotated[Number | None, Field(ge=0, le=2)] = None
+    top_p: Annotated[Number | None, Field(gt=0, le=1)] = None
     stop: str | list[str] | None = None
-    seed: int | None = None
+    seed: Seed | None = None
 
     @property
     def include_usage(self) -> bool:
@@ -103,10 +107,10 @@ class ChatBody(Sampling):
     """The body of a request."""
 
     messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
-    max_completion_tokens: Annotated[int | None, Field(ge=1)] = None
-    n: Annotated[int | None, Field(ge=1, le=128)] = None
+    max_completion_tokens: Count | None = None
+    n: Annotated[Count | None, Field(le=128)] = None
     logprobs: StrictBool | None = None
-    top_logprobs: Annotated[int | None, Field(ge=0, le=20)] = None
+    top_logprobs: Small | None = None
     response_format: ResponseFormat | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
@@ -115,7 +119,10 @@ class ChatBody(Sampling):
         """Raise `Problem` where the answer has a form of OpenAI's own, and the model's server can write it."""
         given = self.model_extra or {}
         named = [name for name in ("functions", "web_search_options") if given.get(name) not in (None, [])]
-        if "audio" in (given.get("modalities") or ()):
+        if not isinstance(modalities := given.get("modalities") or [], list):
+            message = f'modalities={shown(modalities)} cannot be used: it takes a list, such as ["text"].'
+            raise Problem(400, message, param="modalities", code="invalid_value")
+        if "audio" in modalities:
             named.append("modalities")
         if named and responding(served) is not None:
             message = f"{named[0]} cannot be used: only the model's server writes such answers."
@@ -142,10 +149,15 @@ class Chat:
         served = service.models.find(asked.model)
         if not self._only_routed:
             asked.check_form(served)
+        check_tools(asked.tools, asked.tool_choice)
+        check_number("stop", asked.stop, MOST_STOPS)
         turns = read_turns(asked.messages, "messages")
         ask = Ask(served, turns, _options(asked, served, extension))
         scribe = ChatScribe(
-            served.name, include_usage=asked.include_usage, events=extension.events, choices=asked.n or 1
+            served.name,
+            include_usage=asked.include_usage,
+            events=extension.events,
+            own=served.own,
         )
         return Reading([ask], bool(asked.stream), scribe)
 
@@ -203,9 +215,10 @@ class ChatScribe:
 
     A stream is: a chunk with the role, chunks with content or tool calls, an empty one with the finish reason, one
     with the usage where it was asked for, and ``[DONE]``. Several choices come between each other, by their index.
+    Under the backend's ``own`` name, the other fields of its response come back too.
     """
 
-    def __init__(self, model: str, *, include_usage: bool, events: bool, choices: int = 1) -> None:
+    def __init__(self, model: str, *, include_usage: bool, events: bool, own: bool = False) -> None:
         self._frame = {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
             "object": "chat.completion",
@@ -214,10 +227,15 @@ class ChatScribe:
         }
         self._include_usage = include_usage
         self._events = events
-        self._choices = choices
         self._opening = Opening(events=events)
         self._usage: dict[str, Any] = {}
         self._refused: set[int] = set()  # choices whose text is a refusal
+        self._own = own
+        self._route: dict[str, Any] | None = None  # told with the first chunk
+        self._begun: set[int] = set()  # choices
+        self._straight = False
+        self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that is not sent yet
+        self._told: dict[int, int] = {}  # by choice, log-probabilities that were sent
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
@@ -233,7 +251,14 @@ class ChatScribe:
         ]
         for field, thought in map(reasoning_of, answer.thoughts):
             choices[0]["message"][field] = choices[0]["message"].get(field, "") + thought
-        return self._frame | {"choices": choices, "usage": usage_of(answer.usage), "stretto": told_of(answer)}
+        extra = self._extra(answer)
+        if annotations := extra.pop("annotations", None):
+            choices[0]["message"]["annotations"] = annotations
+        told = {"choices": choices, "usage": usage_of(answer.usage), "stretto": told_of(answer)}
+        return self._frame | extra | told
+
+    def _extra(self, answer: Answer) -> dict[str, Any]:
+        return dict(answer.extra) if self._own else {}
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
         """What an event adds to the stream."""
@@ -260,39 +285,65 @@ class ChatScribe:
     def _chunks(self, event: Event) -> bytes:
         match event:
             case RouteChosen():
-                told = {"stretto": {"route": event.route.model_dump(mode="json")}}
-                role = {"role": "assistant", "content": ""}
-                first = self._chunk(0, role, told)
-                return first + b"".join(self._chunk(index, role) for index in range(1, self._choices))
+                self._route = {"stretto": {"route": event.route.model_dump(mode="json")}}
+                self._straight = event.route.strategy == "direct"
+                return self._begin(0, "") if self._events else b""
+            case BranchDelta() if self._straight and event.branch_id == "direct":
+                self._logprobs += event.logprobs
             case TextDelta() | ChoiceDelta():
-                choice = event.choice if isinstance(event, ChoiceDelta) else 0
-                return self._chunk(choice, {"refusal" if choice in self._refused else "content": event.text})
+                return self._text(event)
             case ThoughtFinished():
                 field, thought = reasoning_of(event.thought)
-                return self._chunk(0, {field: thought}) if thought else b""
+                return self._begin(0, "") + self._chunk(0, {field: thought}) if thought else b""
             case RefusalStarted():
                 self._refused.add(event.choice)
             case ToolCallPiece():
-                return self._chunk(event.choice, {"tool_calls": [call_piece_of(event.delta)]})
+                begin = self._begin(event.choice, None)
+                return begin + self._chunk(event.choice, {"tool_calls": [call_piece_of(event.delta)]})
             case AnswerFinished():
                 self._usage = usage_of(event.answer.usage)
-                told = {"stretto": told_of(event.answer, route=False)}
-                return b"".join(
-                    self._chunk(index, {}, told if index == 0 else None, ended=choice)
-                    for index, choice in enumerate(choices_of(event.answer))
-                )
+                return self._end(event.answer)
         return b""
 
+    def _end(self, answer: Answer) -> bytes:
+        frames = b""
+        extra = self._extra(answer)
+        annotations = extra.pop("annotations", None)
+        for index, choice in enumerate(choices_of(answer)):
+            frames += self._begin(index, "")
+            delta = {"annotations": annotations} if annotations and index == 0 else {}
+            told = {"stretto": told_of(answer, route=False)} if index == 0 else {}
+            left = choice.logprobs[self._told.get(index, 0) :]
+            frames += self._chunk(index, delta, extra | told, logprobs=left, finish=finish_of_choice(choice))
+        return frames
+
+    def _begin(self, index: int, content: str | None) -> bytes:
+        """The chunk with the role of a choice; as at OpenAI, one that begins with a tool call has no content."""
+        if index in self._begun:
+            return b""
+        self._begun.add(index)
+        return self._chunk(index, {"role": "assistant", "content": content}, self._route if index == 0 else None)
+
+    def _text(self, event: TextDelta | ChoiceDelta) -> bytes:
+        if isinstance(event, TextDelta):
+            choice, logprobs, self._logprobs = 0, self._logprobs, ()
+        else:
+            choice, logprobs = event.choice, event.logprobs
+        self._told[choice] = self._told.get(choice, 0) + len(logprobs)
+        said = {"refusal" if choice in self._refused else "content": event.text}
+        return self._begin(choice, "") + self._chunk(choice, said, logprobs=logprobs)
+
     def _chunk(
-        self, index: int, delta: dict[str, Any], beside: dict[str, Any] | None = None, *, ended: Choice | None = None
+        self,
+        index: int,
+        delta: Mapping[str, Any],
+        beside: Mapping[str, Any] | None = None,
+        *,
+        logprobs: Sequence[TokenLogprob] = (),
+        finish: str | None = None,
     ) -> bytes:
-        choice = {
-            "index": index,
-            "delta": delta,
-            "logprobs": logprobs_of(ended.logprobs) if ended else None,
-            "finish_reason": finish_of_choice(ended) if ended else None,
-        }
+        choice = {"index": index, "delta": delta, "logprobs": logprobs_of(logprobs), "finish_reason": finish}
         chunk = self._chunk_frame | {"choices": [choice]}
         if self._include_usage:
             chunk["usage"] = None
-        return sse(chunk | beside if beside else chunk)
+        return sse(chunk | dict(beside or {}))

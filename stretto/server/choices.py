@@ -12,6 +12,7 @@ from stretto.tool_calls import ToolCallDelta
 # An answer that is not whole for whatever reason says "length", the one word for it that all clients know.
 FINISH: dict[FinishReason, str] = {
     "stop": "stop",
+    "nothing_found": "stop",  # the answer is whole: it says that the documents do not tell it
     "tool_calls": "tool_calls",
     "refusal": "content_filter",
     "content_filter": "content_filter",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, Usage
-from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta
+from stretto.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
 from stretto.messages import Message
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Reading, sse
@@ -18,6 +18,7 @@ from stretto.server.chat import DONE, Sampling
 from stretto.server.choices import finish_of, usage_of
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, told_of
+from stretto.server.fields import MOST_STOPS, Count, Small, check_number
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
 from stretto.tokens import TokenLogprob
@@ -30,10 +31,10 @@ class CompletionsBody(Sampling):
     """The body of a request."""
 
     prompt: str | list[str] | list[int] | list[list[int]]
-    n: Annotated[int | None, Field(ge=1, le=MOST_ANSWERS)] = None
+    n: Annotated[Count | None, Field(le=MOST_ANSWERS)] = None
     echo: StrictBool | None = None
     suffix: str | None = None
-    logprobs: Annotated[int | None, Field(ge=0, le=5)] = None
+    logprobs: Annotated[Small | None, Field(le=5)] = None
 
 
 class Completions:
@@ -47,6 +48,7 @@ class Completions:
         except ValidationError as error:
             raise of_validation(error) from None
         served = service.models.find(asked.model)
+        check_number("stop", asked.stop, MOST_STOPS)
         prompts = _prompts(asked)
         options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
         options["logprobs"] = asked.logprobs
@@ -95,6 +97,9 @@ class CompletionsScribe:
         self._echoes = list(echoes)
         self._include_usage = include_usage
         self._usage = Usage()
+        self._straight: dict[int, bool] = {}
+        self._logprobs: dict[int, tuple[TokenLogprob, ...]] = {}  # of text that is not sent yet
+        self._told: dict[int, tuple[TokenLogprob, ...]] = {}  # that were sent
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
@@ -108,15 +113,22 @@ class CompletionsScribe:
     def frames(self, index: int, event: Event) -> bytes:
         """What an event adds to the stream."""
         match event:
-            case RouteChosen() if self._echoes[index]:
-                return self._chunk(_choice(index, self._echoes[index]))
+            case RouteChosen():
+                self._straight[index] = event.route.strategy == "direct"
+                return self._chunk(_choice(index, self._echoes[index])) if self._echoes[index] else b""
+            case BranchDelta() if self._straight.get(index) and event.branch_id == "direct":
+                self._logprobs[index] = self._logprobs.get(index, ()) + event.logprobs
             case TextDelta():
-                return self._chunk(_choice(index, event.text))
+                new, before = self._logprobs.pop(index, ()), self._told.get(index, ())
+                self._told[index] = (*before, *new)
+                return self._chunk(_choice(index, event.text, None, new, _length(before)))
             case AnswerFinished():
                 answer = event.answer
                 self._usage += answer.usage
                 told = {"stretto": told_of(answer)}
-                return self._chunk(_choice(index, "", finish_of(answer.finish_reason), answer.logprobs), told)
+                sent = self._told.get(index, ())
+                left = answer.logprobs[len(sent) :]
+                return self._chunk(_choice(index, "", finish_of(answer.finish_reason), left, _length(sent)), told)
         return b""
 
     def closing(self) -> bytes:
@@ -134,15 +146,20 @@ class CompletionsScribe:
 
 
 def _choice(
-    index: int, text: str, finish_reason: str | None = None, told: Sequence[TokenLogprob] = ()
+    index: int, text: str, finish_reason: str | None = None, told: Sequence[TokenLogprob] = (), before: int = 0
 ) -> dict[str, Any]:
-    return {"text": text, "index": index, "logprobs": _logprobs(told), "finish_reason": finish_reason}
+    return {"text": text, "index": index, "logprobs": _logprobs(told, before), "finish_reason": finish_reason}
 
 
-def _logprobs(told: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+def _length(told: Sequence[TokenLogprob]) -> int:
+    return sum(len(each.token) for each in told)
+
+
+def _logprobs(told: Sequence[TokenLogprob], at: int) -> dict[str, Any] | None:
+    """The log-probabilities of tokens, the first of which stands at this place of the text."""
     if not told:
         return None
-    offsets, at = [], 0
+    offsets = []
     for each in told:
         offsets.append(at)
         at += len(each.token)

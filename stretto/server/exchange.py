@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from stretto.server.keys import Holder
+from stretto.server.metering import Meter
 from stretto.server.options import ServerOptions
 from stretto.server.problems import Problem
 
@@ -59,6 +60,7 @@ class Exchange:
         status: what was sent; 0 before.
         streams: the response is a stream of events, of which long silences are filled with comments.
         beside: headers of that stream.
+        meter: what the request has cost so far.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, options: ServerOptions) -> None:
@@ -70,6 +72,7 @@ class Exchange:
         self.status = 0
         self.streams = False
         self.beside: dict[str, str] = {}
+        self.meter = Meter()
         self._send = send
         self._sending_since: float | None = None
         self._quiet_since = time.monotonic()

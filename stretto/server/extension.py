@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from stretto.answer import Answer
 from stretto.arguments import unknown_names
 from stretto.document import Document
 from stretto.events import Event, TextDelta
-from stretto.request import Budget, OnMissing, Preference, RequestOptions
+from stretto.request import Budget, OnLoop, OnMissing, Preference, RequestOptions
 from stretto.route import Route
 from stretto.server.problems import Problem, of_validation
 
@@ -37,7 +38,9 @@ class Extension(BaseModel):
         race: let the straight answer run against the outline.
         budget: ``max_calls`` and ``max_tokens_total``.
         deadline_s: seconds that the answer may take.
+        part_tokens: the most tokens of one part of an answer in parts.
         on_missing: "note", "omit" or "raise".
+        on_loop: "tell" or "cut".
         decoding: the decoding method of a local model.
     """
 
@@ -50,7 +53,9 @@ class Extension(BaseModel):
     race: bool | None = None
     budget: Budget | None = None
     deadline_s: float | None = Field(default=None, gt=0, le=86_400)
+    part_tokens: Annotated[StrictInt | None, Field(ge=1)] = None
     on_missing: OnMissing | None = None
+    on_loop: OnLoop | None = None
     decoding: str | None = None
 
     @classmethod
@@ -80,7 +85,9 @@ class Extension(BaseModel):
             "race": self.race,
             "budget": self.budget,
             "deadline_s": self.deadline_s,
+            "part_tokens": self.part_tokens,
             "on_missing": self.on_missing,
+            "on_loop": self.on_loop,
             "decoding": self.decoding,
         }
         if self.documents:
@@ -100,14 +107,14 @@ def route_header(route: Route | None) -> dict[str, str]:
     return {ROUTE_HEADER: json.dumps({name: value for name, value in told.items() if value not in {None, ""}})}
 
 
-def told_of(answer: Answer, *, route: bool = True) -> dict[str, Any]:
-    """What an answer's own form has no place for."""
+def told_of(answer: Answer, *, route: bool = True, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """What an answer's own form has no place for; ``warnings`` of the request stand before those of the answer."""
     told: dict[str, Any] = {
         "strategy": answer.strategy,
         "finish_reason": answer.finish_reason,
         "usage": answer.usage.model_dump(),
         "timeline": answer.timeline.model_dump(),
-        "warnings": list(answer.warnings),
+        "warnings": [*warnings, *answer.warnings],
     }
     if answer.citations:
         told["citations"] = [citation.model_dump(mode="json") for citation in answer.citations]

@@ -112,6 +112,27 @@ class Gate:
             if not self._endings:
                 self._empty.set()
 
+    @asynccontextmanager
+    async def beside(self, holder: Holder) -> AsyncGenerator[bool]:
+        """Hold a further place for a request that was let in, if one is free now; gives whether there was one."""
+        full = holder.concurrency is not None and holder.running >= holder.concurrency
+        if self.draining or full or self.waiting or self._room.value == 0:
+            yield False
+            return
+        self._room.acquire_nowait()
+        self.running += 1
+        holder.running += 1
+        try:
+            if holder.places is None:
+                yield True
+            else:
+                async with holder.places.one() as held:
+                    yield held
+        finally:
+            holder.running -= 1
+            self.running -= 1
+            self._room.release()
+
     async def _wait(self) -> None:
         self.waiting += 1
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stretto.errors import StrettoError
-from stretto.server.answering import Dialect
+from stretto.server.answering import Dialect, read_by
 from stretto.server.bodies import read_object
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem, of_error, retry_after
@@ -49,9 +49,10 @@ def routing(dialect: Dialect) -> Any:
     async def route(service: Service, exchange: Exchange) -> None:
         service.gate.check_open()
         body = await read_object(exchange.receive, exchange.headers, service.options)
-        ask = dialect.read(body, service, exchange).asks[0]
+        ask = (await read_by(dialect, body, service, exchange)).asks[0]
         try:
-            found = await ask.served.client.route(ask.prompt, **ask.options)
+            async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+                found = await ask.served.client.route(ask.prompt, **ask.options)
         except StrettoError as error:
             raise of_error(error) from error
         await exchange.send_json(found.model_dump(mode="json"))

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, FinishReason, Usage
+from stretto.arguments import shown
 from stretto.backends.base import Prompt
 from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ThoughtFinished, ToolCallPiece
@@ -19,6 +20,7 @@ from stretto.server.answering import Ask, Opening, Reading, sse
 from stretto.server.bodies import read_object, read_turns
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
+from stretto.server.fields import MOST_STOPS, Count, Number, check_number, check_tools
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_error, of_validation
 from stretto.server.service import Service
@@ -26,11 +28,25 @@ from stretto.tool_calls import ANTHROPIC_THOUGHTS, ToolCall, reasoning_of
 
 _STOP: dict[FinishReason, str] = {
     "stop": "end_turn",
+    "nothing_found": "end_turn",
     "tool_calls": "tool_use",
     "refusal": "refusal",
     "content_filter": "refusal",
 }
 _CUT = "max_tokens"  # the one word for an answer that is not whole
+
+
+_UNTOLD = "stop_reason may be stop_sequence: {} does not tell whether a stop text ended its answer."
+_ROLES = ("user", "assistant", "system")
+_ONLY_ANTHROPIC = ("container", "context_management")
+
+
+def _is_anthropic(served: Served) -> bool:
+    return served.backend.name.startswith("anthropic:")
+
+
+def _samples_here(served: Served) -> bool:
+    return served.backend.name.startswith("local:")
 
 
 class MessagesBody(BaseModel):
@@ -40,12 +56,12 @@ class MessagesBody(BaseModel):
 
     model: str = Field(min_length=1)
     messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
-    max_tokens: Annotated[int | None, Field(ge=1)] = None
+    max_tokens: Count | None = None
     system: str | list[dict[str, Any]] | None = None
     stop_sequences: list[str] | None = None
     stream: StrictBool | None = None
-    temperature: Annotated[float | None, Field(ge=0, le=1)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
+    temperature: Annotated[Number | None, Field(ge=0, le=1)] = None
+    top_p: Annotated[Number | None, Field(gt=0, le=1)] = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
@@ -56,8 +72,45 @@ class MessagesBody(BaseModel):
         thinking = (self.model_extra or {}).get("thinking")
         return isinstance(thinking, dict) and thinking.get("type") != "disabled"
 
+    def check_tools(self, served: Served) -> None:
+        """Raise `Problem` for what only Anthropic can run, where the model's server is another one."""
+        if not _is_anthropic(served):
+            if (self.model_extra or {}).get("mcp_servers"):
+                message = f"mcp_servers cannot be used: {served.backend.name} calls no MCP servers. Leave it out."
+                raise Problem(400, message, param="mcp_servers", code="unsupported_parameter")
+            for place, tool in enumerate(self.tools or ()):
+                kind, where = tool.get("type"), f"tools.{place}.type"
+                if kind not in (None, "custom", "function") or not ("input_schema" in tool or "function" in tool):
+                    message = (
+                        f"{where}={shown(kind)} cannot be used: {served.backend.name} takes tools with a name and an "
+                        "input_schema, and Anthropic's own tools run at Anthropic only. Leave it out."
+                    )
+                    raise Problem(400, message, param=where, code="unsupported_value")
+            check_tools(self.tools, self.tool_choice)
+
+    def without_effect(self, served: Served) -> list[str]:
+        """Warnings of the fields that only Anthropic's models heed, where the model is another one."""
+        if _is_anthropic(served):
+            return []
+        given = self.model_extra or {}
+        thinking = given.get("thinking")
+        named = [name for name in _ONLY_ANTHROPIC if given.get(name) is not None]
+        if given.get("top_k") is not None and not _samples_here(served):
+            named.append("top_k")
+        if isinstance(thinking, dict) and thinking.get("budget_tokens") is not None:
+            named.append("thinking.budget_tokens")
+        named += [f"output_config.{name}" for name in self.output_config or () if name != "format"]
+        if given.get("service_tier") not in (None, "auto"):
+            named.append("service_tier")
+        return [f"{name} was left out: {served.backend.name} is not one of Anthropic's models." for name in named]
+
     def conversation(self) -> tuple[Message, ...]:
         """The messages, that of the system first. Raises `Problem`."""
+        for place, turn in enumerate(self.messages):
+            if (role := turn.get("role")) not in _ROLES:
+                where = f"messages.{place}.role"
+                message = f"{where}={shown(role)} cannot be used: it takes one of {', '.join(_ROLES)}."
+                raise Problem(400, message, param=where, code="invalid_value")
         turns = read_turns(self.messages, "messages")
         return (*read_turns([{"role": "system", "content": self.system}], "system"), *turns) if self.system else turns
 
@@ -72,8 +125,15 @@ class Messages:
         if asked.max_tokens is None:
             raise Problem(400, "Field required", param="max_tokens", code="missing_required_parameter")
         served = service.models.find(asked.model)
+        asked.check_tools(served)
+        check_number("stop_sequences", asked.stop_sequences, MOST_STOPS)
+        warnings = asked.without_effect(served)
         ask = Ask(served, asked.conversation(), _options(asked, served, extension))
-        scribe = MessagesScribe(served.name, exchange.id, events=extension.events, thinks=asked.thinks)
+        scribe = MessagesScribe(
+            served.name, exchange.id, events=extension.events, thinks=asked.thinks, warnings=warnings
+        )
+        if asked.stop_sequences and not (_is_anthropic(served) or _samples_here(served)):
+            scribe.untold = _UNTOLD.format(served.backend.name)
         return Reading([ask], bool(asked.stream), scribe)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:
@@ -84,10 +144,13 @@ class Messages:
 async def count_tokens(service: Service, exchange: Exchange) -> None:
     """How many tokens a request's prompt has, as far as its backend can tell."""
     asked = _read(await read_object(exchange.receive, exchange.headers, service.options))
-    backend = service.models.find(asked.model).client.backends["main"]
+    served = service.models.find(asked.model)
+    asked.check_tools(served)
+    backend = served.client.backends["main"]
     try:
         request = Request.of(asked.conversation(), tools=asked.tools)
-        counted = await backend.count_tokens(Prompt(request.messages, tools=request.tools))
+        async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+            counted = await backend.count_tokens(Prompt(request.messages, tools=request.tools))
     except StrettoError as error:
         raise of_error(error) from error
     await exchange.send_json({"input_tokens": counted})
@@ -123,10 +186,11 @@ def _options(asked: MessagesBody, served: Served, extension: Extension) -> Reque
     extra.pop("stretto", None)
     if output:
         extra["output_config"] = output
-    if not served.client.backends["main"].name.startswith("anthropic:"):
+    if not _is_anthropic(served):
         # Others have no thinking budgets and cache controls; that a user's number is known to all.
         who = (extra.get("metadata") or {}).get("user_id") if isinstance(extra.get("metadata"), dict) else None
-        extra = {"user": who} if isinstance(who, str) else {}
+        top_k = {"top_k": extra["top_k"]} if _samples_here(served) and "top_k" in extra else {}
+        extra = ({"user": who} if isinstance(who, str) else {}) | top_k
     if extra:
         options["extra"] = extra
     return options
@@ -138,9 +202,14 @@ class MessagesScribe:
     A stream is: ``message_start``; for each block of content its start, deltas and stop; ``message_delta`` with the
     stop reason and the usage; ``message_stop``. Blocks follow each other: what another tool call says while one is
     open is kept until the end, and so are thoughts and text.
+
+    Attributes:
+        untold: a warning for an answer of which nobody knows whether a stop sequence ended it.
     """
 
-    def __init__(self, model: str, request_id: str, *, events: bool, thinks: bool) -> None:
+    def __init__(
+        self, model: str, request_id: str, *, events: bool, thinks: bool, warnings: Sequence[str] = ()
+    ) -> None:
         self._frame = {
             "id": f"msg_{uuid.uuid4().hex}",
             "type": "message",
@@ -150,6 +219,8 @@ class MessagesScribe:
         self._request_id = request_id
         self._events = events
         self._thinks = thinks
+        self._warnings = warnings
+        self.untold = ""
         self._opening = Opening(events=events)
         self._blocks = 0  # that have been started
         self._open: str | int | None = None  # "text", "thought", or the index of the tool call that is being streamed
@@ -167,8 +238,12 @@ class MessagesScribe:
             "content": content,
             **_end(answer),
             "usage": _usage(answer.usage),
-            "stretto": told_of(answer),
+            "stretto": self._told(answer),
         }
+
+    def _told(self, answer: Answer) -> dict[str, Any]:
+        unknown = self.untold and _end(answer)["stop_reason"] == "end_turn"
+        return told_of(answer, warnings=[*self._warnings, self.untold] if unknown else self._warnings)
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
         """What an event adds to the stream."""
@@ -253,7 +328,7 @@ class MessagesScribe:
                 frames += self._delta({"type": "input_json_delta", "partial_json": call.arguments}) + self._close()
         if self._later:
             frames += self._text(self._later) + self._close()
-        told = told_of(answer)
+        told = self._told(answer)
         return frames + _event("message_delta", delta=_end(answer), usage=_usage(answer.usage), stretto=told)
 
     def _start(self, what: str | int, block: dict[str, Any]) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stretto.arguments import shown
+from stretto.backends.base import Backend
 from stretto.client import AsyncStretto
 from stretto.server.problems import Problem
 from stretto.strategies import STRATEGIES
@@ -30,6 +31,11 @@ class Served:
     client: AsyncStretto
     strategy: str
     own: bool = False
+
+    @property
+    def backend(self) -> Backend:
+        """The backend that answers, unless the router picks another."""
+        return self.client.backends["main"]
 
     @property
     def whole(self) -> str:
@@ -94,4 +100,5 @@ class Models:
             "type": "model",
             "display_name": served.name,
             "created_at": created,
+            "lifecycle": "active",
         }

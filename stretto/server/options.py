@@ -6,7 +6,9 @@ import ipaddress
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from stretto.arguments import shown
 from stretto.errors import SettingsError
 
 MEBIBYTE = 1 << 20
@@ -20,6 +22,8 @@ class ServerOptions:
         host: the address to listen at.
         port: the port; 0 for a free one.
         keys: a file with the keys that are let in, see `stretto.server.keys`.
+        cors: origins of web pages that may call the server from a browser, such as ``https://chat.example``; ``*``
+            stands for all.
         concurrency: answers that are written at the same time.
         queue: requests that may wait for their turn; those beyond are refused with 429.
         body_bytes: the most bytes of a request's body.
@@ -33,6 +37,7 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 8000
     keys: Path | None = None
+    cors: tuple[str, ...] = ()
     concurrency: int = 128
     queue: int = 512
     body_bytes: int = 20 * MEBIBYTE
@@ -43,6 +48,12 @@ class ServerOptions:
     drain_s: float = 20.0
 
     def __post_init__(self) -> None:
+        for origin in self.cors:
+            parts = urlsplit(origin)
+            if origin != "*" and (not parts.scheme or not parts.netloc or parts.path or parts.query or parts.fragment):
+                raise SettingsError(
+                    f"cors={shown(origin)} cannot be used: it takes an origin such as https://chat.example, or *."
+                )
         bounds = {"port": (0, 65535), "concurrency": (1, 100_000), "queue": (0, 1_000_000), "drain_s": (0, math.inf)}
         for item in fields(self):
             value = getattr(self, item.name)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
-from stretto.errors import ModelNotFoundError
+from stretto.errors import ModelNotFoundError, StrettoError
 from stretto.server.answering import Elsewhere
 from stretto.server.exchange import Exchange, encoded
 from stretto.server.extension import ROUTE_HEADER
+from stretto.server.metering import Meter
 from stretto.server.models import Served
 from stretto.server.problems import Problem
 from stretto.server.service import Service
@@ -63,37 +64,49 @@ def elsewhere(api: str) -> Elsewhere:
         if backend is None:
             raise problem
         try:
-            tokens = await _pass_on(exchange, backend, api, body, problem)
+            await _pass_on(exchange, backend, api, body, problem)
         except ModelNotFoundError as error:  # not every server that speaks OpenAI's API has all of its APIs
             problem.message += f" It was passed on, and refused: {error}"
             raise problem from error
-        if exchange.holder.tokens is not None:
-            await exchange.holder.tokens.take(tokens)
 
     return pass_on_or_raise
 
 
 async def _pass_on(
     exchange: Exchange, backend: Responding, api: str, body: Mapping[str, Any], because: Problem
-) -> float:
-    """Send a body on, and its response back; gives the tokens of both."""
+) -> None:
+    """Send a body on, and its response back; note the tokens of both as they come."""
     sent = {name: value for name, value in body.items() if name != "stretto"} | {"model": backend.model}
     read = len(encoded(sent)) / _BYTES
     cause = f"{because.param} is known to the model's own server only: passed on as it is."
     route = {ROUTE_HEADER: json.dumps({"strategy": "direct", "backend": backend.name, "cause": cause})}
-    async with backend.responding(sent, api) as response:
+    exchange.meter.passed_on = read
+    async with _free_where_refused(exchange.meter), backend.responding(sent, api) as response:
         kind = response.headers.get("content-type", "application/json")
         if not kind.startswith("text/event-stream"):
             whole = b"".join([piece async for piece in response.iter_bytes()])
+            exchange.meter.passed_on = _told(whole) or read + len(whole) / _BYTES
             await exchange.send_bytes(whole, kind, headers=route)
-            return _told(whole) or read + len(whole) / _BYTES
+            return
         exchange.beside = route
         tally = _Tally()
         async for piece in response.iter_bytes():
             tally.feed(piece)
+            exchange.meter.passed_on = tally.told or read + tally.events
             await exchange.write(piece)
         await exchange.finish()
-    return tally.told or read + tally.events
+
+
+@asynccontextmanager
+async def _free_where_refused(meter: Meter) -> AsyncGenerator[None]:
+    """What the model's server refuses costs nothing; what breaks off later costs what came."""
+    read = meter.passed_on
+    try:
+        yield
+    except StrettoError:
+        if meter.passed_on == read:
+            meter.passed_on = 0
+        raise
 
 
 class _Tally:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, Usage
-from stretto.events import AnswerFinished, Event, RefusalStarted, RouteChosen, TextDelta, ToolCallPiece
+from stretto.events import AnswerFinished, BranchDelta, Event, RefusalStarted, RouteChosen, TextDelta, ToolCallPiece
 from stretto.messages import Message
 from stretto.request import RequestOptions
 from stretto.server.answering import Ask, Opening, Reading, sse
@@ -18,14 +18,16 @@ from stretto.server.chat import ResponseFormat, format_of
 from stretto.server.choices import logprobs_of, refused
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, named_event, told_of
+from stretto.server.fields import MOST_MESSAGES, Count, Number, Small, check_number, check_tools
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_validation
 from stretto.server.response_items import conversation_of, tool_choice_of, tools_of
 from stretto.server.service import Service
+from stretto.tokens import TokenLogprob
 from stretto.tool_calls import ToolCall
 
 _INCOMPLETE = {"refusal": "content_filter", "content_filter": "content_filter"}  # anything else: max_output_tokens
-_WHOLE = ("stop", "tool_calls")
+_WHOLE = ("stop", "nothing_found", "tool_calls")
 # Fields of a body that need a state, a tool or a model that only OpenAI has.
 _STATEFUL = ("previous_response_id", "conversation", "background", "prompt", "max_tool_calls")
 _LET_GO = frozenset({"stretto", "store", "truncation", "include", "stream_options"})  # nothing is kept here anyway
@@ -48,10 +50,10 @@ class ResponsesBody(BaseModel):
     model: str = Field(min_length=1)
     input: str | list[dict[str, Any]]
     instructions: str | None = None
-    max_output_tokens: Annotated[int | None, Field(ge=1)] = None
-    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
-    top_logprobs: Annotated[int | None, Field(ge=0, le=20)] = None
+    max_output_tokens: Count | None = None
+    temperature: Annotated[Number | None, Field(ge=0, le=2)] = None
+    top_p: Annotated[Number | None, Field(gt=0, le=1)] = None
+    top_logprobs: Small | None = None
     stream: StrictBool | None = None
     text: TextConfig | None = None
     tools: list[dict[str, Any]] | None = None
@@ -78,6 +80,7 @@ class Responses:
                     param=name,
                     code="unsupported_parameter",
                 )
+        check_number("input", asked.input, MOST_MESSAGES)
         messages = conversation_of(asked.input)
         if asked.instructions:
             messages = (Message(role="system", content=asked.instructions), *messages)
@@ -98,8 +101,10 @@ def _options(asked: ResponsesBody, served: Served, extension: Extension) -> Requ
         "logprobs": asked.top_logprobs,
         **extension.options,
     }
-    if asked.tools:
-        options["tools"], options["tool_choice"] = tools_of(asked.tools), tool_choice_of(asked.tool_choice)
+    tools = tools_of(asked.tools or ())
+    check_tools(tools, asked.tool_choice)
+    if tools:
+        options["tools"], options["tool_choice"] = tools, tool_choice_of(asked.tool_choice)
     extra = {name: value for name, value in (asked.model_extra or {}).items() if value is not None}
     extra = {name: value for name, value in extra.items() if name not in _LET_GO and name not in _STATEFUL}
     if asked.reasoning and asked.reasoning.get("effort"):
@@ -128,31 +133,40 @@ class ResponsesScribe:
     """Writes one answer as Responses do: items of output, each with its own begin, deltas and end."""
 
     def __init__(self, model: str, asked: ResponsesBody, *, events: bool) -> None:
+        given = asked.model_extra or {}
         self._response: dict[str, Any] = {
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response",
             "created_at": int(time.time()),
+            "completed_at": None,
             "status": "in_progress",
             "background": False,
             "error": None,
             "incomplete_details": None,
             "instructions": asked.instructions,
             "max_output_tokens": asked.max_output_tokens,
-            "metadata": (asked.model_extra or {}).get("metadata") or {},
+            "max_tool_calls": None,
+            "metadata": given.get("metadata") or {},
             "model": model,
             "output": [],
-            "parallel_tool_calls": (asked.model_extra or {}).get("parallel_tool_calls") is not False,
+            "parallel_tool_calls": given.get("parallel_tool_calls") is not False,
+            "presence_penalty": _number(given.get("presence_penalty")),
+            "frequency_penalty": _number(given.get("frequency_penalty")),
+            "prompt_cache_key": given.get("prompt_cache_key"),
             "previous_response_id": None,
             "reasoning": {"effort": (asked.reasoning or {}).get("effort"), "summary": None},
+            "safety_identifier": given.get("safety_identifier"),
+            "service_tier": "default",
             "store": False,
             "temperature": 1.0 if asked.temperature is None else asked.temperature,
             "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
             "tool_choice": asked.tool_choice or "auto",
-            "tools": asked.tools or [],
+            "tools": [_told_tool(tool) for tool in asked.tools or ()],
+            "top_logprobs": asked.top_logprobs or 0,
             "top_p": 1.0 if asked.top_p is None else asked.top_p,
             "truncation": "disabled",
             "usage": None,
-            "user": (asked.model_extra or {}).get("user"),
+            "user": given.get("user"),
         }
         self._message_id = f"msg_{uuid.uuid4().hex}"
         self._events = events
@@ -160,6 +174,8 @@ class ResponsesScribe:
         self._number = 0
         self._text: list[str] | None = None  # pieces of the message, once it has begun
         self._refused = False
+        self._straight = False
+        self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that is not sent yet
         self._calls: dict[int, dict[str, Any]] = {}  # by index: the item as it began, with its place
         self._places = self._place = 0
 
@@ -190,6 +206,7 @@ class ResponsesScribe:
     def _written(self, event: Event) -> bytes:
         match event:
             case RouteChosen():
+                self._straight = event.route.strategy == "direct"
                 response = self._response | {"stretto": {"route": event.route.model_dump(mode="json")}}
                 return self._event("response.created", response=response) + self._event(
                     "response.in_progress", response=self._response
@@ -198,10 +215,14 @@ class ResponsesScribe:
                 begin = self._begin_message() if self._text is None else b""
                 assert self._text is not None  # noqa: S101 - begun above
                 self._text.append(event.text)
-                kind, beside = ("refusal", {}) if self._refused else ("output_text", {"logprobs": list[Any]()})
+                new, self._logprobs = logprobs_of(self._logprobs), ()
+                logprobs = new["content"] if new else []
+                kind, beside = ("refusal", {}) if self._refused else ("output_text", {"logprobs": logprobs})
                 return begin + self._event(
                     f"response.{kind}.delta", **self._where, delta=event.text, content_index=0, **beside
                 )
+            case BranchDelta() if self._straight and event.branch_id == "direct":
+                self._logprobs += event.logprobs
             case RefusalStarted() if event.choice == 0:
                 self._refused = True
             case ToolCallPiece() if event.choice == 0:
@@ -305,6 +326,17 @@ class ResponsesScribe:
     def _event(self, kind: str, **data: Any) -> bytes:
         self._number += 1
         return sse({"type": kind, "sequence_number": self._number - 1} | data, kind)
+
+
+def _number(given: Any) -> float:
+    return given if isinstance(given, int | float) and not isinstance(given, bool) else 0.0
+
+
+def _told_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool with the fields that a response holds, also where the request left them out."""
+    if tool.get("type") != "function":
+        return dict(tool)
+    return {"description": None, "parameters": None, "strict": None, **tool}
 
 
 def _whole(answer: Answer) -> bool:

@@ -6,6 +6,8 @@ import logging
 import os
 from collections.abc import Mapping
 
+import anyio
+
 from stretto.backends.base import Prompt
 from stretto.client import AsyncStretto
 from stretto.errors import StrettoError
@@ -16,6 +18,7 @@ from stretto.server.metrics import Metrics
 from stretto.server.models import Models
 from stretto.server.options import ServerOptions
 
+_MOST_READ = 4  # at a time, each in a process of its own
 log = logging.getLogger("stretto.server")
 
 
@@ -29,6 +32,7 @@ class Service:
         keyring: who is let in.
         gate: how many at a time.
         metrics: what was counted.
+        readers: how many documents are parsed at a time.
         prepared: nothing is being prepared any more, and nothing of it has failed.
     """
 
@@ -41,6 +45,7 @@ class Service:
         self.keyring = Keyring.load(self.options.keys, environ, client.store)
         self.gate = Gate(self.options)
         self.metrics = Metrics(self.gate)
+        self.readers = anyio.CapacityLimiter(_MOST_READ)
         self.prepared = True
 
     async def prepare(self) -> None:

@@ -15,6 +15,11 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
+def own_instances() -> dict[str, Strategy]:
+    """The strategies of the library for one client: what they keep of its documents is no other client's."""
+    return {name: type(strategy)() for name, strategy in STRATEGIES.items()}
+
+
 @cache
 def plugin_strategies() -> Mapping[str, Strategy]:
     """Those of other packages by name: each entry point is a strategy, or a class that makes one without arguments."""
@@ -22,4 +27,4 @@ def plugin_strategies() -> Mapping[str, Strategy]:
     return {name: each() if isinstance(each, type) else each for name, each in loaded}
 
 
-__all__ = ["STRATEGIES", "Strategy", "plugin_strategies"]
+__all__ = ["STRATEGIES", "Strategy", "own_instances", "plugin_strategies"]

@@ -12,16 +12,17 @@ from stretto.backends.base import Backend
 from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.hooks import Watchers
+from stretto.language.telling import language_of
 from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.strategies import STRATEGIES, Strategy
-from stretto.strategies.abilities import check_abilities
 from stretto.strategies.branch import Running
 from stretto.strategies.branch_calls import Emit
 from stretto.strategies.fan_out import FanOut, fan_out
-from stretto.strategies.shortfall import shortfall
+from stretto.strategies.needs import check_needs
+from stretto.strategies.shortfall import shortfalls
 from stretto.tokens import Decoding
 
 _MOST_NAMED = 20  # pages in a warning
@@ -46,17 +47,27 @@ async def answer(
     strategies: Mapping[str, Strategy] = STRATEGIES,
     watchers: Watchers | None = None,
     prices: Prices | None = None,
+    prompt_family: str | None = None,
 ) -> Answer:
     """Generate an answer by a route and emit all events; the last one carries the answer.
 
     ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
-    ``prices``: of models, by default the list prices. Raises `StrettoError` if there is no text at all, or if parts are
+    ``prices``: of models, by default the list prices; ``prompt_family``: of every model but the embedded one, instead
+    of the family that suits it. Raises `StrettoError` if there is no text at all, or if parts are
     missing and the request has ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     with (watchers or Watchers()).watching():
         return await _answer(
-            request, route, backend, emit, strategy, prompts=prompts, began=began, prices=prices or Prices()
+            request,
+            route,
+            backend,
+            emit,
+            strategy,
+            prompts=prompts,
+            began=began,
+            prices=prices or Prices(),
+            prompt_family=prompt_family,
         )
 
 
@@ -70,17 +81,27 @@ async def _answer(
     prompts: Catalogue,
     began: float,
     prices: Prices,
+    prompt_family: str | None,
 ) -> Answer:
     await emit(RouteChosen(route=route))
-    check_abilities(request, backend)
+    check_needs(request, backend)
     unused = request.options.decoding if route.decoding is None else None
     options = request.options.model_copy(update={"decoding": route.decoding})
     unread = () if backend.capabilities.reads_history else request.history
     messages = _alone(request) if unread else request.messages
     request = request.model_copy(update={"options": options, "messages": messages})
     async with fan_out(
-        backend, emit, prompts=prompts, budget=request.budget, began=began, deadline_s=request.deadline_s
+        backend,
+        emit,
+        prompts=prompts,
+        budget=request.budget,
+        began=began,
+        deadline_s=request.deadline_s,
+        max_tokens=request.options.max_tokens,
+        prompt_family=prompt_family,
     ) as runner:
+        runner.language = language_of(request.question)
+        runner.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
         if unused is not None:
             runner.warn(
                 f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from."
@@ -95,9 +116,7 @@ async def _answer(
                 runner.warn(_unread_pages(document.title or document.source, pages))
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
-        await strategy.run(request, route, runner)
-        for running in runner.branches:
-            await running.ended()
+        await runner.complete(strategy.run(request, route, runner))
         listed = getattr(backend, "at_provider", True)  # names of other kinds of backends have no list price
         result = _assemble(
             request,
@@ -136,11 +155,15 @@ def _assemble(
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
     failures = [running.exception for running in visible if running.exception is not None]
-    if failures and not any(running.in_answer for running in runner.branches):
+    if failures and not runner.wrote and not any(running.in_answer for running in runner.branches):
         raise failures[0]  # all failed, usually for the same reason
-    for running in visible:
-        if not running.told and (said := shortfall(running, request)) is not None:
-            runner.warn_once(said)
+    if runner.overran:
+        if not (text.strip() or runner.tool_calls):
+            raise runner.too_late()
+        runner.warn(f"The answer is incomplete: {runner.too_late()}")
+        runner.ends_as = "deadline"
+    for said in shortfalls((running for running in visible if not running.told), request):
+        runner.warn_once(said)
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     usage = Usage()
     decoding: Decoding | None = None
@@ -174,9 +197,10 @@ def _assemble(
         warnings=tuple(runner.warnings),
         citations=runner.citations,
         passages=runner.passages,
-        finish_reason=_finish_reason(visible),
+        finish_reason=_finish_reason(visible, runner.ends_as),
         tool_calls=runner.tool_calls,
         thoughts=runner.thoughts,
+        extra=runner.extra,
         choices=runner.choices,
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
@@ -188,10 +212,11 @@ def _assemble(
     return result
 
 
-def _finish_reason(visible: list[Running]) -> FinishReason:
-    """The worst finish reason of all parts."""
-    reasons = {running.finish_reason for running in visible}
+def _finish_reason(visible: list[Running], strategy: FinishReason | None) -> FinishReason:
+    """The worst finish reason of all parts and of the strategy."""
+    reasons = {strategy, *(running.finish_reason for running in visible)}
     worst_first: tuple[FinishReason, ...] = (
-        *("error", "refusal", "content_filter", "deadline", "budget", "length", "tool_calls"),
+        *("error", "refusal", "content_filter", "deadline", "budget", "length", "incomplete", "tool_calls"),
+        "nothing_found",
     )
     return next((reason for reason in worst_first if reason in reasons), "stop")

@@ -61,7 +61,8 @@ class Strategy(Protocol):
         """Start branches on the runner and add them to its merge; return after ``runner.merge.finish()``.
 
         A branch that fails is a value, not an exception: its title stays in the text, and the others continue. An
-        exception of this method ends the answer; raise `StrettoError`. To fall back to one generation, give the cause
+        exception of this method, and of what makes a prompt, ends the answer and reaches the caller as it is. The
+        deadline ends this method, a second after it ended the branches. To fall back to one generation, give the cause
         to ``runner.warn`` and return ``await Direct().run(request, route, runner)`` (`stretto.strategies.direct`).
         """
         ...

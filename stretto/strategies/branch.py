@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -43,6 +43,7 @@ class BranchSpec:
         accepts_refusal: whether a refusal is a result, not a failure.
         accepts_silence: whether an answer without text is a result, not a failure.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
+        watch: makes what watches the text of one try, changes it, and ends the call where it is spoiled.
         alone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is told as
             it comes. Calls wait until its text has been read, so something must read it while it runs. Those of
             other branches are left out.
@@ -62,7 +63,23 @@ class BranchSpec:
     accepts_refusal: bool = False
     accepts_silence: bool = False
     choice: int = 0
+    watch: Callable[[], TextWatch] | None = None
     alone: bool = False
+
+
+class TextWatch(Protocol):
+    """Watches the text of one call; what it passes on does not depend on how the stream was chunked."""
+
+    fault: str
+    """Why the text ends here, as half a sentence; empty while it goes on."""
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be passed on already."""
+        ...
+
+    def finish(self) -> str:
+        """Return what was held back, at the end of the text."""
+        ...
 
 
 @dataclass(eq=False)
@@ -75,6 +92,11 @@ class FurtherChoice:
     finish_reason: FinishReason = "error"
     refused: bool = False
     mending: Mending = field(default_factory=Mending)
+    logprobs_told: int = 0
+
+    def new_logprobs(self) -> tuple[TokenLogprob, ...]:
+        """The log-probabilities that no event has told."""
+        return _new_logprobs(self)
 
     @property
     def choice(self) -> Choice:
@@ -100,7 +122,10 @@ class Running:
     ``calls``: its tool calls; ``others``: further answers of the same call.
     ``thoughts``: its reasoning.
     ``refused``: its text is a refusal in the model's own words. ``stop_text``: what ended it.
+    ``unheld``: keywords of its schema that the backend does not hold its text to.
     ``scope``: in which its call runs; cancelling it ends the call.
+    ``extra``: other fields of the response of the model's server. ``logprobs_told``: how many were in events.
+    ``cut_at``: ``max_tokens`` of the answer, where that left its last call less room than it would have had.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
 
@@ -117,9 +142,13 @@ class Running:
     thoughts: tuple[Mapping[str, Any], ...] = ()
     refused: bool = False
     stop_text: str | None = None
+    unheld: tuple[str, ...] = ()
     exception: StrettoError | None = None
     branch: Branch | None = None
     stages: Stages = field(default_factory=Stages)
+    extra: dict[str, Any] = field(default_factory=dict)
+    logprobs_told: int = 0
+    cut_at: int | None = None
     unreported: int = 0
     replaced: bool = False
     partial: bool = False
@@ -175,10 +204,22 @@ class Running:
         """A further answer of the same call."""
         return self.others.setdefault(number, FurtherChoice())
 
+    @property
+    def seen(self) -> bool:
+        """Whether a reader has some of its text."""
+        return bool(self._read)
+
     async def caught_up(self) -> None:
         """Wait until the reader has passed on all text and waits for more."""
         if not self.spec.choice:
             await self._idle.wait()
+
+    async def begun(self) -> None:
+        """Wait for the first text or the end; nothing is read."""
+        while not self._pieces and self.branch is None:
+            self._news = anyio.Event()
+            self._idle.set()  # tool calls wait for it
+            await self._news.wait()
 
     async def read(self) -> str:
         """Wait for new text and return it; empty once the branch has ended."""
@@ -211,13 +252,17 @@ class Running:
             self.usage = all_discarded(self.usage)
             self.branch = self.branch.model_copy(update={"usage": self.usage, "refused": False, "stop_text": None})
 
+    def new_logprobs(self) -> tuple[TokenLogprob, ...]:
+        """The log-probabilities that no event has told."""
+        return _new_logprobs(self)
+
     def take_back(self) -> bool:
         """Discard its text if nothing was read yet; its tokens count as discarded. Returns whether it was discarded."""
         if self._read:
             return False
         self._pieces.clear()
         self.logprobs.clear()
-        self._unread, self.first_s = 0, None
+        self._unread, self.first_s, self.logprobs_told = 0, None, 0
         self.usage = all_discarded(self.usage)
         return True
 
@@ -265,6 +310,12 @@ class Running:
 
 class DiscardedError(StrettoError):
     """The branch was no longer needed."""
+
+
+def _new_logprobs(writing: Running | FurtherChoice) -> tuple[TokenLogprob, ...]:
+    new = tuple(writing.logprobs[writing.logprobs_told :])
+    writing.logprobs_told += len(new)
+    return new
 
 
 def all_discarded(usage: Usage) -> Usage:

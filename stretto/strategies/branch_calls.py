@@ -15,10 +15,15 @@ from stretto.answer import FinishReason, Usage
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Backend, Chunk, Prompt, Stages
 from stretto.backends.chunk_check import what_is_wrong
+from stretto.backends.ending import UntilWhole
+from stretto.content import mended
 from stretto.errors import BackendError, StreamBrokenError
 from stretto.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallPiece
-from stretto.strategies.branch import NOT_TEXT, FurtherChoice, Running, all_discarded
+from stretto.generation_options import GenerationOptions
+from stretto.strategies.answer_limit import AnswerLimit
+from stretto.strategies.branch import NOT_TEXT, FurtherChoice, Running, TextWatch, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
+from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.surrogates import Mending, mend
 from stretto.tokens import Decoding, TokenLogprob
@@ -27,6 +32,7 @@ from stretto.tool_calls import ToolCallDelta, ToolCallsSoFar
 Emit = Callable[[Event], Awaitable[None]]
 
 _numbers = itertools.count(1)  # of answers
+_AFTER_FINISH_S = 3.0  # longer than any layer below waits for a usage
 
 
 class BranchCalls:
@@ -41,12 +47,14 @@ class BranchCalls:
 
     Attributes:
         accompanying: fields of the request's body that go with every call.
+        limit: of the tokens of the whole answer.
     """
 
     def __init__(
         self, backend: Backend, ledger: Ledger, announce: Emit, warn_once: Callable[[str], None], began: float
     ) -> None:
         self.accompanying: Mapping[str, Any] = {}
+        self.limit = AnswerLimit(None)
         self._backend, self._ledger = backend, ledger
         self._announce, self._warn_once = announce, warn_once
         self._began = began
@@ -64,7 +72,16 @@ class BranchCalls:
         if self.accompanying:
             prompt = replace(prompt, extra={**self.accompanying, **prompt.extra})
         tokens = await self._backend.count_tokens(prompt) if self._ledger.budget.max_tokens_total else 0
-        most, reservation = self._ledger.reserve(tokens, options.max_tokens)
+        async with self.limit.room(running) as room:
+            return await self._send_within(
+                running, prompt, options.model_copy(update={"max_tokens": room}), tokens, attempt
+            )
+
+    async def _send_within(
+        self, running: Running, prompt: Prompt, options: GenerationOptions, tokens: int, attempt: int
+    ) -> FinishReason:
+        room = options.max_tokens
+        most, reservation = self._ledger.reserve(tokens, room)
         options = options.model_copy(update={"max_tokens": most})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
@@ -78,7 +95,8 @@ class BranchCalls:
             ):
                 async with self._backend.stream(prompt, options) as chunks:
                     try:
-                        record.finish_reason = await self._read(running, chunks, reservation, record)
+                        whole = UntilWhole(chunks, prompt.n, _AFTER_FINISH_S)
+                        record.finish_reason = await self._read(running, whole, reservation, record)
                     except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
                         failure = error
                 if failure is not None:
@@ -91,7 +109,7 @@ class BranchCalls:
                     )
         finally:
             self._ledger.settle(reservation)
-        if record.finish_reason == "length" and most is not None and most != running.spec.options.max_tokens:
+        if record.finish_reason == "length" and most is not None and most != room:
             return "budget"  # the budget left less room than the call would have had
         return record.finish_reason
 
@@ -101,6 +119,7 @@ class BranchCalls:
         """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
         reason: FinishReason | None = None
         mending = Mending()
+        watch = running.spec.watch() if running.spec.watch is not None else None
         thoughts: tuple[Mapping[str, Any], ...] = ()
         async for chunk in chunks:
             if wrong := what_is_wrong(chunk):
@@ -115,16 +134,18 @@ class BranchCalls:
                 await self._tell_thoughts(running, thoughts, refused=chunk.refused)
                 thoughts = ()
             running.logprobs += map(_mended, chunk.logprobs)
-            if text := mending.feed(chunk.text):
+            if text := _watched(watch, mending.feed(chunk.text)):
                 if not await self._take(running, text):
                     return "length"
                 await checkpoint()  # lets the reader of this branch run before the next chunk
+            _check(watch)
             await self._take_calls(running, chunk)
             reason, running.stop_text = chunk.finish_reason or reason, chunk.stop_text or running.stop_text
         if reason == "tool_calls" and not running.spec.alone:
             reason = "stop"
-        if text := mending.finish():
+        if text := _watched(watch, mending.finish(), whole=True):
             await self._take(running, text)
+        _check(watch)
         if running.text.strip() or running.calls or running.spec.accepts_silence:
             await self._tell_thoughts(running, thoughts)
         return reason
@@ -135,6 +156,10 @@ class BranchCalls:
             self.count(running, chunk.usage, reservation)
         if chunk.decoding:
             running.decoding = (running.decoding or Decoding()) + chunk.decoding
+        if chunk.unheld:
+            running.unheld = chunk.unheld
+        if chunk.extra:
+            running.extra |= mended(chunk.extra)
         if chunk.stages:
             running.stages = _since(chunk.stages, self._began)
         for warning in chunk.warnings:
@@ -156,9 +181,10 @@ class BranchCalls:
     async def _take(self, running: Running, text: str) -> bool:
         """Take new text of a branch; False once its buffer is full."""
         fits = running.write(text, time.perf_counter() - self._began)
-        await self._announce(BranchDelta(branch_id=running.spec.id, text=text))
+        new = running.new_logprobs()
+        await self._announce(BranchDelta(branch_id=running.spec.id, text=text, logprobs=new))
         if running.spec.choice:
-            await self._announce(ChoiceDelta(choice=running.spec.choice, text=text))
+            await self._announce(ChoiceDelta(choice=running.spec.choice, text=text, logprobs=new))
         return fits
 
     async def _take_calls(self, running: Running, chunk: Chunk) -> None:
@@ -182,7 +208,8 @@ class BranchCalls:
             text += further.mending.finish()
         if text:
             further.pieces.append(text)
-            await self._announce(ChoiceDelta(choice=chunk.choice, text=text))
+            new = further.new_logprobs()
+            await self._announce(ChoiceDelta(choice=chunk.choice, text=text, logprobs=new))
         for delta in chunk.tool_calls:
             await self._tell_call(further.calls, delta, chunk.choice)
 
@@ -214,6 +241,19 @@ class BranchCalls:
         self.estimate(running)
         if running.discarded:
             running.usage = all_discarded(running.usage)
+
+
+def _watched(watch: TextWatch | None, text: str, *, whole: bool = False) -> str:
+    """What a watch passes on of new text; ``whole``: it is the last one."""
+    if watch is None:
+        return text
+    return watch.feed(text) + (watch.finish() if whole else "")
+
+
+def _check(watch: TextWatch | None) -> None:
+    """Raise `SpoiledError` where a text ends because it is spoiled from here on."""
+    if watch is not None and watch.fault:
+        raise SpoiledError(watch.fault)
 
 
 def _mended(score: TokenLogprob) -> TokenLogprob:

@@ -10,9 +10,10 @@ from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.branch import BranchSpec, Running
+from stretto.strategies.branch import BranchSpec, Running, TextWatch
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.fencing import fenced
+from stretto.strategies.harm.watch import LoopAlarm, Watch
 from stretto.strategies.in_form import held_to_format, write_in_form
 
 
@@ -51,7 +52,7 @@ class Direct:
             )
         await runner.merge.finish()
         await straight.ended()
-        runner.tool_calls, runner.thoughts = straight.calls.calls, straight.thoughts
+        runner.tool_calls, runner.thoughts, runner.extra = straight.calls.calls, straight.thoughts, straight.extra
         if request.n > 1:
             runner.choices = await _choices(request, runner, straight, further)
 
@@ -115,8 +116,17 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
         another_way=another_way,
         accepts_refusal=True,
         accepts_silence=request.whole_because is not None,
+        watch=lambda: _for_loops(request, runner),
         alone=True,
     )
+
+
+def _for_loops(request: Request, runner: FanOut) -> TextWatch:
+    """Watches for loops; the answer is left as it is unless the request says to cut it."""
+    if request.on_loop == "cut":
+        return Watch()
+    told = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
+    return LoopAlarm(lambda: runner.warn_once(told))
 
 
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:

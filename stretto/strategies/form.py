@@ -7,16 +7,20 @@ import unicodedata
 from dataclasses import dataclass, field
 
 from stretto.answer import Branch
+from stretto.language.echoes import echoes
 from stretto.language.forms import FormName
 from stretto.request import Preference, Request
 from stretto.router.parse import Parse
 from stretto.strategies.flow import Flow
+from stretto.strategies.harm.words import words_of
 from stretto.strategies.notes import Notes, notes_for
 from stretto.strategies.outline import Point
 
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
 _ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
 _BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
+_LEAD_END = re.compile(r"[:：\n]")
+_OPEN_WORD = re.compile(r"(?<![^\W_])[^\W_]+$")
 _DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
 
 WORDS: dict[Preference, int] = {
@@ -26,6 +30,9 @@ WORDS: dict[Preference, int] = {
 }  # per point, if the question names no length
 EXPECTED_POINTS = 6  # while the outline is incomplete; the mean in the paper is 6.8
 LABEL_MARKUP = 60  # characters of a repeated label besides its title
+LONGEST_LEAD = 12  # words before a colon that may only name what follows
+LONGEST_QUESTION = 300  # letters of a question that is found when it is repeated
+MOST_LABELS = 4  # labels before one point
 TOKENS_PER_WORD = 2.0  # allows for other languages and for code
 
 
@@ -36,16 +43,29 @@ class Form:
     name: FormName
     notes: Notes = field(default_factory=Notes)
 
-    def label(self, point: Point) -> str:
-        """Text before a point, including the separator from the previous one."""
-        gap = "" if point.index == 1 else "\n\n" if self.name in ("sections", "paragraphs") else "\n"
+    def label(self, point: Point, number: int | None = None, *, heads: bool = False) -> str:
+        """Text before a point, including the separator from the previous one.
+
+        Args:
+            point: with its title.
+            number: its place in the answer, if points before it were left out.
+            heads: it is the first one of its section, whose heading stands before it.
+        """
+        number = number or point.index
+        apart = self.name in ("sections", "paragraphs") or heads
+        gap = "" if number == 1 else "\n\n" if apart else "\n"
         labels: dict[FormName, str] = {
-            "numbered": f"{point.index}. **{point.title}**: ",
+            "numbered": f"{number}. **{point.title}**: ",
             "bulleted": f"- **{point.title}**: ",
             "sections": f"## {point.title}\n\n",
             "paragraphs": "",
         }
-        return gap + labels[self.name]
+        label = labels[self.name]
+        if point.section and self.name == "sections":
+            label = f"#{label}"
+        if heads and point.section and self.name != "paragraphs":
+            gap += f"## {point.section}\n\n" if self.name == "sections" else f"**{point.section}**\n\n"
+        return gap + label
 
     @property
     def indent(self) -> str:
@@ -69,26 +89,33 @@ def form_of(request: Request, parse: Parse) -> Form:
     return Form(parse.form or "numbered", notes_for(request))
 
 
-def words_for(request: Request, parse: Parse, points: int | None) -> int:
-    """Words per point; ``points`` is ``None`` while the outline is being written."""
+def words_for(request: Request, parse: Parse, points: int | None, planned: int | None = None) -> int:
+    """Words of a point; ``points`` is ``None`` while the outline is being written.
+
+    ``planned`` is what the outline gives this point.
+    """
     share = points or EXPECTED_POINTS
     usual = int(WORDS[request.preference] * parse.depth)
-    words = usual if parse.words is None else parse.words // share
+    words = planned or (usual if parse.words is None else parse.words // share)
     if request.options.max_tokens:
         words = min(words, int(request.options.max_tokens / TOKENS_PER_WORD) // share)
-    return max(15, words)
+    if request.part_tokens:
+        words = min(words, int(request.part_tokens / TOKENS_PER_WORD))
+    return max(min(15, planned or 15), words)
 
 
 class PointText:
-    """Removes a repeated label from the beginning of a point and indents its further lines.
+    """Removes what models put before a point even if told not to, and indents its further lines.
 
-    Models write "3. **Title**:" before their text even if told not to. Text is held back only while it may still be
-    that label, so the result does not depend on how the stream was chunked.
+    That is "3. **Title**:", "Point 3:", "Text of point 3:", "Answer:", the question once more, and "Here is the text:".
+    Text is held back only while it may still be that, so the result does not depend on how the stream was chunked.
     """
 
-    def __init__(self, point: Point, indent: str) -> None:
+    def __init__(self, point: Point, indent: str, question: str = "") -> None:
         self._title = _plain(point.title)
-        self._room = 2 * len(point.title) + LABEL_MARKUP
+        self._titles = frozenset(words_of(point.full_title))
+        self._question = _plain(question)[:LONGEST_QUESTION]
+        self._room = 2 * len(point.title) + LABEL_MARKUP + min(len(question), 2 * LONGEST_QUESTION)
         self._flow = Flow(indent)
         self._head: str | None = ""
 
@@ -96,7 +123,7 @@ class PointText:
         """Take new text; return what can be shown already."""
         if self._head is not None:
             head = self._head = (self._head + text).lstrip()
-            body = self._without_label(head[: self._room])
+            body = self._without_echo(head[: self._room])
             if body is None and len(head) <= self._room:
                 return ""
             self._head, text = None, (head[: self._room] if body is None else body) + head[self._room :]
@@ -108,6 +135,51 @@ class PointText:
             return ""
         head, self._head = self._head, None
         return self._flow.feed(head)
+
+    def _without_echo(self, body: str) -> str | None:
+        """The text after all that stands before it, ``None`` while that is undecided."""
+        for _ in range(MOST_LABELS):
+            before = body
+            for taken_off in (self._without_question, self._without_lead, self._without_label):
+                rest = taken_off(body)
+                if rest is None:
+                    return None
+                body = rest
+            if body == before:
+                break
+            body = body.lstrip()
+        return body
+
+    def _without_question(self, body: str) -> str | None:
+        """The text after the question, if it is repeated with a line break behind it."""
+        seen = ""
+        for at, character in enumerate(body):
+            if seen == self._question:
+                if character == "\n":
+                    return body[at + 1 :].lstrip() or None
+                if character.isalnum():
+                    return body
+            seen += _plain(character)
+            if not self._question.startswith(seen):
+                return body
+        return None if self._question else body
+
+    def _without_lead(self, body: str) -> str | None:
+        """The text after words that only name what it is, up to a colon or a line break."""
+        found, open_word = _LEAD_END.search(body), _OPEN_WORD.search(body)
+        end = found.start() if found else open_word.start() if open_word else len(body)
+        words, known = words_of(body[:end]), echoes()
+        kinds = (known.leads, known.ordinals, known.intros, self._titles)
+        only_names = all(word.isdigit() or any(word in kind for kind in kinds) for word in words)
+        if len(words) > LONGEST_LEAD or not only_names:
+            return body
+        if found is None:
+            fragment = body[end:].casefold()
+            goes_on = fragment.isdigit() or any(word.startswith(fragment) for kind in kinds for word in kind)
+            return None if goes_on else body
+        if not any(word in known.leads for word in words):
+            return body
+        return body[found.end() :].lstrip() or None
 
     def _without_label(self, body: str) -> str | None:
         """The text after a label, the whole text if there is none, ``None`` while that is undecided."""

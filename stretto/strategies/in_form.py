@@ -53,6 +53,8 @@ def _with_schema(messages: tuple[Message, ...], request: Request, runner: FanOut
 async def write_in_form(request: Request, runner: FanOut, running: Running, again: Again) -> Running:
     """Show an answer that fits its format, if the first or a second try gives one; a warning says where none does.
 
+    Text that its backend holds to the whole format is shown as it comes, any other once it is complete and checked.
+
     Args:
         request: with its format.
         runner: starts the second try, and is given the value.
@@ -62,11 +64,17 @@ async def write_in_form(request: Request, runner: FanOut, running: Running, agai
     Returns:
         the try that was shown.
     """
-    if runner.capabilities.regex:  # only tokens that fit can be drawn: a second try would change nothing
-        runner.merge.add_branch(running)
-        await running.ended()
-        _report(runner, running, fit(running.text, request.options))
-        return running
+    if runner.capabilities.regex:
+        await running.begun()
+        if not running.unheld:  # only tokens that fit can be drawn: a second try would change nothing
+            runner.merge.add_branch(running)
+            await running.ended()
+            _report(runner, running, fit(running.text, request.options))
+            return running
+        runner.warn(
+            f"{runner.model} cannot be held to {' and '.join(running.unheld)} of response_format while it writes: the "
+            "answer comes in one piece, after a check."
+        )
     await _ended(running)
     if running.calls:  # text beside tool calls need not fit
         runner.merge.add(running.text)

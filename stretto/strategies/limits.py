@@ -1,19 +1,20 @@
-"""Warnings about options that apply to each part of an answer instead of the whole."""
+"""Options that parts of an answer do not get as they are: ``stop``, ``max_tokens`` and ``part_tokens``."""
 
 from __future__ import annotations
 
 from stretto.request import Request
 from stretto.strategies.fan_out import FanOut
 
-__all__ = ["tell_limits"]
+__all__ = ["share_of", "tell_limits"]
 
 
 def tell_limits(request: Request, runner: FanOut) -> None:
-    """Warn about ``stop``, which parts do not get, and ``max_tokens``, which limits each part."""
+    """Warn about ``stop``, which parts do not get."""
     if request.options.stop:
         runner.warn("stop was left out: it would cut parts in the middle. Ask with strategy='direct' to have it.")
-    if (limit := request.options.max_tokens) is not None:
-        runner.warn(
-            f"max_tokens={limit} limits each part of this answer, not all of it together. "
-            "Ask with strategy='direct' to limit the whole."
-        )
+
+
+def share_of(request: Request, wanted: int, parts: int) -> int:
+    """The most tokens of one of so many parts that wants this many: at most its share of ``max_tokens``."""
+    most = request.options.max_tokens
+    return wanted if most is None else min(wanted, max(1, most // max(1, parts)))

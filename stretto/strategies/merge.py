@@ -43,10 +43,21 @@ class Merge:
     """Merges fixed text and branches strictly in the order in which they were added.
 
     The first branch that has not ended streams live; later ones wait in bounded buffers.
+
+    Args:
+        emit: hands text to the reader.
+        now_s: seconds since the request arrived.
+        screen: makes a last filter for the text of a branch, when its turn comes.
     """
 
-    def __init__(self, emit: Callable[[str], Awaitable[None]], now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        emit: Callable[[str], Awaitable[None]],
+        now_s: Callable[[], float],
+        screen: Callable[[], Filter | None] = lambda: None,
+    ) -> None:
         self._emit = emit
+        self._screen = screen
         self._now_s = now_s
         self.first_s: float | None = None
         # Holds one closure per segment and no text: strategies bound the number of segments.
@@ -73,7 +84,7 @@ class Merge:
 
         self._queue(segment)
 
-    async def add_at_once(self, text: str) -> None:
+    async def add_at_once(self, text: str | Callable[[], str]) -> None:
         """Add fixed text and, if all before it is written, wait until the reader has it.
 
         Only for the task that adds segments: add nothing else until this returns.
@@ -81,7 +92,7 @@ class Merge:
         if self._pending:
             self.add(text)
         else:
-            await self._write(text)
+            await self._write(text if isinstance(text, str) else text())
             await checkpoint()
 
     def add_branch(
@@ -100,6 +111,10 @@ class Merge:
 
         async def segment() -> None:
             nonlocal lead
+            screen = self._screen()
+
+            def screened(text: str) -> str:
+                return screen.feed(text) if screen is not None else text
 
             async def write(text: str) -> None:
                 nonlocal lead
@@ -108,11 +123,13 @@ class Merge:
                 await self._write(text)
 
             while text := await source.read():
-                await write(filter_.feed(text) if filter_ else text)
+                await write(screened(filter_.feed(text) if filter_ else text))
             if filter_:
-                await write(filter_.finish())
+                await write(screened(filter_.finish()))
+            if screen is not None:
+                await write(screen.finish())
             if ending:
-                await write(ending(await source.ended()))
+                await write(self._whole(ending(await source.ended())))
 
         self._queue(segment)
 
@@ -131,6 +148,11 @@ class Merge:
     def _queue(self, segment: Callable[[], Awaitable[None]]) -> None:
         self._pending += 1
         self._segments.add(segment)
+
+    def _whole(self, text: str) -> str:
+        """A text that is there as a whole, as the last filter leaves it."""
+        screen = self._screen() if text else None
+        return text if screen is None else screen.feed(text) + screen.finish()
 
     async def _write(self, text: str) -> None:
         if text:

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from stretto.language.echoes import echoes
+from stretto.strategies.harm.titles import is_placeholder
+from stretto.strategies.harm.words import words_of
 from stretto.strategies.outline_json import Entry, JsonOutline
 
 MOST_POINTS = 10
@@ -20,7 +23,11 @@ MOST_CHARACTERS = 20_000  # longer texts are not outlines
 LONGEST_LINE = 1_000  # characters of a line that are read, since patterns read them more than once
 LONGEST_TITLE = 100  # characters
 MOST_WORDS = 999  # of a point
+PROSE = 30  # words of a line without a marker that no outline has
+MOST_UNMARKED = 90  # words of all lines without a marker before the first point
 MOST_REREADS = 3  # of a JSON outline, whose stream is continued once
+LONGEST_HEADING = 8  # words
+_STEM = 5  # letters by which a word of a heading is found in the question
 CANCEL_LINE = "\x18\n"  # ends an incomplete line, which is dropped because it arrives again complete
 
 _ENCLOSED = {chr(0x2460 + i): i + 1 for i in range(20)} | {chr(0x2776 + i): i + 1 for i in range(10)}
@@ -34,7 +41,7 @@ _NUMBER = re.compile(
 _BEFORE_TITLE = (" ", "\t", *".)]:、．。）：")
 _BULLET = re.compile(r"^(?P<indent>\s*)(?P<mark>[-*+•‣◦·–—▪●])\s+(?:\[[ xX]\]\s+)?(?P<title>\S.*)$")
 _BOLD = re.compile(r"^\s*(?P<mark>\*\*|__|#{1,6}\s)(?P<title>[^*_#].*)$")
-_FRAME = re.compile(r"^\W*(?P<place>opening|closing)\W*[:：]\W*\s*(?P<text>\S.*)$", re.IGNORECASE)
+_FRAME = re.compile(r"^\W*(?P<place>opening|closing)[^\w:：]*+[:：](?:\W*+(?=\w)|\s*+)(?P<text>\S.*)$", re.IGNORECASE)
 _NEEDS = re.compile(r"\(\s*(?:needs|after|depends on)\s(?P<list>[\d\s,;&and]+)\)", re.IGNORECASE)
 _WORDS = re.compile(r"\(\s*(?:about\s+|~\s*)?(?P<words>-?\d{1,3})\s+words?\s*\)", re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```\w*\s*$")
@@ -43,17 +50,30 @@ _BEGUN = re.compile(
     r"\s*(?:`{0,2}|```[^\n]{0,12}|(?:```(?:json)?[ \t\r]*\n\s*)?(?:\[[ xX]?)?)"
 )  # a beginning that may be JSON or not
 _CHECKBOX = re.compile(r"\[(?:[ xX]\]|\d)")
-_DIVIDER = re.compile(r"\s*(?:[:：]\s+|：|\s[-–—]\s)")
+_DIVIDER = re.compile(r" ?(?:[:：] |：)| [-–—] ")  # in a text with single blanks
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of an outline. ``index`` counts from 1; ``needs`` are indices of earlier points."""
+    """One point of an outline.
+
+    Attributes:
+        index: counts from 1 through the whole outline.
+        needs: indices of earlier points.
+        words: how long it should be.
+        section: the heading that it stands under, if the outline has sections.
+    """
 
     index: int
     title: str
     needs: tuple[int, ...] = ()
     words: int | None = None
+    section: str = ""
+
+    @property
+    def full_title(self) -> str:
+        """The title with its section, which says what the title alone may not."""
+        return f"{self.section}: {self.title}" if self.section else self.title
 
 
 @dataclass
@@ -62,13 +82,14 @@ class OutlineParser:
 
     The result does not depend on how the stream was chunked, and the time is linear in its length. ``opening`` and
     ``closing`` are the sentences around the points, if the outline has them; ``cut`` says that there were more than
-    ``most`` points.
+    ``most`` points, in a section if there are sections. ``question`` tells headings of sections from an introduction.
     """
 
     most: int = MOST_POINTS
     opening: str = ""
     closing: str = ""
     cut: bool = False
+    question: str = ""
     points: list[Point] = field(default_factory=list)
     _left: int = MOST_CHARACTERS
     _begin: str | None = ""  # text so far, until it is known whether it is JSON
@@ -81,6 +102,10 @@ class OutlineParser:
     _style: tuple[str, int] | None = None
     _last: int = 0
     _weak: list[tuple[str, str]] = field(default_factory=list)
+    _heading: str | None = None  # before the next point
+    _section: str = ""
+    _in_section: int = 0  # points
+    _unmarked: int = 0  # words of lines without a marker
 
     def feed(self, text: str) -> list[Point]:
         """Take new text; return the points completed by it."""
@@ -106,6 +131,16 @@ class OutlineParser:
         title = "x" if line.endswith(_BEFORE_TITLE) else ""  # stands for a title that has not arrived yet
         marked = _read_marker(unicodedata.normalize("NFC", f"{line} {title}".rstrip()))
         return marked is not None and self._is_next(marked)
+
+    @property
+    def prose(self) -> bool:
+        """Whether this is running text and will be no outline: a long line without a marker, or many of them."""
+        if self.points or self._json is not None or self._begin is not None:
+            return False
+        line = "".join(self._open_line[: LONGEST_LINE // 2])[: LONGEST_LINE // 2]
+        if self._unmarked <= MOST_UNMARKED and (len(line) < PROSE or _read_marker(line)):
+            return False
+        return self._unmarked + _length(line) > MOST_UNMARKED or _length(line) > PROSE
 
     def finish(self) -> list[Point]:
         """Return the points that the end of the outline completes."""
@@ -184,12 +219,33 @@ class OutlineParser:
             if self._is_next(marked):
                 self._style = self._style or (marked.style, marked.indent)
                 self._last = marked.value or self._last
-                self._add(marked.title)
+                if self._heading is not None:
+                    self._section, self._heading, self._in_section = self._heading, None, 0
+                if not _FRAME.match(clean_markup(marked.title)):  # "1. Opening: ..." is the frame, numbered by mistake
+                    self._add(marked.title)
         elif bold := _BOLD.match(line):
             title = bold["title"].removesuffix(":")
-            self._weak.append(("bold " + bold["mark"].strip(), title.removesuffix("**").removesuffix("__") or title))
+            title = title.removesuffix("**").removesuffix("__") or title
+            self._weak.append(("bold " + bold["mark"].strip(), title))
+            self._head(title)
         else:
             self._weak.append(("plain", line))
+            if line.endswith((":", "：")) and len(line) <= LONGEST_TITLE:
+                self._head(line)
+        self._unmarked += _length(line) if marked is None else 0
+
+    def _head(self, line: str) -> None:
+        """Take a line that may be the heading of a section: one that says of what the points below it are part."""
+        words, asked = words_of(line), words_of(self.question)
+        content = [word for word in words if len(word) > 3 or not word.isascii()]
+        known = {word[:_STEM] for word in asked}
+        of_question = sum(word[:_STEM] in known for word in content)
+        intro = any(word in echoes().intros for word in words)
+        fits = 0 < len(words) <= LONGEST_HEADING and "?" not in line
+        if fits and ((of_question and 2 * of_question >= len(content)) or (len(words) <= 3 and not intro)):
+            self._heading = clean_title(line)
+        elif self.points and not intro:
+            self._heading = self._heading or ""
 
     def _is_next(self, marked: _Marked) -> bool:
         """Whether a line is a further point rather than a note or part of a sub-list."""
@@ -197,11 +253,13 @@ class OutlineParser:
             style, indent = self._style
             if marked.style != style or marked.indent > indent + 1:
                 return False
+            if self._heading is not None and marked.value == 1 and marked.indent <= indent:
+                return True  # numbers begin again in each section
         # Markdown allows "1." on every line; otherwise numbers increase, and a smaller one belongs to a sub-list.
         return marked.value is None or marked.value > self._last or marked.value == self._last == 1
 
     def _add(self, raw: str, needs: Sequence[int] = (), words: int | None = None) -> None:
-        if len(self.points) >= self.most:
+        if self._in_section >= self.most or len(self.points) >= max(self.most, MOST_POINTS):
             self.cut = True
             return
         raw = raw[:LONGEST_LINE]
@@ -213,7 +271,8 @@ class OutlineParser:
         title = clean_title(_WORDS.sub("", _NEEDS.sub("", raw)))
         if title:
             earlier = tuple(sorted({n for n in needs if 0 < n < index}))
-            self.points.append(Point(index, title, earlier, words))
+            self.points.append(Point(index, title, earlier, words, self._section))
+            self._in_section += 1
 
     def _settle_for_weak(self) -> None:
         """Without any marker, take bold lines, headings, or a list of short lines."""
@@ -228,6 +287,17 @@ class OutlineParser:
                 return
 
 
+def clean_markup(text: str) -> str:
+    """A line without the marks of bold text and headings."""
+    return re.sub(r"[*_#`]+", "", text)
+
+
+def _length(line: str) -> int:
+    """The words of a line; in scripts without blanks, two characters count as one."""
+    words = words_of(line)
+    return sum(len(word) > 1 for word in words) + sum(len(word) == 1 for word in words) // 2
+
+
 def clean_title(raw: str) -> str:
     """A title on one line, without markup, role tags, control characters or a sentence after it."""
     text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in raw)
@@ -235,8 +305,10 @@ def clean_title(raw: str) -> str:
     bold = re.match(r"\s*(\*\*|__)(.+?)\1", text)
     text = bold[2] if bold else text.split("**")[0] if text.count("**") % 2 else text
     text = re.sub(r"^\s*#{1,6}\s+|\*\*+|`", "", text)
-    text = re.sub(r"(?<!\w)([*_])(?=[^\W_])(.+?)(?<=[^\W_])\1(?!\w)", r"\2", text)
+    text = re.sub(r"(?<!\w)([*_])(?=[^\W_])(.{1,200}?)(?<=[^\W_])\1(?!\w)", r"\2", text)
     text = re.sub(r"\s+", " ", text).strip(' -–—:：;,、"“”„«»')
+    if (divider := _DIVIDER.search(text)) and is_placeholder(words_of(text[: divider.start()])):
+        text = text[divider.end() :].strip(' -–—:：;,、"“”„«»') or text  # "Title of the first point: Chain"
     if len(text.split()) > 8 and (divider := _DIVIDER.search(text, 3)):
         text = text[: divider.start()]
     if len(text) > LONGEST_TITLE:

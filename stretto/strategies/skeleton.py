@@ -16,6 +16,7 @@ from typing import Literal
 from stretto.answer import REFUSALS
 from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
+from stretto.prompts import SMALL
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
@@ -24,12 +25,19 @@ from stretto.router.parse import parse_of
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import Direct, asked, rest_of, shared_by_all, straight_spec
 from stretto.strategies.fan_out import FanOut
-from stretto.strategies.form import TOKENS_PER_WORD, Form, PointText, form_of, words_for
-from stretto.strategies.limits import tell_limits
+from stretto.strategies.form import EXPECTED_POINTS, TOKENS_PER_WORD, Form, PointText, form_of, words_for
+from stretto.strategies.harm.overlap import said_before
+from stretto.strategies.harm.phrases import Phrases
+from stretto.strategies.harm.titles import Titles
+from stretto.strategies.harm.watch import SpoiledError, Watch
+from stretto.strategies.limits import share_of, tell_limits
+from stretto.strategies.one_point import OnePoint
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
 from stretto.strategies.skeleton_offer import offer_skeleton
 
 FEWEST_POINTS = 2
+OUTLINES = {False: "skeleton", True: "skeleton_careful"}
+SMALL_POINT = 90  # tokens of a point of two sentences, which a weak model is asked for
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
 ROOM = 3  # a point may run to this many times its budget before it is cut
 THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens
@@ -59,14 +67,23 @@ class _Skeleton:
         self.parse = parse_of(request, route)
         self.form: Form = form_of(request, self.parse)
         self.omits = request.on_missing == "omit"  # a label waits for the first text of its point
-        self.careful = request.preference == "careful"
-        # Points wait for the whole outline when all are to know all, or when the backend runs them as one batch.
-        self.waits = self.careful or not runner.capabilities.joins_running_batch
+        self.small = runner.capabilities.prompt_family == SMALL
+        self.careful = request.preference == "careful" and not self.small
+        # Points wait for the whole outline when all are to know all, when the backend runs them as one batch, or when
+        # the outline of a weak model has to prove itself first.
+        self.waits = self.careful or self.small or not runner.capabilities.joins_running_batch
         self.effort: Literal["low"] | None = None if self.careful else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
         self.wanted = self.parse.points.asked
-        self.parser = OutlineParser(self.wanted or MOST_POINTS)
+        self.most = self.wanted or MOST_POINTS
+        self.parser = OutlineParser(self.most, question=request.question)
+        template = runner.template(OUTLINES[self.careful])
+        self.titles = Titles(request.question, Phrases(template.wordings, whole=2), strict=self.small)
         self.points: list[Point] = []
+        self.numbers: dict[int, int] = {}  # of points in the outline: those in the answer, without what is left out
+        self.shown: list[Point] = []
+        self.left_out = 0
+        self.placed = False  # a point has its place in the answer
         self.written: dict[int, Running] = {}
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
@@ -82,9 +99,26 @@ class _Skeleton:
             spec = straight_spec(self.request, self.runner)
             straight = self.runner.start(replace(spec, on_end=stop_outline, alone=False))
         outline = self.runner.start(outline_spec)
+        await self._read(outline, straight)
+        doubt = self._doubt()
+        ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
+        if doubt or (len(self.points) < FEWEST_POINTS and not (self.written and ran_out)):
+            if doubt or (outline.exception is None and outline.finish_reason not in REFUSALS):
+                self.runner.note_skeleton(held=False)
+            await self._go_on_straight(outline, straight, doubt)
+            return
+        if straight:
+            straight.drop("the outline was there first")
+        self._warn_of_dropped()
+        await self._write(outline)
+
+    async def _read(self, outline: Running, straight: Running | None) -> None:
+        """Read the outline to its end, or as far as it is of use."""
         while (piece := await outline.read()) and not self._lost(straight):
             await self._know(self.parser.feed(piece), straight)
-            if self.parser.another_begun:
+            if self._doubt():
+                break
+            if self.parser.another_begun and len(self.points) == len(self.parser.points):
                 await self._show_held()
             if self.parser.cut:
                 outline.cancel(f"it has more points than {'are asked for' if self.wanted else 'an answer can hold'}")
@@ -92,15 +126,17 @@ class _Skeleton:
                     f"The outline had more than {self.parser.most} points; the first {self.parser.most} are written."
                 )
                 break
-        if not self._lost(straight):
+        if not self._lost(straight) and not self._doubt():
             await self._know(self._last_points(outline), straight)
-        ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
-        if len(self.points) < FEWEST_POINTS and not (self.written and ran_out):
-            await self._go_on_straight(outline, straight)
-            return
-        if straight:
-            straight.drop("the outline was there first")
-        if self.waits:
+
+    async def _write(self, outline: Running) -> None:
+        """Write the points that are not being written yet, and show all of them."""
+        if self.small:
+            if not await self._expand_small():
+                self.runner.note_skeleton(held=False)
+                await self._go_on_straight(outline, None, "its points say the same, or could not be written")
+                return
+        elif self.waits:
             for point in self.points:
                 await self._expand(point)
         await self._show_held()
@@ -109,6 +145,31 @@ class _Skeleton:
         if self.parser.closing:
             self.runner.merge.add("\n\n" + self.parser.closing)
         await self.runner.merge.finish()
+        self._judge_points()
+
+    def _doubt(self) -> str:
+        """Why no answer should be made of this outline, as half a sentence; empty while one may be.
+
+        Once the reader has two titles, what is wrong is only left out.
+        """
+        if len(self.shown) > 1 or (self.shown and not self.small):
+            return ""
+        if self.parser.prose:
+            return "the outline is running text"
+        return self.titles.wrong[-1] if self.titles.hopeless else ""
+
+    def _warn_of_dropped(self) -> None:
+        if wrong := self.titles.wrong:
+            count = "One title" if len(wrong) == 1 else f"{len(wrong)} titles"
+            was = "was" if len(wrong) == 1 else "were"
+            causes = ", ".join(dict.fromkeys(wrong))
+            self.runner.warn(f"{count} of the outline {was} left out: {causes}.")
+
+    def _judge_points(self) -> None:
+        """Note how the points turned out."""
+        parts = [self.written[point.index] for point in self.points if point.index in self.written]
+        spoiled = sum(isinstance(part.exception, SpoiledError) or part.dropped for part in parts)
+        self.runner.note_skeleton(held=spoiled * 3 < len(parts) and len(parts) - spoiled >= FEWEST_POINTS)
 
     def _warn_of_missing(self, outline: Running) -> None:
         """Warn of points that are missing: the outline broke off, was cut, or has fewer than were asked for."""
@@ -144,7 +205,9 @@ class _Skeleton:
 
     async def _know(self, points: Sequence[Point], straight: Running | None) -> None:
         """Take new points: announce them, and start them unless they wait for the others."""
-        for point in points:
+        for found in points:
+            if self._doubt() or (point := self._kept(found)) is None:
+                continue
             self.points.append(point)
             await self.runner.announce(
                 OutlinePointReady(branch_id=f"point-{point.index}", index=point.index, title=point.title)
@@ -159,15 +222,29 @@ class _Skeleton:
                     if known.index not in self.written:
                         await self._expand(known)
 
-    async def _go_on_straight(self, outline: Running, straight: Running | None) -> None:
+    def _kept(self, found: Point) -> Point | None:
+        """A point with its number among those that are kept; ``None`` if its title is no good."""
+        if self.titles.take(found.title, found.section) is not None:
+            self.parser.most = min(self.parser.most + 1, 2 * MOST_POINTS)  # another one may take its place
+            return None
+        if len(self.points) >= self.most and not found.section:
+            return None
+        number = self.numbers[found.index] = len(self.points) + 1
+        needs = tuple(self.numbers[index] for index in found.needs if index in self.numbers)
+        return replace(found, index=number, needs=needs)
+
+    async def _go_on_straight(self, outline: Running, straight: Running | None, doubt: str = "") -> None:
         """Answer directly after all: the request does not suit an outline."""
-        if outline.finish_reason in REFUSALS:
+        if doubt:
+            cause = doubt
+            outline.cancel(doubt)
+        elif outline.finish_reason in REFUSALS:
             cause = "the model refused to write an outline"
         elif outline.exception is not None:
             cause = str(outline.exception).rstrip(".")
         else:
             cause = f"the outline had {'one point' if self.points else 'no points'}"
-        if self.written and self.held is None:  # its second line had begun: the reader has the beginning of a list
+        if self.placed and self.held is None:  # its second line had begun: the reader has the beginning of a list
             self.runner.warn(f"Continued straight on instead of by points: {cause}.")
             await self._go_on_from(self.points[0])
             return
@@ -189,7 +266,7 @@ class _Skeleton:
 
         def rest(received: str = "") -> Prompt:
             opening = f"{self.parser.opening}\n\n" if self.parser.opening else ""
-            before = f"{opening}{self.form.label(point)}{first.text}"
+            before = f"{opening}{self.form.label(point, heads=True)}{first.text}"
             return rest_of(self.request, self.runner, f"{before}\n{received}" if received else before)
 
         running = self.runner.start(replace(spec, prompt=rest, another_way=rest, after=(first,), alone=False))
@@ -215,31 +292,76 @@ class _Skeleton:
             await self._show_title(point)
             self._show_text(point)
 
+    async def _expand_small(self) -> bool:
+        """Write all points at once; show them in order once two are whole and say different things.
+
+        Returns:
+            whether there were two.
+        """
+        for point in self.points:
+            self.written[point.index] = self.runner.start(self._point_spec(point))
+        waiting: list[Point] = []
+        texts: list[str] = []
+        for point in self.points:
+            running = self.written[point.index]
+            await running.ended()
+            waiting.append(point)
+            if running.exception is None and not said_before(running.text, texts):
+                texts.append(running.text)
+            if len(texts) < FEWEST_POINTS:
+                continue
+            for each in waiting:
+                await self._show_title(each)
+                self._show_text(each)
+            waiting.clear()
+        if not waiting:
+            return True
+        if any(self.written[point.index].finish_reason in ("deadline", "budget") for point in waiting):
+            for each in waiting:  # there is no time for another answer
+                await self._show_title(each)
+                self._show_text(each)
+            return True
+        return False
+
     async def _show_title(self, point: Point) -> None:
         if point.index == 1 and self.parser.opening:
             await self.runner.merge.add_at_once(self.parser.opening + "\n\n")
         if not self.omits:
-            await self.runner.merge.add_at_once(self.form.label(point))
+            await self.runner.merge.add_at_once(lambda: self._label(point))
 
     def _show_text(self, point: Point) -> None:
-        running, label = self.written[point.index], self.form.label(point)
+        self.placed = True
+        running = self.written[point.index]
         self.runner.merge.add_branch(
             running,
-            lead=(lambda: label) if self.omits else None,
-            filter_=PointText(point, self.form.indent),
-            ending=lambda branch: "" if running.discarded else self.form.ending(branch),
+            lead=(lambda: self._label(point)) if self.omits else None,
+            filter_=OnePoint(running, PointText(point, self.form.indent, self.request.question), whole=self.small),
+            ending=lambda branch: "" if running.discarded or running.dropped else self.form.ending(branch),
         )
+
+    def _label(self, point: Point) -> str:
+        """The label of a point whose turn has come; empty if it says what an earlier one says."""
+        running = self.written.get(point.index)
+        if running is not None and running.branch is not None and running.exception is None:
+            earlier = [self.written[other.index].text for other in self.shown]
+            if said_before(running.text, earlier):
+                running.drop("an earlier point says the same")
+                self.left_out += 1
+                self.runner.warn(f"Point {point.index}, {point.title!r}, was left out: an earlier point says the same.")
+                return ""
+        heads = bool(point.section) and point.section not in {other.section for other in self.shown}
+        self.shown.append(point)
+        return self.form.label(point, point.index - self.left_out, heads=heads)
 
     def _shared_prompt(self, messages: tuple[Message, ...]) -> Prompt:
         """A prompt that outline and points share up to its end: conversation, documents, question."""
         return Prompt(messages, effort=self.effort, shared=shared_by_all(self.request, messages))
 
     def _outline_spec(self) -> BranchSpec:
-        template = "skeleton_careful" if self.careful else "skeleton"
         number = "3 to 10 points, fewer if fewer say it all"
         if self.wanted:
             number = f"exactly {self.wanted} points, as the question asks for"
-        prompt = self._shared_prompt(asked(self.request, self.runner, template, number=number))
+        prompt = self._shared_prompt(asked(self.request, self.runner, OUTLINES[self.careful], number=number))
         options = self.request.options.model_copy(update={"max_tokens": OUTLINE_TOKENS + self.thinking, "stop": ()})
 
         def another_way(received: str) -> Prompt:
@@ -260,7 +382,8 @@ class _Skeleton:
 
     def _point_spec(self, point: Point) -> BranchSpec:
         known = tuple(self.points)
-        words = point.words or words_for(self.request, self.parse, len(known) if self.waits else self.wanted)
+        count = len(known) if self.waits else self.wanted
+        words = words_for(self.request, self.parse, count, point.words)
         parents = [self.written[index] for index in point.needs if index in self.written]
 
         def prompt() -> Prompt:
@@ -268,35 +391,43 @@ class _Skeleton:
 
         def another_way(received: str) -> Prompt:
             if received.strip():
-                messages = asked(self.request, self.runner, "continue_point", title=point.title, received=received)
+                messages = asked(self.request, self.runner, "continue_point", title=point.full_title, received=received)
             else:
-                messages = asked(self.request, self.runner, "point_alone", title=point.title, words=str(words))
+                messages = asked(self.request, self.runner, "point_alone", title=point.full_title, words=str(words))
             return self._shared_prompt(messages)
 
-        room = min(int(words * TOKENS_PER_WORD * ROOM), self.request.options.max_tokens or sys.maxsize)
+        room = SMALL_POINT if self.small else int(words * TOKENS_PER_WORD * ROOM)
+        room = min(room, self.request.part_tokens or sys.maxsize) + self.thinking
+        room = share_of(self.request, room, count or EXPECTED_POINTS)
+        others = [other.full_title for other in known]
+
+        def watch() -> Watch:
+            return Watch(self.runner.leaks(), others)
+
         return BranchSpec(
             id=f"point-{point.index}",
             kind="point",
-            title=point.title,
+            title=point.full_title,
             called=f"Point {point.index}, {point.title!r},",
             prompt=prompt,
-            options=self.request.options.model_copy(update={"max_tokens": room + self.thinking, "stop": ()}),
+            options=self.request.options.model_copy(update={"max_tokens": room, "stop": ()}),
             after=parents,
             another_way=another_way,
+            watch=watch,
         )
 
     def _point_messages(
         self, point: Point, known: Sequence[Point], words: int, parents: Sequence[Running]
     ) -> tuple[Message, ...]:
-        others = [other.title for other in known if other.index != point.index]
+        others = [other.full_title for other in known if other.index != point.index]
         built_on = "\n\n".join(f"{parent.spec.title}:\n{parent.text}" for parent in parents if parent.text)
         return asked(
             self.request,
             self.runner,
             "point",
-            outline="\n".join(f"{known_point.index}. {known_point.title}" for known_point in known),
+            outline="\n".join(f"{known_point.index}. {known_point.full_title}" for known_point in known),
             index=str(point.index),
-            title=point.title,
+            title=point.full_title,
             words=str(words),
             others="Leave out what belongs to the other points: " + "; ".join(others) + "." if others else "",
             parents=f"It builds on these parts, which the reader has already read:\n\n{built_on}" if built_on else "",

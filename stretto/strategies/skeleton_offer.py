@@ -9,6 +9,7 @@ from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
 from stretto.router.obstacles import to_skeleton
 from stretto.router.offer import Offer
+from stretto.router.standing import standing_of
 
 PRIORITY = 10
 POINTS = 6
@@ -20,16 +21,24 @@ def offer_skeleton(case: Case) -> Offer:
     """Offer an outline with parallel points if the shape model is confident enough that they suit."""
     sure, needed = case.judgement.skeleton, case.threshold
     forecast = skeleton_forecast(case.speed, case.prompt_tokens, case.answer_tokens)
-    doubt = f"an outline first would probably not serve ({sure:.0%} sure, {needed:.0%} needed)"
+    suits = sure >= needed and not case.judgement.unsure
+    doubted = case.judgement.shape == "points" and not suits
+    doubt = (
+        f"an outline first would probably not serve ({sure:.0%} sure, {needed:.0%} needed{case.reason})"
+        if doubted
+        else ""
+    )
+    stands = "Outline first, then its points in parallel: they stand on their own"
     return Offer(
         confidence=sure,
-        cause=f"Outline first, then its points in parallel: they stand on their own ({sure:.0%} sure).",
+        cause=f"{stands} ({sure:.0%} sure{case.reason}).{case.gain(forecast)}" if suits else "",
         forecast=forecast,
-        suits=sure >= needed and not case.judgement.unsure,
+        suits=suits,
         priority=PRIORITY,
         although="points in parallel would serve",
-        obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.parse)),
-        doubt=doubt if case.judgement.shape == "points" else "",
+        needs=("outline", "point"),
+        obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.parse) or standing_of(case.backend).against),
+        doubt=doubt,
     )
 
 

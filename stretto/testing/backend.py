@@ -51,15 +51,16 @@ class Reply:
         return self.chunks if self.chunks is not None else re.findall(r"\s*\S+\s*?(?=\s|$)|\s+$", self.text)
 
 
-Answering = str | Reply | Sequence["str | Reply"]
+Replying = Callable[[Prompt], "str | Reply"]
+Answering = str | Reply | Replying | Sequence["str | Reply | Replying"]
 
 
 @dataclass
 class ScriptedBackend:
     r"""Answers each prompt by the first rule whose pattern is found in the prompt's text.
 
-    ``script`` maps regular expressions to what to answer: a string, a `Reply`, or a list of those,
-    one for each further call (the last one stays); or it is a function from prompt to reply. The
+    ``script`` maps regular expressions to what to answer: a string, a `Reply`, a function from `Prompt` to one of
+    these, or a list, one for each further call (the last one stays); or it is such a function itself. The
     text searched is that of all messages, joined by newlines.
 
     Attributes:
@@ -74,7 +75,7 @@ class ScriptedBackend:
     >>> backend = ScriptedBackend({"Write only the outline": "1. Tea\n2. Milk", "Tea": "Hot.", "": "Yes."})
     """
 
-    script: Mapping[str, Answering] | Callable[[Prompt], str | Reply]
+    script: Mapping[str, Answering] | Replying
     name: str = "scripted:model"
     capabilities: Capabilities = field(default_factory=Capabilities)
     calls: list[tuple[Prompt, GenerationOptions]] = field(default_factory=list)
@@ -133,22 +134,23 @@ class ScriptedBackend:
 
     def _reply(self, prompt: Prompt) -> Reply:
         if callable(self.script):
-            return _as_reply(self.script(prompt))
+            return _as_reply(self.script, prompt)
         text = "\n".join(message.content for message in prompt.messages)
         for pattern, answering in self.script.items():
             if re.search(pattern, text, re.DOTALL):
-                if isinstance(answering, (str, Reply)):
-                    return _as_reply(answering)
+                if isinstance(answering, (str, Reply)) or callable(answering):
+                    return _as_reply(answering, prompt)
                 turn = self._used.get(pattern, 0)
                 self._used[pattern] = turn + 1
-                return _as_reply(answering[min(turn, len(answering) - 1)])
+                return _as_reply(answering[min(turn, len(answering) - 1)], prompt)
         raise InvalidRequestError(
             f"The script has no rule for the prompt {text[:80]!r}. Add one; the pattern '' answers everything."
         )
 
 
-def _as_reply(answering: str | Reply) -> Reply:
-    return answering if isinstance(answering, Reply) else Reply(answering)
+def _as_reply(answering: str | Reply | Replying, prompt: Prompt) -> Reply:
+    said = answering(prompt) if callable(answering) else answering
+    return said if isinstance(said, Reply) else Reply(said)
 
 
 def _tokens(texts: Iterable[str]) -> int:

@@ -294,11 +294,14 @@ def _check_stream(chunks: list[Chunk]) -> None:
     if not "".join(chunk.text for chunk in chunks).strip():
         raise _Broken("there was no text in it.")
     reasons = [chunk.finish_reason for chunk in chunks if chunk.finish_reason]
-    if len(reasons) != 1 or chunks[-1].finish_reason is None:
+    if len(reasons) != 1:
         raise _Broken(
-            f"{len(reasons)} of its chunks have a finish_reason, and one must, the last: "
+            f"{len(reasons)} of its chunks have a finish_reason, and one must: "
             "a stream without one counts as broken off."
         )
+    end = next(place for place, chunk in enumerate(chunks) if chunk.finish_reason)
+    if any(chunk.is_progress for chunk in chunks[end + 1 :]):
+        raise _Broken("its answer went on after the finish_reason. Only the usage may follow.")
     if reasons[0] not in ("stop", "length", "refusal"):
         raise _Broken(f"finish_reason={reasons[0]!r}, and it must be 'stop', 'length' or 'refusal'.")
     usage = sum((chunk.usage for chunk in chunks if chunk.usage), Usage())

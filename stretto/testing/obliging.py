@@ -13,7 +13,7 @@ from stretto.tool_calls import ToolCall
 
 __all__ = ["oblige"]
 
-_QUOTED = re.compile(r"['\"“]([^'\"”]+)['\"”]")
+_QUOTED = re.compile(r"['\"“]([^'\"“”]+)['\"”]")
 _NUMBER = re.compile(r"-?\d+")
 _DEEPEST = 8  # levels of a schema that refers to itself
 

@@ -141,14 +141,14 @@ async def test_the_wait_for_a_trial_is_bounded():
 async def test_a_refusal_names_the_last_fault():
     async with talk() as (backend, server):
         await fail(backend, server, Fault("reset"), Fault("status", status=500, message="disk full"))
-        with pytest.raises(BreakerOpenError, match=r"failed 2 times in a row, the last with HTTP 500: disk full\."):
+        with pytest.raises(BreakerOpenError, match=r"failed 2 times in a row, the last with HTTP 500\. It"):
             await hear(backend)
 
 
 async def test_a_refusal_names_the_last_fault_that_has_no_status():
     async with talk() as (backend, server):
         await fail(backend, server, Fault("reset"), Fault("reset"))
-        with pytest.raises(BreakerOpenError, match=r"the last with openai:some-model cannot be reached"):
+        with pytest.raises(BreakerOpenError, match=r"the last with a connection that could not be made"):
             await hear(backend)
 
 
@@ -159,7 +159,7 @@ async def ask_as(answer, part, backend):
 
 async def test_the_faults_of_one_part_of_an_answer_leave_another_part_of_it_one_call():
     async with talk() as (backend, server):
-        server.script(*[Fault("status", status=500)] * 3)
+        server.script(*[Fault("status", status=502)] * 3)
         for _ in range(2):
             with pytest.raises(ServerFailedError):
                 await ask_as(1, "outline", backend)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from talking import KEY
+from talking import KEY, asking
 
 from stretto import AsyncStretto, BackendError, Capabilities, Chunk, StreamBrokenError, Usage
 from stretto.backends.local.backend import LocalBackend
@@ -18,6 +18,7 @@ from stretto.backends.resilience.hedge import Hedge
 from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.backends.resilience.retry import Retry
 from stretto.backends.resilience.stall import StallGuard
+from stretto.request import GenerationOptions
 from stretto.testing import BrokenContractError, Reply, ScriptedBackend, check_backend
 from stretto.testing.server import ScriptedServer
 
@@ -122,7 +123,7 @@ async def test_under_a_wrapper_an_error_of_such_a_backend_comes_out_as_it_is(wra
 
 async def test_an_error_in_the_readers_code_leaves_a_guarded_stream_as_it_is():
     with pytest.raises(KeyError):
-        async with StallGuard(Grouped()).stream(None, None):
+        async with StallGuard(Grouped()).stream(asking(), GenerationOptions()):
             raise KeyError
 
 
@@ -142,7 +143,7 @@ async def test_leaving_a_guarded_stream_lets_the_backend_close_what_it_holds():
             yield Chunk("one")
             await anyio.sleep_forever()
 
-    async with StallGuard(Closing()).stream(None, None) as chunks:
+    async with StallGuard(Closing()).stream(asking(), GenerationOptions()) as chunks:
         assert (await anext(chunks)).text == "one"
     assert closed == ["closed"]
 
@@ -296,7 +297,7 @@ class FailsAfterClosing(Own):
         (Wordless, "a whole stream: there was no text"),
         (Strings, "a whole stream: its stream yielded a str"),
         (Endless, "a whole stream: 0 of its chunks have a finish_reason"),
-        (EndsTooSoon, "a whole stream: 1 of its chunks have a finish_reason, and one must, the last"),
+        (EndsTooSoon, "a whole stream: its answer went on after the finish_reason"),
         (Uncounted, "a whole stream: it told no usage"),
         (LeftOpen, "leaving early: after a stream was left, its async generator is still open"),
         (LeavesATask, "aclose: tasks were still running after it was closed (forgotten"),

@@ -10,6 +10,7 @@ from talking import KEY, Heard, asking, hear, settled
 
 from stretto.backends.providers.failures import usage_of
 from stretto.backends.registry import open_backend
+from stretto.backends.resilience.first_text import FirstTexts
 from stretto.backends.resilience.resilient import Resilience
 from stretto.backends.resilience.stall import StallGuard
 from stretto.errors import (
@@ -159,13 +160,52 @@ async def test_a_stall_in_the_middle(model):
         await server.wait_until(lambda server: server.requests[0].ended_s is not None)
 
 
-async def test_a_stall_before_the_first_text_is_tried_again(model):
-    policy = Resilience(attempts=2, first_wait_s=0.001, first_text_s=0.5)
+async def test_a_first_text_that_is_late_is_not_asked_for_again(model):
+    policy = Resilience(attempts=4, first_wait_s=0.001, first_text_s=0.2)
     async with talk(model, policy) as (backend, server):
         server.script(Fault("stall", after=0))
-        heard = await hear(backend)
-        assert heard.text == TEXT
-        assert (heard.usage.calls, heard.usage.retries) == (2, 1)
+        error = await failing(StalledError, backend)
+        assert "first_text_s" in str(error)
+        assert "Tried" not in str(error)
+        assert len(server.requests) == 1
+
+
+async def test_late_first_texts_do_not_open_the_breaker(model):
+    policy = Resilience(attempts=1, first_text_s=0.2, breaker_faults=1, breaker_over_s=0, breaker_rest_s=600)
+    async with talk(model, policy) as (backend, server):
+        server.script(*[Fault("stall", after=0)] * 2)
+        for _ in range(2):
+            await failing(StalledError, backend)
+        assert (await hear(backend)).text == TEXT
+
+
+async def test_a_call_that_later_ones_overtook_hangs_and_is_asked_again(model):
+    policy = Resilience(attempts=2, first_wait_s=0.001, first_text_s=3)
+    async with talk(model, policy) as (backend, server):
+        server.script(Fault("stall", after=0))
+        heard = []
+
+        async def late():
+            heard.append(await hear(backend))
+
+        async with anyio.create_task_group() as callers:
+            callers.start_soon(late)
+            await server.wait_until(lambda server: server.requests and server.requests[0].outcome == "stall")
+            assert (await hear(backend)).text == TEXT
+        assert heard[0].text == TEXT
+        assert heard[0].usage.retries == 1
+
+
+def test_long_prompts_may_take_longer_by_what_was_measured():
+    texts = FirstTexts(120)
+    assert texts.limit_s(500) == 120
+    assert texts.limit_s(16_000) > 120 + 200  # a large model on a processor
+    assert texts.limit_s(16_000) > FirstTexts(120, at_provider=True).limit_s(16_000)
+    texts.note(10_000, began_s=0, seconds=1_000)
+    assert texts.limit_s(16_000) > 1_600
+    fast = FirstTexts(120)
+    fast.note(10_000, began_s=0, seconds=1)
+    assert fast.limit_s(16_000) < 130
 
 
 async def test_an_unreadable_event(model):
@@ -245,9 +285,52 @@ async def test_a_server_that_is_not_there(model):
     backend = open_backend(model, base_url=base_url, api_key=KEY, resilience=QUICK)
     error = await failing(ConnectionFailedError, backend)
     await backend.aclose()
-    assert f"{model} cannot be reached at 127.0.0.1:{server.port}" in str(error)
-    assert "base_url" in str(error)
-    assert usage_of(error).retries == 2
+    assert f"connection refused, nothing listens at 127.0.0.1:{server.port}" in str(error)
+    assert "Start the server, or give its address as base_url" in str(error)
+    assert usage_of(error).retries == 0
+
+
+async def test_a_name_of_this_machine_where_nobody_listens_is_refused_at_once_too(model):
+    async with ScriptedServer() as server:
+        pass
+    path = "/v1" if model.startswith("openai") else ""
+    backend = open_backend(model, base_url=f"http://localhost:{server.port}{path}", api_key=KEY, resilience=QUICK)
+    error = await failing(ConnectionFailedError, backend)
+    await backend.aclose()
+    assert "nothing listens" in str(error)
+    assert usage_of(error).retries == 0
+
+
+async def test_an_address_where_nobody_listens_is_refused_at_once_without_a_name_of_a_model():
+    async with ScriptedServer() as server:
+        pass
+    backend = open_backend(server.url, resilience=QUICK)
+    error = await failing(ConnectionFailedError, backend)
+    await backend.aclose()
+    assert f"nothing listens at 127.0.0.1:{server.port}" in str(error)
+    assert usage_of(error).retries == 0
+
+
+async def test_where_nobody_listens_the_next_call_tries_again_at_once(model):
+    policy = Resilience(attempts=4, breaker_faults=1, breaker_over_s=0, breaker_rest_s=600)
+    async with ScriptedServer() as server:
+        pass
+    base_url = server.openai_url if model.startswith("openai") else server.url
+    backend = open_backend(model, base_url=base_url, api_key=KEY, resilience=policy)
+    for _ in range(2):
+        await failing(ConnectionFailedError, backend)
+    async with ScriptedServer(TEXT, port=server.port):
+        assert (await hear(backend)).text == TEXT
+    await backend.aclose()
+
+
+async def test_a_server_that_loads_its_model_is_waited_for(model):
+    policy = Resilience(attempts=2, breaker_faults=1, breaker_over_s=0)
+    async with talk(model, policy) as (backend, server):
+        server.script(*[Fault("status", status=503, message="Loading model")] * 3)
+        heard = await hear(backend)
+    assert heard.text == TEXT
+    assert (heard.usage.calls, heard.usage.retries) == (4, 3)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ async def test_closing_leaves_no_thread_and_ends_running_calls(wide_folder):
             async for _ in chunks:
                 pass
     await backend.aclose()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # those of earlier tests may end meanwhile
     with pytest.raises(BackendError, match="is closed"):
         await collect(backend)
 
@@ -271,7 +271,7 @@ async def test_a_request_for_an_unknown_decoding_is_refused_before_anything_is_l
     async with opened(folder) as backend:
         with pytest.raises(InvalidRequestError, match=r"decoding='turbo' cannot be used .* Use one of: auto, "):
             await collect(backend, decoding="turbo")
-        assert set(threading.enumerate()) == threads
+        assert set(threading.enumerate()) <= threads
 
 
 async def test_what_was_measured_is_known_once_the_model_has_answered(folder):

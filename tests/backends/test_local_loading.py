@@ -25,7 +25,7 @@ async def test_closing_while_the_model_is_loading_leaves_no_thread(folder):
     with anyio.move_on_after(0):
         await backend.count_tokens(prompt("one"))
     await backend.aclose()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # those of earlier tests may end meanwhile
 
 
 async def test_loading_does_not_hold_up_the_event_loop(folder):
@@ -59,7 +59,7 @@ def test_the_capabilities_come_from_the_folder(folder):
     backend = LocalBackend(str(folder))
     assert backend.name == f"local:{folder}"
     assert backend.capabilities.context_window == 512
-    assert backend.capabilities.prompt_family == "general"
+    assert backend.capabilities.prompt_family == "small"  # by its size
     assert {"auto", "autoregressive", "lookahead"} < set(backend.capabilities.decodings)
     assert "draft_model" not in backend.capabilities.decodings
     assert backend.capabilities.joins_running_batch
@@ -91,7 +91,7 @@ async def test_a_folder_that_cannot_be_loaded_says_so_and_leaves_no_thread(tmp_p
         with pytest.raises(ModelNotFoundError, match="could not be loaded"):
             await collect(backend)
     await backend.aclose()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # those of earlier tests may end meanwhile
 
 
 @pytest.mark.parametrize("options", [{"dtype": "int8"}, {"dtype": "floaty"}, {"device": "not a device"}])

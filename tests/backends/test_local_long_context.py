@@ -146,7 +146,7 @@ async def test_closing_ends_a_long_prompt_and_leaves_no_thread(adapted):
             with pytest.raises(BackendError, match="closed while it generated"):
                 async for _ in stream:
                     pass
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # those of earlier tests may end meanwhile
 
 
 async def test_a_document_of_more_candidates_than_the_window_holds_is_refused(adapted):

@@ -50,10 +50,10 @@ async def test_settings_reach_the_local_model_of_a_client(folder, monkeypatch):
     async with AsyncStretto(f"local:{folder}") as client:
         answer = await client.ask("Why?", strategy="direct", max_tokens=5)
         engine = client.backends["main"]._loader.engine
-    assert answer.decoding.methods == ("suffix",)
-    assert str(engine.model.dtype) == "torch.float64"
-    assert not engine.model.forward.is_packed
-    assert engine._serving._threads == 1
+        assert answer.decoding.methods == ("suffix",)
+        assert str(engine.model.dtype) == "torch.float64"
+        assert not engine.model.forward.is_packed
+        assert engine._serving._threads == 1
 
 
 async def test_a_device_that_torch_does_not_run_on_is_one_error(folder):

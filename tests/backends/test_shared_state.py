@@ -299,7 +299,7 @@ async def ask_as(answer, part, backend):
 async def test_the_faults_of_one_part_of_an_answer_leave_another_part_of_it_one_call(redis):
     async with replicas(redis, 2) as ((first, second), server):
         for _ in range(2):
-            server.script(Fault("status", status=500))
+            server.script(Fault("status", status=502))
             with pytest.raises(BackendError):
                 await ask_as(1, "outline", first)
         with pytest.raises(BreakerOpenError):

@@ -345,7 +345,11 @@ async def test_text_of_other_scripts_runs_in_its_own_direction(chatting):
 
 
 async def test_the_title_of_a_part_stays_in_sight_while_it_is_written(chatting):
-    script = {"": Reply(chunks=["Many words.\n\n" + "a\n\n" * 30, "never"], chunk_delay_s=600)}
+    script = {
+        "": Reply(
+            chunks=["Many words.\n\n" + "\n\n".join(f"line {at}" for at in range(30)), "never"], chunk_delay_s=600
+        )
+    }
     async with chatting(ScriptedBackend(POINTS | script)) as page:
         await ask(page)
         await page.wait_for_selector(".card >> text=Many words.")

@@ -416,7 +416,7 @@ def test_a_missing_key_names_an_option_of_the_command_line(monkeypatch):
 @pytest.mark.parametrize(
     ("script", "options", "said"),
     [
-        ("word " * 90, ("--max-tokens", "20"), "The answer was cut at --max-tokens 20. Allow more."),
+        (" ".join(map(str, range(90))), ("--max-tokens", "20"), "The answer was cut at --max-tokens 20. Allow more."),
         (
             Reply(chunks=("One ", "two."), chunk_delay_s=600),
             ("--deadline", "1"),

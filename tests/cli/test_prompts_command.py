@@ -42,7 +42,7 @@ def test_an_unknown_prompt_is_one_line(stretto):
 
 
 @pytest.mark.parametrize("command", [["list"], ["show", "point"]])
-@pytest.mark.parametrize(("option", "known"), [("--family", "general, pocket"), ("--version", "v1")])
+@pytest.mark.parametrize(("option", "known"), [("--family", "general, pocket, small"), ("--version", "v1")])
 def test_an_unknown_family_or_version_is_named_with_those_there_are(stretto, command, option, known):
     result = stretto("prompts", *command, option, "nope")
     assert (result.exit_code, result.stdout) == (2, "")

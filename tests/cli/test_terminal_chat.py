@@ -123,8 +123,11 @@ async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come():
 
 
 PARTS = ("Lake", "Moor", "Reef")
-WORDS = ("Calm", "Damp", "Bright")
-DONE, BEGUN, LATER = (f"{word} in most months of the year, {'as far as anyone can tell, ' * 4}" for word in WORDS)
+DONE = "Calm in most months of the year, fed by three cold springs and ringed with reeds where herons stand and wait "
+BEGUN = "Damp under every boot, purple when heather blooms, and so wide that old paths vanish behind a single low hill "
+LATER = (
+    "Bright with coral beneath shallow water, loud at each tide, home to crabs, eels and more fish than divers count "
+)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def answer_to(text: str) -> str:
         said = {"rationale": "It says so.", "answer": " ".join(fact[0] for fact in found), "confidence": 5}
         return record({"evidence": quotes, **said} if found else {"no_information": True})
     if '"keep"' in outside:
-        kept = [int(number) for number in re.findall(r"^\[(\d+)\]", inside["records"], re.MULTILINE)]
+        kept = [int(number) for number in re.findall(r"^\[(?:\w+:)?(\d+)\]", inside["records"], re.MULTILINE)]
         return json.dumps({"keep": kept, "answer": "Codes.", "confidence": 5})
     said = _numbered(inside.get("findings", inside.get("documents", "")))
     said = [each for each in said if wanted in (None, each[1])]
@@ -82,7 +82,7 @@ def _numbered(text: str) -> list[tuple[str, str, str]]:
     """The facts of a text with the numbers they stand behind."""
     number, facts = "", []
     for line in text.split("\n"):
-        if begins := re.match(r"\[(\d+)\]", line):
+        if begins := re.match(r"\[(?:\w+:)?(\d+)\]", line):
             number = begins[1]
         if not line.startswith("Finding,"):
             facts += [(number, fact[1], fact[2]) for fact in FACT.finditer(line)]

@@ -139,7 +139,7 @@ async def test_a_reading_in_order_stays_one_and_grows_by_a_quarter_at_most(prefe
     _, found = await read(hops, slots=4, preference=preference)
     most = 24 if preference == "careful" else len(plain.passages) * 5 // 4
     assert len(plain.passages) < len(found.passages) <= most
-    assert {each.id.partition("-")[0] for each in found.branches} == {"passage", "answer"}
+    assert {each.id.partition("-")[0] for each in found.branches} <= {"passage", "answer"}
 
 
 async def test_half_of_a_budget_of_tokens_is_kept():

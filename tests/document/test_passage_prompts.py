@@ -138,11 +138,11 @@ async def test_findings_name_a_document_only_among_several_and_a_place_only_on_a
     one = haystack(6, FACTS)
     backend = scripted()
     await ask(backend, "What is the code of name3?", one)
-    assert '[1] "The code of name3 is 1021."' in findings(backend.calls[-1][0])
+    assert '[cite:1] "The code of name3 is 1021."' in findings(backend.calls[-1][0])
     half = len(one.text) // 2
     paged = one.model_copy(update={"title": "lease", "pages": (0, half)})
     await ask(backend, "What is the code of name3?", paged, Document(text="No codes here.", title="b"))
-    assert '[1] (lease, p. 1) "The code of name3 is 1021."' in findings(backend.calls[-1][0])
+    assert '[cite:1] (lease, p. 1) "The code of name3 is 1021."' in findings(backend.calls[-1][0])
 
 
 async def test_the_pocket_model_is_sent_what_it_was_trained_on():

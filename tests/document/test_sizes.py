@@ -151,9 +151,11 @@ class Counting:
 
 async def test_a_second_question_finds_the_documents_counted_and_cut_and_its_prompts_begin_the_same():
     backend, document = Counting(), haystack(20, FACTS)
-    first = await ask(backend, "What is the code of name3?", document)
-    counted = backend.counted
-    second = await ask(backend, "What, please, is the code of name5?", document)
+    async with AsyncStretto(backend) as stretto:
+        how = {"strategy": "document", "documents": [document]}
+        first = await stretto.ask("What is the code of name3?", **how)
+        counted = backend.counted
+        second = await stretto.ask("What, please, is the code of name5?", **how)
     assert [(each.start, each.end) for each in first.passages] == [(each.start, each.end) for each in second.passages]
     assert backend.counted - counted < len(document.text) / 4
     told = [text_of(prompt) for prompt, _ in backend.inner.calls if '"no_information"' in text_of(prompt)]

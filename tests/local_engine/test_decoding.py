@@ -1,13 +1,15 @@
 """Every method gives, token for token, what one token at a time gives; whatever is drafted, at any batch size."""
 
+import queue
 import threading
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 import torch
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
+from forwards import Watched
 from tiny_models import SIZES, build
 from transformers import LlamaConfig, LlamaForCausalLM
 from wild_drafters import Oracle, RandomTrees
@@ -17,7 +19,7 @@ from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
-from stretto.local_engine.serving.step_timing import measure_step_cost
+from stretto.local_engine.serving.step_timing import measure_step_cost, measuring
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
 METHODS = sorted(set(DRAFTERS) - EQUIPPED - {"autoregressive"})
@@ -240,6 +242,30 @@ def test_samples_follow_the_distribution_of_the_model(method, letters, tokenizer
     counts = torch.tensor([got.count(answer) for answer in answers], dtype=torch.float64)
     assert float(expected.min()) > 3
     assert float(((counts - expected) ** 2 / expected).sum()) < limit
+
+
+def test_the_numbers_of_rows_are_timed_in_turns_so_that_other_programs_slow_all_of_them_down(loaded):
+    model, seen = loaded("llama"), []
+
+    def forward(rows, cache, keep):
+        seen.append(rows.tokens.shape[1])
+        return model.forward(rows, cache, keep)
+
+    with torch.inference_mode():
+        steps = measuring(replace(model, forward=Watched(model.forward, forward)))
+        tables = [table for _, table in zip(range(40), steps, strict=False)]
+    timed = seen[1:]  # the first one reads a text
+    assert timed.count(1) > 3
+    assert all(after == 2 for rows, after in pairwise(timed) if rows == 1)
+    assert [bool(table) for table in tables[:2]] == [False, False]
+    assert any(tables)
+    assert all(1 in table for table in tables if table)
+
+
+def test_rows_are_timed_before_the_first_request_is_answered(loaded, start):
+    engine, known = start(loaded("llama"), measure=True), queue.SimpleQueue()
+    engine.submit(Generation(PROMPTS[0], 3), lambda _: known.put(engine.step_ms))
+    assert known.get(timeout=60)[8] > 0
 
 
 def test_the_cost_of_a_step_is_measured_by_rows(loaded):

@@ -1,3 +1,4 @@
+import math
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from stretto.errors import BackendError, ContextOverflowError, InvalidRequestErr
 from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.serving import step_timing as measure
+from stretto.local_engine.serving import thread as serving_thread
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3", "gpt2"]
 
@@ -305,7 +307,7 @@ def all_rows_are_timed(monkeypatch):
 
 @pytest.mark.usefixtures("all_rows_are_timed")
 def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, start):
-    model, left, timed = loaded("llama"), [1 + 7 * 6], threading.Event()  # the text, then six times each number of rows
+    model, left, timed = loaded("llama"), [1 + 9 * 6], threading.Event()  # the text, then six times each number of rows
 
     def forward(rows, cache, keep):
         left[0] -= 1
@@ -324,8 +326,12 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")
+@pytest.mark.parametrize(("first_s", "rounds"), [(math.inf, [1, 2, 4, 6, 8, 12, 16, 32, 64] * 2), (-1.0, [1, 2])])
 @pytest.mark.parametrize("decoding", ["autoregressive", "auto"])
-def test_a_request_does_not_wait_until_all_steps_are_timed(decoding, loaded, start):
+def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noqa: PLR0917 - fixtures
+    decoding, first_s, rounds, loaded, start, monkeypatch
+):
+    monkeypatch.setattr(serving_thread, "_FIRST_S", first_s)
     model, seen, handles = loaded("llama"), [], []
     ready, asked = threading.Event(), threading.Event()
 
@@ -341,7 +347,7 @@ def test_a_request_does_not_wait_until_all_steps_are_timed(decoding, loaded, sta
     ready.set()
     assert asked.wait(60)
     tokens(handles[0])
-    assert seen[:5] == [64, 1, 1, len(PROMPTS[0]), 1]
+    assert seen[: len(rounds) + 3] == [64, *rounds, len(PROMPTS[0]), 1]
     engine.wait_measured()
     assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
     assert seen.count(64) >= 7

@@ -61,6 +61,14 @@ def test_a_config_with_fewer_layers_than_the_file_is_refused(saved):
         load(folder)
 
 
+@pytest.mark.parametrize("window", [-1, 0, 1])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_a_window_without_room_for_a_prompt_and_an_answer_is_refused(architecture, window, saved):
+    folder = saved(build(architecture), max_position_embeddings=window)
+    with pytest.raises(ModelNotFoundError, match=f"config.json has max_position_embeddings={window}, and a prompt"):
+        load(folder)
+
+
 def test_a_classifier_is_refused_and_named(saved):
     folder = saved(LlamaForSequenceClassification(LlamaConfig(**SIZES)))
     with pytest.raises(ModelNotFoundError, match=r"lm_head\.weight.*score\.weight.*LlamaForSequenceClassification"):

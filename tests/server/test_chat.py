@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from stretto import AsyncStretto, Capabilities
 from stretto.testing import Reply, ScriptedBackend
-from stretto.testing.server import HttpReply, Rule
+from stretto.testing.server import HttpReply, RawReply, Rule
 from stretto.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -199,6 +199,14 @@ async def test_a_schema_that_is_none_is_refused_before_anything_is_sent(stream):
     assert backend.calls == []
 
 
+async def test_a_schema_that_no_value_fits_is_the_clients_fault_on_a_local_model_too():
+    async with AsyncStretto("local:pocket") as stretto, serving(stretto) as live, live.openai() as client:
+        for schema, cause in (({"$ref": "#"}, "no value that fits it ends"), ({"enum": []}, "cannot be used")):
+            form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+            with pytest.raises(openai.BadRequestError, match=cause):
+                await client.chat.completions.create(model="stretto", messages=QUESTION, response_format=form)
+
+
 async def test_log_probabilities_come_with_the_end_of_the_stream(live):
     async with live.openai() as client:
         whole = await client.chat.completions.create(model="stretto", messages=QUESTION, logprobs=True, top_logprobs=2)
@@ -230,7 +238,7 @@ async def test_a_backends_own_name_is_passed_on_as_it_is(live):
         for name in ("openai:scripted", "scripted"):
             answer = await client.chat.completions.create(model=name, messages=QUESTION, frequency_penalty=0)
             sent = live.upstream.requests[-1].body
-            assert (answer.model, answer.stretto["route"]["strategy"]) == (name, "direct")
+            assert (answer.model, answer.stretto["route"]["strategy"]) == ("scripted", "direct")
             assert (sent["model"], sent["frequency_penalty"]) == ("scripted", 0)
 
 
@@ -259,3 +267,106 @@ async def test_models_are_listed_and_found_one_by_one(live):
             await client.models.retrieve("gpt-nothing")
     assert {"stretto", "stretto-direct", "stretto-items", "stretto-document", "stretto:openai:scripted"} <= set(names)
     assert one.id in names
+
+
+def spoken(choices):
+    return "".join(each["token"] for choice in choices if choice["logprobs"] for each in choice["logprobs"]["content"])
+
+
+SCORED = [
+    {"token": token, "logprob": -0.5, "bytes": None, "top_logprobs": []} for token in ("Hello", " there", ",", " you.")
+]
+
+
+def scored_reply(_):
+    """A stream whose chunks have log-probabilities, as OpenAI sends them."""
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m-2026"}
+    chunks = [
+        {"index": 0, "delta": {"content": each["token"]}, "logprobs": {"content": [each]}, "finish_reason": None}
+        for each in SCORED
+    ]
+    chunks.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"})
+    events = [b"data: " + json.dumps(head | {"choices": [chunk]}).encode() + b"\n\n" for chunk in chunks]
+    return RawReply([*events, b"data: [DONE]\n\n"])
+
+
+async def test_log_probabilities_come_with_the_content_that_they_belong_to():
+    async with in_front_of(scored_reply) as live, live.http() as http:
+        asked = {"model": "stretto-direct", "messages": QUESTION, "stream": True, "logprobs": True}
+        text = (await http.post("/v1/chat/completions", json=asked)).text
+    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    said = [choice for choice in choices if choice["delta"].get("content")]
+    assert [spoken([choice]) for choice in said] == [choice["delta"]["content"] for choice in said]
+    assert spoken(choices) == "Hello there, you."
+    assert choices[-1]["logprobs"] is None
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/responses"])
+async def test_the_other_apis_stream_log_probabilities_with_their_text(path):
+    async with in_front_of(scored_reply) as live, live.http() as http:
+        asked = {"model": "stretto-direct", "stream": True}
+        asked |= {"prompt": "Why?", "logprobs": 0} if "completions" in path else {"input": "Why?", "top_logprobs": 0}
+        text = (await http.post(path, json=asked)).text
+    events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    if "completions" in path:
+        choices = [choice for event in events for choice in event["choices"]]
+        pairs = [("".join(choice["logprobs"]["tokens"]), choice["text"]) for choice in choices if choice["logprobs"]]
+        offsets = [at for choice in choices if choice["logprobs"] for at in choice["logprobs"]["text_offset"]]
+        assert offsets == [0, 5, 11, 12]
+    else:
+        deltas = [event for event in events if event["type"] == "response.output_text.delta"]
+        pairs = [("".join(each["token"] for each in event["logprobs"]), event["delta"]) for event in deltas]
+    assert "".join(tokens for tokens, _ in pairs) == "Hello there, you."
+    assert all(tokens == text for tokens, text in pairs)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_local_answer_has_the_same_log_probabilities_streamed_and_whole(stream):
+    async with AsyncStretto("local:pocket") as client, serving(client) as live, live.openai() as sdk:
+        asked = {"model": "stretto-direct", "messages": QUESTION, "max_tokens": 8, "temperature": 0, "logprobs": True}
+        if stream:
+            choices = [chunk.choices[0] async for chunk in await sdk.chat.completions.create(**asked, stream=True)]
+            content = [each for choice in choices if choice.logprobs for each in choice.logprobs.content]
+            assert sum(bool(choice.logprobs) for choice in choices) > 1
+        else:
+            content = (await sdk.chat.completions.create(**asked)).choices[0].logprobs.content
+    assert len(content) == 8
+
+
+async def test_a_stream_that_begins_with_a_tool_call_has_no_content():
+    call = HttpReply(tool_calls=CALL.tool_calls)
+    async with in_front_of(call) as live, live.openai() as client:
+        stream = await client.chat.completions.create(model="stretto", messages=QUESTION, tools=[TOOL], stream=True)
+        deltas = [choice.delta async for chunk in stream for choice in chunk.choices]
+    assert (deltas[0].role, deltas[0].content) == ("assistant", None)
+    assert [delta.content for delta in deltas if delta.content is not None] == []
+    assert deltas[1].tool_calls[0].function.name == "weather"
+
+
+CITED = {"type": "url_citation", "url_citation": {"url": "https://example.com", "title": "x", "start_index": 0}}
+
+
+def marked_reply(_):
+    """An answer with the fields that only its server knows."""
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m-2026"}
+    head |= {"system_fingerprint": "fp_1", "service_tier": "flex"}
+    deltas = [{"content": "Hello."}, {"annotations": [CITED]}, {}]
+    ends = [None, None, "stop"]
+    choices = [{"index": 0, "delta": delta, "finish_reason": end} for delta, end in zip(deltas, ends, strict=True)]
+    events = [b"data: " + json.dumps(head | {"choices": [choice]}).encode() + b"\n\n" for choice in choices]
+    return RawReply([*events, b"data: [DONE]\n\n"])
+
+
+@pytest.mark.parametrize(("model", "own"), [("openai:scripted", True), ("stretto-direct", False)])
+async def test_under_its_own_name_the_fields_of_a_backend_come_back(model, own):
+    async with in_front_of(marked_reply) as live, live.http() as http:
+        asked = {"model": model, "messages": QUESTION}
+        whole = (await http.post("/v1/chat/completions", json=asked)).json()
+        text = (await http.post("/v1/chat/completions", json=asked | {"stream": True})).text
+    last = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")][-1]
+    for found, said in ((whole, whole["choices"][0]["message"]), (last, last["choices"][0]["delta"])):
+        assert found["model"] == ("m-2026" if own else model)
+        assert found.get("system_fingerprint") == ("fp_1" if own else None)
+        assert found.get("service_tier") == ("flex" if own else None)
+        assert said.get("annotations") == ([CITED] if own else None)

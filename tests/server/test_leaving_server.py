@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 import anyio
 import httpx
@@ -215,6 +216,23 @@ def test_the_program_ends_in_order_at_a_signal(sent, code):
         process.send_signal(sent)
         assert process.wait(20) == code
         assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
+async def test_a_server_serves_though_nobody_can_read_what_it_says():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "stretto.cli", "serve", "--port", str(port), "-m", "openai:any"]
+    command += ["--base-url", "http://127.0.0.1:1/v1"]
+    with open("/dev/full", "w") as full, subprocess.Popen(command, stderr=full) as process:  # noqa: ASYNC220, ASYNC230, PTH123
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            while True:
+                assert process.poll() is None
+                with suppress(httpx.ConnectError):
+                    assert (await http.get("/health")).status_code == 200
+                    break
+        process.send_signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(process.wait, 20) in (0, 120)  # 120: Python could not flush
 
 
 def test_a_second_signal_ends_the_program_at_once():

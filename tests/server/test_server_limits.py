@@ -333,6 +333,47 @@ async def test_pages_of_other_sites_may_not_ask(live):
     assert own.status_code == 200
 
 
+async def test_pages_of_an_origin_that_was_named_may_ask():
+    origin = "https://chat.example"
+    async with in_front_of("Hello.", options=ServerOptions(port=0, cors=(origin,))) as live, live.http() as http:
+        asking = {
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "authorization,x-stainless-os",
+        }
+        asked = await http.options("/v1/chat/completions", headers=asking | {"origin": origin})
+        answer = await http.post("/v1/chat/completions", json=ASKED, headers={"origin": origin})
+        other = await http.post("/v1/chat/completions", json=ASKED, headers={"origin": "https://evil.example"})
+        refused = await http.options("/v1/chat/completions", headers=asking | {"origin": "https://evil.example"})
+        no_host = await http.post(
+            "/v1/chat/completions", json=ASKED, headers={"origin": origin, "host": "evil.example"}
+        )
+    assert asked.status_code == 200
+    assert "authorization" in asked.headers["access-control-allow-headers"]
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == origin
+    assert "x-stretto-route" in answer.headers["access-control-expose-headers"]
+    assert (other.status_code, no_host.status_code, refused.status_code) == (403, 403, 400)
+    assert "access-control-allow-origin" not in other.headers
+
+
+@pytest.mark.parametrize("origin", ["chat.example", "https://chat.example/page", ""])
+def test_what_is_no_origin_is_named(origin):
+    with pytest.raises(SettingsError, match="cors="):
+        ServerOptions(cors=(origin,))
+
+
+async def test_all_origins_may_ask_only_where_there_are_keys(tmp_path):
+    every = ("*",)
+    with pytest.raises(SettingsError, match="there is no key"):
+        async with in_front_of("Hello.", options=ServerOptions(port=0, cors=every)):
+            pass
+    file = keys(tmp_path, f'[anna]\nkey = "{KEY}"\n')
+    async with in_front_of("Hello.", options=ServerOptions(port=0, cors=every, keys=file)) as live, live.http() as http:
+        headers = {"origin": "https://any.example", "authorization": f"Bearer {KEY}"}
+        answer = await http.post("/v1/chat/completions", json=ASKED, headers=headers)
+    assert answer.headers["access-control-allow-origin"] == "*"
+
+
 async def test_a_full_server_sends_away_with_the_time_to_come_back():
     async with in_front_of(SLOW, options=ServerOptions(port=0, concurrency=1, queue=1)) as live, live.http() as http:
         async with anyio.create_task_group() as tasks:

@@ -81,8 +81,8 @@ async def test_a_failed_item_is_asked_for_once_more_in_a_plain_way():
 
 
 async def test_a_broken_result_is_continued():
-    broken = Reply(chunks=["chil", "never"], fault=ServerFailedError("gone"), fault_after=1)
-    backend = ScriptedBackend(script({entry("child"): broken, "<received>\nchil\n</received>": "dren"}))
+    broken = Reply(chunks=["childr", "never"], fault=ServerFailedError("gone"), fault_after=1)
+    backend = ScriptedBackend(script({entry("child"): broken, "<received>\nchildr\n</received>": "en"}))
     assert (await ask(backend)).text == "cat: cats\nchild: children\nmouse: mice"
 
 
@@ -122,5 +122,5 @@ async def test_documents_reach_every_call():
 
 async def test_the_callers_limit_holds_for_each_item():
     backend = ScriptedBackend({"": "x"})
-    await ask(backend, max_tokens=50)
+    await ask(backend, part_tokens=50)
     assert {options.max_tokens for _, options in backend.calls} == {50}

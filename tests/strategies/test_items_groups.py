@@ -104,3 +104,62 @@ async def test_calls_stay_within_the_budget():
 async def test_the_pocket_model_is_never_given_a_group():
     backend = ScriptedBackend({"Item: ": "x"}, capabilities=Capabilities(parallel_slots=2, prompt_family="pocket"))
     assert len((await ask(backend, "Put each word in capitals: aa, bb, cc, dd, ee")).branches) == 5
+
+
+@pytest.mark.parametrize(
+    "tail", ["\n\nI hope this helps! Let me know.", "\nThese are the capitals.", "\n\nThe task is done.\n- really"]
+)
+async def test_text_behind_the_last_number_is_not_part_of_the_last_result(tail):
+    backend = ScriptedBackend(
+        {r"1\. aa": "1. A\n2. B\n3. C" + tail, r"1\. dd": "1. D\n2. E\n3. F"},
+        capabilities=Capabilities(parallel_slots=2),
+    )
+    answer = await ask(backend, WORDS)
+    assert answer.text == "aa: A\nbb: B\ncc: C\ndd: D\nee: E\nff: F"
+    assert (answer.warnings, len(backend.calls)) == ((), 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "1. A\n2. Write only the 3 results, in the same order, as a numbered list from 1 to 3.\n3. C",
+        "1. A\n2. cc: C\n3. C",
+        "1. A\n2. <entry>bb</entry>\n3. C",
+    ],
+)
+async def test_only_the_wrong_result_of_a_group_is_asked_for_alone(wrong):
+    backend = ScriptedBackend(
+        {r"1\. aa": wrong, r"1\. dd": "1. D\n2. E\n3. F", r"<entry>\nbb\n": "single"},
+        capabilities=Capabilities(parallel_slots=2),
+    )
+    answer = await ask(backend, WORDS)
+    assert answer.text == "aa: A\nbb: single\ncc: C\ndd: D\nee: E\nff: F"
+    assert "'aa … cc' has 1 of 3 results that are none; these are asked for item by item" in answer.warnings
+    assert len(backend.calls) == 3
+
+
+@pytest.mark.parametrize(
+    "swapped", ["2. B\n1. A\n3. C", "1. A\n3. C\n2. B", "1. A\n2. B\n2. C", "1. bb: B\n2. aa: A\n3. cc: C"]
+)
+async def test_swapped_results_of_a_group_are_asked_for_alone(swapped):
+    backend = ScriptedBackend(
+        {
+            r"1\. aa": swapped,
+            r"1\. dd": "1. D\n2. E\n3. F",
+            **{rf"<entry>\n{x}\n": x.upper() for x in ("aa", "bb", "cc")},
+        },
+        capabilities=Capabilities(parallel_slots=2),
+    )
+    answer = await ask(backend, WORDS)
+    assert [line.partition(": ")[2][0] for line in answer.text.split("\n")] == list("ABCDEF")
+    assert len(answer.warnings) == 1
+
+
+async def test_labels_of_a_group_are_checked_one_by_one():
+    question = "Classify each word as a noun or a verb: aa, bb, cc, dd, ee, ff"
+    backend = ScriptedBackend(
+        {r"1\. aa": "1. **Noun**\n2. bb\n3. verb.", r"1\. dd": "1. noun\n2. noun\n3. verb", r"<entry>\nbb\n": "verb"},
+        capabilities=Capabilities(parallel_slots=2),
+    )
+    answer = await ask(backend, question)
+    assert answer.text == "aa: noun\nbb: verb\ncc: verb\ndd: noun\nee: noun\nff: verb"

@@ -1,15 +1,26 @@
+import anyio
 import pytest
 
 from stretto import AsyncStretto
-from stretto.testing import ScriptedBackend
+from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
 QUESTION = "How do I look after a bicycle?"
-SCRIPT = {"Write only the outline": "1. Clean it\n2. Oil it\n3. Store it dry", "": "word " * 200}
+OUTLINE = "1. Clean it\n2. Oil it\n3. Store it dry"
+TEN = "\n".join(f"{number}. Thing number {number}" for number in range(1, 11))
 
 
-async def ask(question=QUESTION, **options):
-    async with AsyncStretto(ScriptedBackend(SCRIPT)) as stretto:
+def words(point):
+    """Two hundred words of a token each that no other point has."""
+    return "".join(f"{'abcdefghijk'[point]}{number:02x} " for number in range(200))
+
+
+POINTS = {rf"text of point {number}\b": words(number) for number in range(1, 11)}
+SCRIPT = {"Write only the outline": OUTLINE, **POINTS, "": words(0)}
+
+
+async def ask(question=QUESTION, script=SCRIPT, **options):
+    async with AsyncStretto(ScriptedBackend(script)) as stretto:
         return await stretto.ask(question, **options)
 
 
@@ -19,11 +30,94 @@ async def test_a_limit_that_points_would_pass_is_kept_by_a_straight_answer():
     assert answer.usage.completion_tokens <= 200
 
 
-async def test_a_limit_of_a_skeleton_limits_each_point_and_says_so():
-    answer = await ask(strategy="skeleton", max_tokens=20)
+def written(answer):
+    """Tokens of the text of an answer, without the outline."""
+    told = [branch.usage for branch in answer.branches if branch.kind not in ("outline", "plan")]
+    return sum(usage.completion_tokens - usage.discarded_tokens for usage in told)
+
+
+@pytest.mark.parametrize("limit", [7, 60, 100, 333])
+@pytest.mark.parametrize("options", [{}, {"race": True}, {"preference": "careful"}])
+async def test_a_limit_bounds_all_points_together(limit, options):
+    answer = await ask(strategy="skeleton", max_tokens=limit, **options)
+    assert 0 < written(answer) <= limit
+    assert answer.finish_reason == "length"
+    assert any(f"max_tokens={limit}" in warning for warning in answer.warnings)
+
+
+async def test_a_limit_that_points_do_not_reach_leaves_them_whole_and_side_by_side():
+    all_there = anyio.Event()
+
+    def script(prompt):
+        if "Write only the outline" in prompt.messages[-1].content:
+            return OUTLINE
+        if len(backend.calls) == 4:
+            all_there.set()
+        return Reply("A point of a few words.", hold=all_there)
+
+    backend = ScriptedBackend(script)
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="skeleton", max_tokens=1000)
+    assert (answer.finish_reason, len(backend.calls)) == ("stop", 4)
+
+
+async def test_a_short_point_leaves_its_room_to_a_long_one():
+    script = {"Write only the outline": TEN, r"text of point 10\b": words(10), "": "Short."}
+    answer = await ask(script=script, strategy="skeleton", max_tokens=160)
+    last = answer.branches[-1]
+    assert (last.id, last.usage.completion_tokens) == ("point-10", 160 // 6)
+    assert answer.text.count("Short.") == 9
+
+
+async def test_all_parts_that_wait_for_room_get_it():
+    begun = anyio.Event()
+
+    def script(prompt):
+        if "Write only the outline" in prompt.messages[-1].content:
+            return TEN
+        if len(backend.calls) == 7:  # six points hold all the room, and four wait for it
+            begun.set()
+        return Reply("Short.", hold=begun)
+
+    backend = ScriptedBackend(script)
+    with anyio.fail_after(60):
+        async with AsyncStretto(backend) as stretto:
+            answer = await stretto.ask(QUESTION, strategy="skeleton", max_tokens=160)
+    assert (answer.text.count("Short."), answer.finish_reason) == (10, "stop")
+
+
+async def test_a_part_for_which_nothing_is_left_is_named_and_not_asked_for():
+    backend = ScriptedBackend({"Write only the outline": TEN, **POINTS, "": words(0)})
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="skeleton", max_tokens=64)
+    assert written(answer) <= 64
+    assert len(backend.calls) < 11
+    assert any("leaves no room for this part" in warning for warning in answer.warnings)
+    assert (answer.finish_reason, answer.branches[-1].finish_reason) == ("length", "length")
+
+
+@pytest.mark.parametrize("question", ["Translate into German:\n- cat\n- dog\n- cow", "Write 6 haiku about rain."])
+async def test_a_limit_bounds_all_items_together(question):
+    answer = await ask(question, strategy="items", max_tokens=50)
+    assert 0 < written(answer) <= 50
+    assert answer.finish_reason == "length"
+
+
+async def test_each_of_several_choices_has_the_whole_limit():
+    answer = await ask(n=3, max_tokens=20)
+    assert [choice.finish_reason for choice in answer.choices] == ["length"] * 3
+    assert 40 < answer.usage.completion_tokens <= 60
+
+
+async def test_the_limit_of_a_part_holds_for_each_point():
+    answer = await ask(strategy="skeleton", part_tokens=20)
     points = [branch for branch in answer.branches if branch.kind == "point"]
-    assert max(branch.usage.completion_tokens for branch in points) <= 20
-    assert any(warning.startswith("max_tokens=20 limits each part") for warning in answer.warnings)
+    assert [branch.usage.completion_tokens for branch in points] == [20] * 3
+    assert any("were cut at part_tokens=20" in warning for warning in answer.warnings)
+
+
+async def test_the_limit_of_a_part_leaves_an_answer_in_one_piece_alone():
+    assert (await ask(strategy="direct", part_tokens=20)).finish_reason == "stop"
 
 
 @pytest.mark.parametrize(
@@ -34,3 +128,24 @@ async def test_stop_texts_that_parts_are_not_given_are_told(question, strategy):
     answer = await ask(question, strategy=strategy, stop="END")
     assert answer.strategy == strategy
     assert any(warning.startswith("stop was left out") for warning in answer.warnings)
+
+
+async def test_parts_that_were_cut_in_the_same_way_share_a_warning():
+    backend = ScriptedBackend({"": words(0)})
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Translate into German:\n- cat\n- dog\n- cow", strategy="items", part_tokens=5)
+    assert answer.warnings == ("'cat', 'dog' and 'cow' were cut at part_tokens=5. Allow more.",)
+
+
+async def test_points_that_were_cut_are_named_in_one_warning():
+    answer = await ask(strategy="skeleton", part_tokens=20)
+    cut = [warning for warning in answer.warnings if "cut at part_tokens=20" in warning]
+    assert len(cut) == 1
+    assert cut[0].startswith("Point 1, ")
+    assert all(f"Point {number}, " in cut[0] for number in (2, 3))
+
+
+async def test_the_route_says_that_a_low_limit_rules_out_parts():
+    answer = await ask(max_tokens=200)
+    assert answer.route.strategy == "direct"
+    assert "max_tokens=200 leaves no room for several points" in answer.route.cause

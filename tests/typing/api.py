@@ -63,6 +63,8 @@ async def asynchronous() -> str:
         print([(each.token, each.logprob, each.top) for each in scored])
         print(decoded.tokens_per_step if decoded else 1.0, expected.said if expected else "")
         route: Route = await stretto.route(Request.of("Why?"))
+        holds: bool = (await stretto.check(lambda done, whole, what: None)).held["outline"].held
+        print(holds)
         async with stretto.stream([{"role": "user", "content": "Why?"}]) as events:
             async for event in events:
                 if isinstance(event, TextDelta):

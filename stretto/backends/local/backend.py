@@ -44,6 +44,7 @@ _log = logging.getLogger(__package__)
 _HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias"})
 _MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for accounts and logs, not for the model
 _DEFAULT_NEW_TOKENS = 1024
+_LET_GO_S = 2.0  # a deadline may pass while a drafter hangs or a forward takes long; the engine ends the request later
 _LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
 
 
@@ -151,7 +152,7 @@ class LocalBackend:
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Start one generation. Leaving the context returns once the engine has ended it.
+        """Start one generation. Leaving the context returns once the engine has ended it, after two seconds at most.
 
         Text that became ready together comes as one chunk. Raises `InvalidRequestError` for a decoding method that
         is not there, `BackendError` and its children.
@@ -172,15 +173,18 @@ class LocalBackend:
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model, _left_out(self.name, prompt))
         chunks.reach("loaded")
         constraint = await self._prepared(engine, prompt, decoding)
+        chunks.unheld = constraint.unheld if constraint is not None else ()
         handle = await self._submitted(engine, chunks, prompt, options, decoding=decoding, constraint=constraint)
         _log_submitted(self.name, handle.number, began, chunks.stages)
         try:
             yield Calling(chunks, prompt, whole=forced is not None) if tools_shown(prompt) else chunks
         finally:
             handle.cancel()
-            with anyio.CancelScope(shield=True):  # at most one forward long
+            with anyio.move_on_after(_LET_GO_S, shield=True):  # mostly one forward long
                 await chunks.ended()
-            if handle.batches is not None:
+            if not handle.finished:
+                log_event(_log, logging.WARNING, "request left in a step", request=handle.number, waited_s=_LET_GO_S)
+            elif handle.batches is not None:
                 tell_traces(handle)
 
     async def _submitted(
@@ -227,7 +231,11 @@ class LocalBackend:
         return lambda text: len(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
 
     async def aclose(self) -> None:
-        """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded."""
+        """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded.
+
+        Its memory is free afterwards.
+        """
+        self._reader = None
         await self._loader.aclose()
         if self._reading is not None:
             await self._reading.aclose()

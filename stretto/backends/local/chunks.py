@@ -28,7 +28,7 @@ class Chunks:
 
     A chunk without text comes at once, and another when the engine admits the request: they carry the stages so far.
     Made in the event loop that reads it. What a generation took is added to ``record``.
-    ``warnings`` come with the last chunk.
+    ``warnings`` come with the last chunk, ``unheld`` with the first: the keywords of a schema that is not held whole.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Chunks:
         warnings: tuple[str, ...] = (),
     ) -> None:
         self._backend = backend
+        self.unheld: tuple[str, ...] = ()
         self._warnings = warnings
         self._model = model
         self._record = record
@@ -94,8 +95,9 @@ class Chunks:
         text = "".join(piece.text for piece in pieces)
         logprobs = tuple(self._logprob(each) for piece in pieces for each in piece.logprobs)
         last = events[-1] if events else None
+        unheld, self.unheld = self.unheld, ()
         if not isinstance(last, Finished):
-            return Chunk(text=text, logprobs=logprobs, stages=stages)
+            return Chunk(text=text, logprobs=logprobs, stages=stages, unheld=unheld)
         self._over = True
         if last.error is not None:
             raise last.error
@@ -117,6 +119,7 @@ class Chunks:
             decoding=decoding,
             logprobs=logprobs,
             stages=stages,
+            unheld=unheld,
             warnings=(*self._warnings, *(f"{self._backend}: {warning}." for warning in noted)),
         )
 

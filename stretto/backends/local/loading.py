@@ -33,6 +33,7 @@ from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
+from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine
@@ -102,7 +103,7 @@ class LoadingOptions:
             context_window=self.source.context_window(),
             parallel_slots=_SLOTS,
             joins_running_batch=True,
-            prompt_family="pocket" if pocket else "general",
+            prompt_family=POCKET if pocket else family_of(self.source.name, self.source.parameters()),
             reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
             passage_tokens=_POCKET_PASSAGE if pocket and self.has_reading else None,
             decodings=self._decodings(),
@@ -297,7 +298,7 @@ def _close(loading: Future[Engine] | None, preparer: Worker | None) -> None:
     if preparer is not None:
         preparer.close()  # callers that wait there see that the backend is closed
     if loading is not None and loading.exception() is None:
-        loading.result().close()
+        loading.result().free()
 
 
 @contextmanager

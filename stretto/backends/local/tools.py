@@ -34,6 +34,8 @@ def takes_tools(template: object) -> bool:
 
 def may_take_tools(source: Source) -> bool:
     """The same before the model is loaded; true for a model that is not on this machine yet."""
+    if source.file is not None:
+        return takes_tools(source.chat_template())
     if source.folder is None:
         return True
     return any(takes_tools(_text(source.folder / name)) for name in _FILES)

@@ -28,7 +28,7 @@ from stretto.backends.providers.event_values import (
 )
 from stretto.backends.providers.http_clients import async_client
 from stretto.backends.providers.pieces import Finish, Piece, Thought
-from stretto.backends.providers.remote import RemoteBackend
+from stretto.backends.providers.remote import RemoteBackend, around_the_sdk
 from stretto.request import GenerationOptions
 from stretto.tool_calls import ToolCallDelta
 
@@ -93,7 +93,8 @@ class AnthropicBackend(RemoteBackend):
         sent["output_config"] = output | dict(extra.pop("output_config", {}))  # the caller's values take precedence
         if not sent["output_config"]:
             del sent["output_config"]
-        return await client.messages.create(**sent, stream=True, extra_body=(sampling | extra) or None)
+        sent, beside = around_the_sdk(sent)
+        return await client.messages.create(**sent, stream=True, extra_body=(beside | sampling | extra) or None)
 
     def _read(self, event: Any) -> Sequence[Piece]:
         kind = value_of(event, "type")

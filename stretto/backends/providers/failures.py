@@ -16,7 +16,7 @@ from stretto.answer import Usage
 from stretto.backends.providers.event_lines import BodyTooLargeError
 from stretto.backends.providers.event_values import OddEventError
 from stretto.backends.providers.headers import kept_headers, retry_after_s
-from stretto.backends.providers.http_clients import transport_errors
+from stretto.backends.providers.http_clients import is_loopback, transport_errors
 from stretto.backends.providers.redaction import shown
 from stretto.errors import (
     AuthenticationError,
@@ -30,11 +30,18 @@ from stretto.errors import (
     StreamBrokenError,
 )
 
+_DEEPEST = 12  # causes of causes
 _LOOKED_AT = 4_096  # bytes of a body that an error may show
 _OVERFLOW = re.compile(
     r"context.{0,10}(length|window|size)|prompt is too long|too many (input )?tokens|input.{0,30}too long",
     re.IGNORECASE,
 )
+_OF_THE_REQUEST = re.compile(
+    r"not supported|unsupported|failed to parse (tools|messages|grammar|schema|request)|missing tool|invalid request",
+    re.IGNORECASE,
+)
+"""What servers say of a request, also with status 500, as llama.cpp's does of images for a model of text."""
+
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, OddEventError)
 _NO_MODEL = (ValueError, TypeError, AttributeError, RecursionError)  # an SDK cannot build its model of an event
 _STATUS_OF_TYPE = {
@@ -52,6 +59,11 @@ _STATUS_OF_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
+
+
+def is_loading(error: BackendError) -> bool:
+    """Whether a server that has just been started says that it loads its model: it will answer in a while."""
+    return error.status == 503 and "loading" in error.said.lower()
 
 
 def usage_of(error: BaseException) -> Usage:
@@ -147,11 +159,37 @@ def _unconnected(
         return StreamBrokenError(
             f"{backend} broke off in the middle of the answer ({why}). Ask again.", backend=backend
         )
+    if is_loopback(endpoint) and _nobody_listens(error):
+        return nobody_listens(backend, endpoint)
     where = f" at {endpoint}" if endpoint else ""
     return ConnectionFailedError(
         f"{backend} cannot be reached{where} ({why}). Check base_url, the network and whether the server runs.",
         backend=backend,
     )
+
+
+def nobody_listens(backend: str, endpoint: str) -> ConnectionFailedError:
+    """Give the error for a port of this machine where nobody listens: no wait makes a server of it."""
+    return ConnectionFailedError(
+        f"{backend} cannot be reached: connection refused, nothing listens at {endpoint}. Start the server, or give "
+        "its address as base_url.",
+        backend=backend,
+        transient=False,
+    )
+
+
+def _nobody_listens(error: Exception) -> bool:
+    """Whether a connection was refused, and not closed later or too slow; the libraries wrap it several times."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None:
+            return False
+        if isinstance(cause, ConnectionRefusedError):
+            return True
+        if isinstance(cause, BaseExceptionGroup):  # one for each address of a name, localhost for instance
+            return all(isinstance(each, ConnectionRefusedError) for each in cause.exceptions)
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _status(error: Exception | None, body: Any) -> int | None:
@@ -220,6 +258,8 @@ def _kind_of(status: int, detail: Mapping[str, Any], said: str) -> tuple[type[Ba
         return RateLimitedError, "has no credit left", "Check the plan and billing of the account.", False
     if status == 413 or code == "context_length_exceeded" or (status == 400 and _OVERFLOW.search(said)):
         return ContextOverflowError, "cannot hold this prompt", "Shorten it, or use a larger model.", False
+    if status == 500 and _OF_THE_REQUEST.search(said):
+        return _REJECTED
     if status < 400:
         return RequestRejectedError, "points elsewhere", "Give the final address as base_url.", False
     if status >= 500:

@@ -19,7 +19,7 @@ _KEPT = re.compile(r"(x-|anthropic-)?ratelimit-|retry-after|(x-)?request-id$|x-s
 _LONGEST_VALUE = 200  # characters
 LONGEST_S = 366 * 86_400.0
 _UNIX_TIME = 1e9  # from here on a number is a moment, not a duration
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import ipaddress
 import ssl
 import sys
 from functools import cache
@@ -66,6 +67,17 @@ def _certificates(library: ModuleType) -> ssl.SSLContext:
 def transport_errors() -> tuple[type[Exception], ...]:
     """Give what the loaded HTTP libraries raise when a connection fails; LangChain models may use either."""
     return tuple(sys.modules[name].TransportError for name in ("httpx2", "httpx") if name in sys.modules)
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether a host, which a port may follow, is this machine."""
+    host = endpoint.rpartition(":")[0] or endpoint
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def host_of(base_url: str) -> str:

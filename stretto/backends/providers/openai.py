@@ -37,7 +37,7 @@ from stretto.backends.providers.fetching import fetching
 from stretto.backends.providers.http_clients import async_client
 from stretto.backends.providers.parameters import GUIDED_JSON
 from stretto.backends.providers.pieces import Finish, Piece, Thought
-from stretto.backends.providers.remote import RemoteBackend
+from stretto.backends.providers.remote import RemoteBackend, around_the_sdk
 from stretto.backends.providers.server_facts import ServerFacts, able
 from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
@@ -53,6 +53,7 @@ _FINISH: dict[str, Finish] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
 }
+_EXTRA = ("model", "system_fingerprint", "service_tier")
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 _ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
@@ -179,7 +180,8 @@ class OpenAIBackend(RemoteBackend):
         known = {name: value for name, value in parameters.items() if name != GUIDED_JSON}
         if GUIDED_JSON in parameters:  # the SDK has no such argument
             extra = extra | {GUIDED_JSON: parameters[GUIDED_JSON]}
-        return await client.chat.completions.create(**known, extra_body=extra or None)
+        known, beside = around_the_sdk(known)
+        return await client.chat.completions.create(**known, extra_body={**beside, **extra} or None)
 
     async def _events(self, stream: Any) -> AsyncGenerator[Any]:
         import openai  # noqa: PLC0415 - imported long since
@@ -200,14 +202,16 @@ class OpenAIBackend(RemoteBackend):
             raise EventError(event)
         if (value_of(event, "choices") is None or value_of(event, "error")) and (said := _error_of(event)):
             raise EventError(said)
-        pieces = [_piece(choice, object_of(choice, "delta")) for choice in objects_of(event, "choices")]
+        extra = _extra(event)
+        pieces = [_piece(choice, object_of(choice, "delta"), extra) for choice in objects_of(event, "choices")]
         usage = _usage(value_of(event, "usage"))
         return [*pieces, Piece(usage=usage)] if usage else pieces
 
     def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
         try:
             choices = objects_of(body, "choices")
-            pieces = [_piece(choice, object_of(choice, "message")) for choice in choices]
+            extra = _extra(body)
+            pieces = [_piece(choice, object_of(choice, "message"), extra) for choice in choices]
         except OddEventError:
             return ()
         if not pieces or not all(
@@ -218,7 +222,12 @@ class OpenAIBackend(RemoteBackend):
         return [Piece(usage=usage), *pieces] if usage else pieces
 
 
-def _piece(choice: Any, said: Any) -> Piece:
+def _extra(response: Any) -> dict[str, str]:
+    """The fields of a response that only the caller can use."""
+    return {name: said for name in _EXTRA if isinstance(said := value_of(response, name), str)}
+
+
+def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> Piece:
     """Read a choice; ``said`` is its message, or what is new of it."""
     finish = word_of(choice, "finish_reason")
     refusal = text_of(said, "refusal")  # the model's own words; the finish reason says only stop
@@ -234,6 +243,8 @@ def _piece(choice: Any, said: Any) -> Piece:
         logprobs=_logprobs(value_of(choice, "logprobs")),
         tool_calls=_calls(said),
         choice=_index(choice),
+        extra=extra,
+        annotations=[plain(each) for each in objects_of(said, "annotations")],
         warnings=("The answer was spoken: of its sound, only the words are here.",) if value_of(sound, "data") else (),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stretto.answer import Usage
@@ -51,6 +51,8 @@ class Piece:
         thoughts: pieces of what it thinks.
         choice: which answer all but the usage belongs to.
         warnings: what of the event cannot be passed on.
+        extra: other fields of the response.
+        annotations: of the text.
     """
 
     text: str = ""
@@ -64,6 +66,14 @@ class Piece:
     thoughts: tuple[Thought, ...] = ()
     choice: int = 0
     warnings: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Sequence[Any] = ()
+
+    def added_to(self, extra: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The other fields of the response so far, with those of this piece."""
+        if not self.annotations:
+            return {**extra, **self.extra} if self.extra else extra
+        return {**extra, **self.extra, "annotations": [*extra.get("annotations", ()), *self.annotations]}
 
 
 class IncomingAnswer:

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -28,6 +29,7 @@ from stretto.backends.providers.http_clients import host_of, make_ready
 from stretto.backends.providers.learned import learned
 from stretto.backends.providers.parameters import ParameterMemory
 from stretto.backends.providers.pieces import IncomingAnswer, Piece
+from stretto.bounds import is_long
 from stretto.errors import AuthenticationError, BackendError, StreamBrokenError
 from stretto.request import GenerationOptions
 
@@ -107,7 +109,7 @@ class RemoteBackend(ABC):
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
-        """Send one call; the first chunk carries the headers, the last one usage and finish reason."""
+        """Send one call; the first chunk carries the headers, the last two the finish reason and the usage."""
         opened = await self._open(prompt, options)
         chunks = self._chunks(opened)
         try:
@@ -196,7 +198,9 @@ class RemoteBackend(ABC):
     async def _open(self, prompt: Prompt, options: GenerationOptions) -> Opened:
         await self._import_sdk()
         client = await self._client()
-        wanted = self._parameters(prompt, options)
+        many = is_long(prompt.messages, prompt.tools, options.stop)
+        made = partial(self._parameters, prompt, options)
+        wanted = await anyio.to_thread.run_sync(made) if many else made()
         calls = 0
         while True:
             parameters = self._memory.fit(wanted)  # the caller's extra takes precedence
@@ -212,47 +216,49 @@ class RemoteBackend(ABC):
 
     async def _chunks(self, opened: Opened) -> AsyncGenerator[Chunk, None]:
         answers = [IncomingAnswer(opened.options.stop, choice) for choice in range(opened.prompt.n)]
+        first = answers[0]
         usage = Usage(calls=opened.calls)
+        extra: Mapping[str, Any] = {}
         failure: BackendError | None = None
-        until = math.inf
         yield Chunk(
             headers=kept_headers(opened.arrival.headers, self._key.get_secret_value()),
             warnings=(*self._memory.warnings(self.name, opened.options), *opened.warnings),
         )
         async with aclosing(self._pieces(opened)) as pieces:
-            while not all(answer.text.ended for answer in answers):
+            while not all(answer.finish for answer in answers):
                 try:
-                    piece = await _next(pieces, until)
+                    piece = await anext(pieces, None)
                 except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
-                    # What comes after the finish reason cannot spoil a whole answer.
-                    failure = self._failure(error, started=True) if until == math.inf else None
+                    failure = self._failure(error, started=True)
                     break
                 if piece is None:
                     break
                 usage = _latest(usage, piece.usage) if piece.usage else usage
+                extra = piece.added_to(extra)
                 # A choice that was not asked for would be mixed into the others.
                 answer = answers[piece.choice] if 0 <= piece.choice < len(answers) else None
                 if answer is None or answer.finish is not None:
                     continue
                 if chunk := answer.take(piece):
                     yield chunk
-                if all(answer.finish for answer in answers):
-                    until = min(until, anyio.current_time() + _AFTER_FINISH_S)
-        for answer in answers:
-            if chunk := answer.rest():
-                yield chunk
-        # A server that takes no n answers once: the other answers are missing, not broken off.
-        if failure is None and answers[0].finish is None:
-            failure = self._broken_off(opened.arrival)
-        if failure is not None:
-            charge(failure, usage)
-            raise failure
-        for choice, answer in enumerate(answers[1:], start=1):
-            if answer.finish:
-                yield Chunk(finish_reason=answer.reason, choice=choice)
+            for answer in answers:
+                if chunk := answer.rest():
+                    yield chunk
+            # A server that takes no n answers once: the other answers are missing, not broken off.
+            if failure is None and first.finish is None:
+                failure = self._broken_off(opened.arrival)
+            if failure is not None:
+                charge(failure, usage)
+                raise failure
+            for choice, answer in enumerate(answers[1:], start=1):
+                if answer.finish:
+                    yield Chunk(finish_reason=answer.reason, choice=choice)
+            # At once: what the connection does from here on, silence included, takes nothing from the answer.
+            yield Chunk(finish_reason=first.reason, stop_text=first.stopped_by, extra=extra)
+            if not all(answer.text.ended for answer in answers):
+                usage = await _usage_after(pieces, usage)
         whole, warnings = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
-        first = answers[0]
-        yield Chunk(usage=whole, finish_reason=first.reason, stop_text=first.stopped_by, warnings=warnings)
+        yield Chunk(usage=whole, warnings=warnings)
 
     async def _pieces(self, opened: Opened) -> AsyncGenerator[Piece, None]:
         begun = False
@@ -305,13 +311,26 @@ class RemoteBackend(ABC):
         return translate(error, self.name, self._key.get_secret_value(), endpoint=self.endpoint, started=started)
 
 
-async def _next(pieces: AsyncIterator[Piece], until: float) -> Piece | None:
-    """Give the next piece; ``None`` at the end, or if none came until then (clock of the event loop)."""
-    if until == math.inf:
-        return await anext(pieces, None)
-    with anyio.CancelScope(deadline=until):
-        return await anext(pieces, None)
-    return None
+def around_the_sdk(parameters: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split what is sent into the SDK's arguments and what goes into the body beside them.
+
+    The SDKs walk through each message and tool by its type in Python, a millisecond for each, which would hold the
+    event loop for seconds. Few of them stay arguments, where tools that trace the SDKs look for them.
+    """
+    listed = {name: value for name, value in parameters.items() if isinstance(value, list) and is_long(value)}
+    arguments = {name: [] if name in listed else value for name, value in parameters.items()}
+    return arguments, listed
+
+
+async def _usage_after(pieces: AsyncIterator[Piece], usage: Usage) -> Usage:
+    """Read what follows the finish reason, for a moment: the usage. A fault there cannot spoil a whole answer."""
+    with anyio.move_on_after(_AFTER_FINISH_S):
+        try:
+            async for piece in pieces:
+                usage = _latest(usage, piece.usage) if piece.usage else usage
+        except Exception:  # noqa: BLE001, S110 - as above
+            pass
+    return usage
 
 
 async def _close(stream: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stretto.backends.base import Capabilities
+from stretto.prompts.families import family_of, parameters_in
 
 __all__ = [
     "Engine",
@@ -37,9 +38,11 @@ _OWNERS: Mapping[str, Engine] = {
 }
 _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
 _CACHE = re.compile(r"^vllm:cache_config_info\{([^\n]*)\}", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"\\\n]*)"')
+_LABEL = re.compile(r'(?<!\w)(\w++)="([^"\\\n]*)"')
 _DRAFTS = re.compile(r"^vllm:spec_decode_\w", re.MULTILINE)
+_MODALITIES = {"vision": "image_url", "audio": "input_audio", "video": "video_url"}
 _MOST = 10**9
+_LARGEST = 10**14  # parameters
 _MOST_MODELS = 1_000
 
 
@@ -54,7 +57,9 @@ class ServerFacts:
         context_window: tokens that prompt and answer may fill together.
         slots: calls that run side by side.
         speculation: it drafts tokens and verifies them.
+        parameters: of the model.
         prefix_caching: it keeps what it has read, and reads a prompt that begins alike from there on.
+        refused_media: types of parts of messages that the model does not take, by OpenAI's names.
     """
 
     engine: Engine | None = None
@@ -64,6 +69,8 @@ class ServerFacts:
     slots: int | None = None
     speculation: bool | None = None
     prefix_caching: bool | None = None
+    refused_media: tuple[str, ...] = ()
+    parameters: int | None = None
 
 
 def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
@@ -74,6 +81,8 @@ def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
         parallel_slots=facts.slots or known.parallel_slots,
         speculation=facts.speculation,
         prefix_caching=facts.prefix_caching,
+        refused_media=facts.refused_media,
+        prompt_family=family_of(facts.model, facts.parameters) if facts.parameters else known.prompt_family,
     )
     if facts.engine is None:
         return told
@@ -106,7 +115,14 @@ def listed(models: Any, model: str) -> ServerFacts:
     meta = entry.get("meta")
     windows = [_count(entry.get(name)) for name in _WINDOWS]
     windows.append(_count(meta.get("n_ctx")) if isinstance(meta, Mapping) else None)  # n_ctx_train may not fit here
-    return ServerFacts(models=names, model=only, context_window=next(filter(None, windows), None))
+    about = meta or (entries[0].get("meta") if len(entries) == 1 else None)  # some take any name for their one model
+    size = about.get("n_params") if isinstance(about, Mapping) else None
+    return ServerFacts(
+        models=names,
+        model=only,
+        context_window=next(filter(None, windows), None),
+        parameters=_size(size) or (parameters_in(only) if not model else None),
+    )
 
 
 def of_vllm(facts: ServerFacts, metrics: str, info: Any) -> ServerFacts:
@@ -149,6 +165,7 @@ def of_llamacpp(facts: ServerFacts, props: Any) -> ServerFacts:
         context_window=_count(_at(usual, "n_ctx")) or facts.context_window,
         slots=_count(_at(props, "total_slots")),
         speculation=drafts if isinstance(drafts, bool) else None,
+        refused_media=tuple(part for name, part in _MODALITIES.items() if _at(props, "modalities", name) is False),
     )
 
 
@@ -161,7 +178,15 @@ def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> Serve
     loaded = next((each for each in _entries(running, "models") if each.get("model", each.get("name")) in names), {})
     set_to = re.search(r"^num_ctx\s+(\d{1,9})\s*$", str(_at(shown, "parameters") or ""), re.MULTILINE)
     window = _count(loaded.get("context_length")) or (_count(int(set_to[1])) if set_to else None)
-    return replace(facts, engine="ollama", context_window=window)
+    abilities = _at(shown, "capabilities")
+    blind = isinstance(abilities, list) and "completion" in abilities and "vision" not in abilities
+    return replace(
+        facts,
+        engine="ollama",
+        context_window=window,
+        refused_media=(_MODALITIES["vision"],) if blind else (),
+        parameters=parameters_in(str(_at(shown, "details", "parameter_size") or "")),
+    )
 
 
 def of_lmstudio(facts: ServerFacts, models: Any, model: str) -> ServerFacts:
@@ -185,6 +210,10 @@ def _at(thing: Any, *names: str) -> Any:
     for name in names:
         thing = thing.get(name) if isinstance(thing, Mapping) else None
     return thing
+
+
+def _size(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST else None
 
 
 def _count(value: Any) -> int | None:

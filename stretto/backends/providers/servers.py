@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
+import anyio
+
 from stretto.backends.base import Prompt
+from stretto.backends.providers.failures import nobody_listens
+from stretto.backends.providers.http_clients import is_loopback
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.providers.redaction import shown
 from stretto.backends.providers.remote import Opened
@@ -18,6 +22,7 @@ from stretto.request import GenerationOptions
 __all__ = ["SERVERS", "VLLM", "AtAddress", "LMStudio", "LlamaCpp", "Ollama", "SGLang"]
 
 _FINDING_S = 10.0
+_LISTENING_S = 1.0
 _NAMED = 8  # models that an error names
 
 
@@ -92,6 +97,8 @@ class AtAddress(OpenAIBackend):
             self._learned.ask_again = -math.inf  # without the name there can be no call
             await self.ask_server(_FINDING_S)
         if (facts := self._learned.facts) is None:
+            if is_loopback(self.endpoint) and not await _listens(self._url):
+                raise nobody_listens(self.name, self.endpoint)
             raise ConnectionFailedError(
                 f"{self.name} was asked which model it serves, and did not tell. Check the address, the key, the "
                 "network and whether the server runs.",
@@ -109,6 +116,17 @@ class AtAddress(OpenAIBackend):
             f"{self.name} serves {has}. Name the one to ask: openai:NAME, with the address as base_url=.",
             backend=self.name,
         )
+
+
+async def _listens(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        with anyio.move_on_after(_LISTENING_S):
+            stream = await anyio.connect_tcp(parts.hostname or "", parts.port or 80)
+            await stream.aclose()
+    except OSError:
+        return False
+    return True
 
 
 SERVERS: Mapping[str, type[_OnThisMachine]] = {

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
 
 from stretto.backends.allowance import Caller, calling
 from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.providers.failures import is_loading
 from stretto.backends.resilience.shared import SharedHealth
+from stretto.backends.resilience.suspects import Suspects, fingerprint, may_follow_the_request
 from stretto.backends.resilience.waiting import Trial
 from stretto.backends.resilience.wrapper import Wrapper, tapped
 from stretto.errors import (
@@ -25,6 +27,7 @@ from stretto.errors import (
 from stretto.request import GenerationOptions
 
 _MOST_BLAMED = 50
+_MOST_TRIALS = 8  # of other requests while it is open, if those that failed may be at fault themselves
 _LOOK_AGAIN_S = 0.25  # at a trial of another replica
 _FAULTS = (ServerFailedError, ConnectionFailedError, StreamBrokenError, StalledError)
 
@@ -54,17 +57,20 @@ class Circuit:
         self._opened_s: float | None = None
         self._blamed: set[Caller | None] = set()  # for whom the calls were made that failed
         self._excepted = False
+        self._requests_only = True  # every fault in a row may follow its request
+        self._tried = 0
+        self.suspects = Suspects(clock)
         self.rest_s = rest_s
         self.in_a_row = 0
         self.last: BackendError | None = None
         self.trial: Trial | None = None
 
-    def admit(self) -> tuple[Trial | None, float | None]:
+    def admit(self, prompt: Prompt | None = None) -> tuple[Trial | None, float | None]:
         """Ask for a call: the trial that it is, if it is one; and if it may not pass, the seconds until one may."""
         if self._opened_s is None:
             return None, None
         left_s = max(0.0, self._opened_s + self.rest_s - self._clock())
-        if self.trial is not None or (left_s > 0 and not self._is_exception()):
+        if self.trial is not None or (left_s > 0 and not self._is_exception(prompt)):
             return None, left_s
         self.trial = Trial()
         return self.trial, None
@@ -82,15 +88,34 @@ class Circuit:
             if self.trial is not None:
                 self.end(self.trial)
         if chunk.finish_reason:
-            self.in_a_row = 0
+            self.in_a_row = self._tried = 0
             self._blamed.clear()
             self._excepted = False
+            self._requests_only = True
+            self.suspects.answered += 1
 
-    def count(self, error: BackendError, trial: Trial | None) -> None:
-        """Count an error if it is the endpoint's fault."""
-        if not isinstance(error, _FAULTS):
-            return
+    def count(self, error: BackendError, trial: Trial | None, prompt: Prompt | None = None) -> bool:
+        """Count an error if it is the endpoint's fault, and return whether it is.
+
+        What would come again at once (a first text that is late, a port where nobody listens) is no fault to wait out,
+        and a server that loads its model is waited for.
+        An error that follows its request is marked as one that will not pass.
+        """
+        if not (isinstance(error, _FAULTS) and error.transient) or is_loading(error):
+            return False
         now_s = self._clock()
+        if prompt is not None and may_follow_the_request(error):
+            request = fingerprint(prompt)
+            repeated = self.suspects.note(request)
+            if why := self.suspects.why_not_again(request):
+                error.transient = False
+                error.args = (f"{error} Not tried again: {why}.",)
+            if repeated:
+                if trial is not None:
+                    self._opened_s = now_s
+                return False
+        else:
+            self._requests_only = False
         if self.in_a_row == 0:
             self._since_s = now_s
         self.in_a_row += 1
@@ -99,12 +124,19 @@ class Circuit:
             self._blamed.add(calling())
         if trial is not None or (self.in_a_row >= self._limit and now_s - self._since_s >= self._over_s):
             self._opened_s = now_s
+        return True
 
-    def _is_exception(self) -> bool:
-        """Whether this call may try at once: the faults are those of other parts of its answer, and of no other.
+    def _is_exception(self, prompt: Prompt | None) -> bool:
+        """Whether this call may try at once: the faults may be those of other requests.
 
-        One prompt may be what makes a server fail. An outline that fails for good must not prevent the direct answer.
+        One prompt may be what makes a server fail. An outline that fails for good must not prevent the direct answer,
+        nor the requests of one client those of another.
         """
+        if self._requests_only and prompt is not None and self._tried < _MOST_TRIALS:
+            if fingerprint(prompt) in self.suspects:
+                return False
+            self._tried += 1
+            return True
         caller = calling()
         if caller is None or self._excepted or caller in self._blamed or not self._blamed:
             return False
@@ -138,7 +170,7 @@ class Breaker(Wrapper):
     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation. Raises `BreakerOpenError`."""
         circuit = self.circuit
-        trial = await self._admitted()
+        trial = await self._admitted(prompt)
         try:
             seen = await self._admitted_by_all()
             try:
@@ -149,8 +181,8 @@ class Breaker(Wrapper):
                     await seen.heed(chunk)
 
                 async def count(error: BackendError) -> None:
-                    circuit.count(error, trial)
-                    await seen.count(error)
+                    if circuit.count(error, trial, prompt):
+                        await seen.count(error)
 
                 async with tapped(stream, heed, count) as chunks:
                     yield chunks
@@ -160,11 +192,11 @@ class Breaker(Wrapper):
             if trial is not None:
                 circuit.end(trial)
 
-    async def _admitted(self) -> Trial | None:
+    async def _admitted(self, prompt: Prompt) -> Trial | None:
         circuit = self.circuit
         until_s = anyio.current_time() + circuit.rest_s
         while True:
-            trial, left_s = circuit.admit()
+            trial, left_s = circuit.admit(prompt)
             if left_s is None:
                 return trial
             patience_s = until_s - anyio.current_time()
@@ -228,10 +260,10 @@ class _Seen:
             self._token = ""
 
     async def count(self, error: BackendError) -> None:
-        """Tell of a fault of the endpoint."""
-        if self._shared is not None and isinstance(error, _FAULTS):
+        """Tell of a fault of the endpoint, which the circuit here has counted."""
+        if self._shared is not None:
             token, self._token = self._token, ""
-            failure = _what_failed(error, with_words=False)
+            failure = _what_failed(error)
             await self._shared.tell("fault", token=token, answer=self._answer, failure=failure)
 
     async def end(self) -> None:
@@ -241,7 +273,15 @@ class _Seen:
                 await self._shared.tell("end", token=self._token)
 
 
-def _what_failed(error: BackendError | None, *, with_words: bool = True) -> str:
+def _what_failed(error: BackendError | None) -> str:
+    """What went wrong, in no words of the server's: they may quote somebody else's request."""
     if error is None or error.status is None:
-        return str(error).rstrip(".") if with_words else type(error).__name__
-    return f"HTTP {error.status}: {error.said}" if with_words else f"HTTP {error.status}"
+        return _IN_WORDS.get(type(error), "an error")
+    return f"HTTP {error.status}"
+
+
+_IN_WORDS: Mapping[type, str] = {
+    ConnectionFailedError: "a connection that could not be made, or was closed without an answer",
+    StreamBrokenError: "a stream that broke off",
+    StalledError: "a stream that fell silent",
+}

@@ -15,7 +15,7 @@ from stretto.backends.base import Backend, Chunk, Prompt
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge, usage_of
 from stretto.backends.resilience.pump import Pump, pumping
-from stretto.backends.resilience.wrapper import Replay, Wrapper
+from stretto.backends.resilience.wrapper import Replay, Wrapper, reported
 from stretto.errors import BackendError
 from stretto.request import GenerationOptions
 
@@ -126,6 +126,8 @@ class _Race:
             self.winner = pump
             self.decided.set()
         elif pump.failure is not None:
+            if isinstance(pump.failure, BackendError):
+                charge(pump.failure, reported(pump.unread()))
             self._failures.append(pump.failure)
         if len(self._failures) == len(self._pumps):
             self.decided.set()

@@ -51,6 +51,10 @@ class Pump(AsyncIterator[Chunk]):
         self._chunks.end()
         (self._reading if self._entered else self._whole).cancel()
 
+    def unread(self) -> list[Chunk]:
+        """Take the chunks that nobody has read."""
+        return self._chunks.ready()
+
     async def __anext__(self) -> Chunk:
         try:
             return await anext(self._chunks)

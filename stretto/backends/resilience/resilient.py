@@ -28,8 +28,9 @@ class Resilience:
         first_wait_s: upper bound of the first wait between attempts; doubled each time.
         longest_wait_s: upper bound of these waits.
         longest_pause_s: upper bound of waits that a server or its rate limits ask for.
-        first_text_s: the longest time without text or thinking, before the first text.
-        stall_s: the same after it.
+        first_text_s: the longest time without text or thinking, before the first text of a prompt of up to 1,000
+            tokens; longer ones have more, see `FirstTexts`.
+        stall_s: the same after the first text.
         max_in_flight: calls under way at a time.
         hedge: send a second call when the first text is late; costs up to ``hedge_share`` more calls.
         hedge_after_s: seconds after which the first text is late; ``None``: when 95 of 100 came sooner.

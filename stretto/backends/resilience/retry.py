@@ -12,14 +12,27 @@ import anyio
 from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, Prompt
-from stretto.backends.providers.failures import charge, usage_of
+from stretto.backends.providers.failures import charge, is_loading, usage_of
 from stretto.backends.resilience.waiting import why_not_wait
 from stretto.backends.resilience.wrapper import Replay, Wrapper, open_to_first_text
-from stretto.errors import BackendError
+from stretto.errors import BackendError, BreakerOpenError, RateLimitedError
 from stretto.hooks import RetryPlanned, watchers
 from stretto.request import GenerationOptions
 
 _log = logging.getLogger(__name__)
+_LOADING_S = 1.0  # until a server that loads its model is asked again
+
+
+def _count_call(error: BackendError) -> None:
+    """Count the call that failed, where nobody did. What a wrapper refused was never sent."""
+    refused = isinstance(error, BreakerOpenError) or (isinstance(error, RateLimitedError) and error.status is None)
+    if not refused and not usage_of(error).calls:
+        charge(error, Usage(calls=1))
+
+
+def _what(error: BackendError) -> str:
+    """What failed, for the log: without the server's words, which may quote the request."""
+    return type(error).__name__ + (f", HTTP {error.status}" if error.status else "")
 
 
 class Retry(Wrapper):
@@ -29,7 +42,7 @@ class Retry(Wrapper):
     can go on in another way. Waits are exponential with full jitter (Brooker, "Exponential Backoff
     and Jitter"), on top of what the server asks for (``retry_after_s``). A wait beyond the deadline of
     the calling task, or beyond ``longest_pause_s``, is not begun, nor a call beyond the budget: the error is
-    raised at once and says so.
+    raised at once and says so. A server that says that it loads its model is waited for as long as that.
 
     Args:
         backend: what to call.
@@ -63,6 +76,7 @@ class Retry(Wrapper):
     async def _begin(self, stack: AsyncExitStack, prompt: Prompt, options: GenerationOptions) -> Replay:
         spent = Usage()
         attempt = 0
+        loaded_by = anyio.current_time() + self._longest_pause_s
         while True:
             attempt += 1
             try:
@@ -71,7 +85,12 @@ class Retry(Wrapper):
                     stack.push_async_exit(trial.pop_all())
                     return Replay([Chunk(usage=spent)], chunks) if spent.retries else chunks
             except BackendError as error:
-                wait_s = self._wait_s(error, attempt)
+                if is_loading(error) and anyio.current_time() < loaded_by:
+                    attempt -= 1  # it is waited for, however many attempts that takes
+                    wait_s = random.uniform(_LOADING_S / 2, _LOADING_S)  # noqa: S311 - jitter is no secret
+                else:
+                    wait_s = self._wait_s(error, attempt)
+                _count_call(error)
                 if not error.transient or self._must_stop(error, attempt, wait_s):
                     charge(error, spent)
                     raise
@@ -80,7 +99,7 @@ class Retry(Wrapper):
                 watchers().retry_planned(
                     RetryPlanned(backend=self.name, attempt=attempt, wait_s=wait_s, error=error, usage=usage_of(error))
                 )
-                _log.info("attempt %d failed, next in %.2f s: %s", attempt, wait_s, error)
+                _log.info("attempt %d failed, next in %.2f s: %s of %s", attempt, wait_s, _what(error), self.name)
             await anyio.sleep(wait_s)
 
     def _must_stop(self, error: BackendError, attempt: int, wait_s: float) -> bool:

@@ -10,12 +10,16 @@ import anyio
 
 from stretto.answer import Usage
 from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.ending import Ends
+from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge
+from stretto.backends.resilience.first_text import FirstTexts
 from stretto.backends.resilience.pump import Pump, pumping
 from stretto.backends.resilience.wrapper import Wrapper
 from stretto.errors import StalledError
 from stretto.request import GenerationOptions
 
+_AFTER_FINISH_S = 2.0
 ON_TIME_S = 0.02
 """A limit that passes later than this was noticed late, because something held up the event loop."""
 
@@ -24,17 +28,20 @@ class StallGuard(Wrapper):
     """Ends a stream with `StalledError` when the answer does not come on for too long.
 
     What counts is `Chunk.is_progress`: text, thinking and the end of the answer. Events without any of these, which
-    only keep a connection open, may come without end.
+    only keep a connection open, may come without end. After the finish reason, silence is the end of the stream.
+
+    A first text that is late is not asked for again: a slow server would have to read the prompt from its beginning
+    once more. Only where a call that began later was answered first, the late one hangs, and may be repeated.
 
     Args:
         backend: what to watch.
-        first_text_s: the limit in seconds until the first text: models may think, servers may queue.
+        first_text_s: the limit in seconds until the first text of a short prompt; longer ones have more (`FirstTexts`).
         gap_s: the limit after it.
     """
 
     def __init__(self, backend: Backend, *, first_text_s: float = 120.0, gap_s: float = 30.0) -> None:
         super().__init__(backend)
-        self.first_text_s = first_text_s
+        self.first_texts = FirstTexts(first_text_s, at_provider=getattr(backend, "at_provider", False))
         self.gap_s = gap_s
 
     @asynccontextmanager
@@ -44,16 +51,21 @@ class StallGuard(Wrapper):
         async with pumping() as tasks:
             tasks.start_soon(pump.run, self.inner, prompt, options, name=f"stretto call {self.name}")
             try:
-                yield _Watched(pump, self)
+                yield _Watched(pump, self, prompt)
             finally:
                 pump.stop()
 
 
 class _Watched(AsyncIterator[Chunk]):
-    def __init__(self, chunks: Pump, guard: StallGuard) -> None:
+    def __init__(self, chunks: Pump, guard: StallGuard, prompt: Prompt) -> None:
         self._chunks = chunks
         self._guard = guard
-        self._limit_s = self._left_s = guard.first_text_s
+        self._tokens = estimate_tokens(prompt)
+        self._began_s = anyio.current_time()
+        self._silent = self._mute = True  # no sign of an answer yet; no text of it
+        self._limit_s = self._left_s = guard.first_texts.limit_s(self._tokens)
+        self._calls = 1  # whose usage was not reported yet
+        self._ends = Ends(prompt.n)
 
     async def __anext__(self) -> Chunk:
         late_s = math.inf
@@ -61,19 +73,48 @@ class _Watched(AsyncIterator[Chunk]):
             began_s = anyio.current_time()
             with anyio.move_on_after(self._left_s):
                 chunk = await anext(self._chunks)
-                if chunk.is_answer:
-                    self._limit_s = self._guard.gap_s
                 # The time that the reader takes between two chunks does not count.
-                waited_s = anyio.current_time() - began_s
-                self._left_s = self._limit_s if chunk.is_progress else self._left_s - waited_s
+                self._note(chunk, anyio.current_time() - began_s)
                 return chunk
             # Nor does time in which the event loop was held up: what arrived meanwhile could not be read.
             late_s = anyio.current_time() - began_s - self._left_s
             self._left_s = min(late_s, self._limit_s)
+        if self._ends.whole:
+            raise StopAsyncIteration
+        error = self._late() if self._mute else self._stalled()
+        charge(error, Usage(calls=self._calls))
+        raise error
+
+    def _note(self, chunk: Chunk, waited_s: float) -> None:
+        if chunk.usage:
+            self._calls = max(0, self._calls - chunk.usage.calls)
+        if self._silent and chunk.is_progress:
+            self._silent = False
+            self._guard.first_texts.note(self._tokens, self._began_s, anyio.current_time() - self._began_s)
+        if chunk.is_answer:
+            self._mute = False
+            self._limit_s = self._guard.gap_s
+        self._ends.note(chunk)
+        if self._ends.whole:
+            self._limit_s = _AFTER_FINISH_S  # providers wait for less themselves
+        self._left_s = self._limit_s if chunk.is_progress else self._left_s - waited_s
+
+    def _late(self) -> StalledError:
+        name, firsts = self._guard.name, self._guard.first_texts
+        hangs = self._silent and firsts.overtook(self._began_s)
+        return StalledError(
+            f"{name} sent no text within {round(self._limit_s, 1):g} s, for a prompt of about {self._tokens} tokens. "
+            + ("Calls that began later were answered: ask again. " if hangs else "It may be slow, not broken. ")
+            + f"first_text_s={firsts.usual_s:g} sets this limit for short prompts: allow more with "
+            "Settings(first_text_s=...), or ask with a shorter prompt.",
+            backend=name,
+            transient=hangs,
+        )
+
+    def _stalled(self) -> StalledError:
         name = self._guard.name
-        error = StalledError(
-            f"{name} sent no text for {self._limit_s:g} s. Ask again; if it stays, raise the stall limit.",
+        return StalledError(
+            f"{name} sent no more text for {self._limit_s:g} s. Ask again; if it stays, allow more with "
+            "Settings(stall_s=...).",
             backend=name,
         )
-        charge(error, Usage(calls=1))
-        raise error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from stretto.answer import Usage
 from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+from stretto.backends.providers.failures import charge
 from stretto.errors import BackendError
 from stretto.request import GenerationOptions
 
@@ -51,6 +53,11 @@ class Wrapper:
     async def aclose(self) -> None:
         """Free what the backend inside holds."""
         await self.inner.aclose()
+
+
+def reported(chunks: Iterable[Chunk]) -> Usage:
+    """Add up the usages that chunks reported."""
+    return sum((chunk.usage for chunk in chunks if chunk.usage), Usage())
 
 
 class Replay:
@@ -135,5 +142,7 @@ async def open_to_first_text(
         failure = error
     if failure is not None:
         await stack.aclose()
+        if isinstance(failure, BackendError):  # the chunks that reported it are read by nobody else
+            charge(failure, reported(head))
         raise failure
     return Replay(head, chunks)

@@ -30,7 +30,7 @@ from stretto.integrations.langchain.messages import documents_of, turns_of
 from stretto.integrations.langchain.results import chunk_of, result_of
 from stretto.integrations.langchain.stream_runs import parent_of_stream, told_of_its_run, under
 from stretto.integrations.langchain.structured import structured
-from stretto.request import OnMissing, Preference, Request, RequestOptions
+from stretto.request import OnLoop, OnMissing, Preference, Request, RequestOptions
 
 __all__ = ["ChatStretto"]
 
@@ -55,6 +55,7 @@ class ChatStretto(Connection, BaseChatModel):
 
     temperature: float | None = None
     max_tokens: int | None = Field(default=None, validation_alias=AliasChoices("max_tokens", "max_completion_tokens"))
+    part_tokens: int | None = None
     timeout: float | None = Field(
         default=None, validation_alias=AliasChoices("timeout", "request_timeout", "deadline_s")
     )
@@ -71,6 +72,7 @@ class ChatStretto(Connection, BaseChatModel):
     strategy: str | None = None
     preference: Preference | None = None
     on_missing: OnMissing | None = None
+    on_loop: OnLoop | None = None
     decoding: str | None = None
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Other fields of the body that goes to the model's server."""
@@ -208,6 +210,7 @@ class ChatStretto(Connection, BaseChatModel):
         return {
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
+            "part_tokens": self.part_tokens,
             "deadline_s": self.timeout,
             "stop": self.stop or None,
             "top_p": self.top_p,
@@ -217,6 +220,7 @@ class ChatStretto(Connection, BaseChatModel):
             "strategy": self.strategy,
             "preference": self.preference,
             "on_missing": self.on_missing,
+            "on_loop": self.on_loop,
             "decoding": self.decoding,
         }
 

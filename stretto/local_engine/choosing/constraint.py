@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from stretto.errors import InvalidRequestError, MissingDependencyError, StrettoError
+from stretto.local_engine.choosing.schema_grammar import brief, compile_schema
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.text.vocabulary import vocabulary
 
@@ -29,9 +30,6 @@ ResponseFormat = Mapping[str, Any] | str
 """A JSON schema, or a regular expression that the whole answer matches."""
 
 _KEPT = 32
-# Any white space between two values is valid JSON, and a model that has lost its way writes nothing else. So only the
-# spaces that `json.dumps` writes are allowed, unless the schema says otherwise.
-_JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class ConstraintError(StrettoError):
@@ -45,9 +43,11 @@ class Constraint:
         matcher: at the beginning of the answer; a copy of it is advanced.
         ends: end tokens; allowed only where the answer may end.
         vocabulary: the matcher knows the token ids below this; a model may have more.
+        unheld: keywords of the schema that no token is refused for: the answer has to be checked for them.
     """
 
-    def __init__(self, matcher: LLMatcher, ends: frozenset[int], vocabulary: int) -> None:
+    def __init__(self, matcher: LLMatcher, ends: frozenset[int], vocabulary: int, unheld: tuple[str, ...] = ()) -> None:
+        self.unheld = unheld
         self._beginning = matcher
         self._matcher = matcher.deep_copy()
         self._ends = sorted(ends)
@@ -120,9 +120,7 @@ class Constraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise ConstraintError(
-                f"response_format cannot be followed any further: {_brief(self._matcher.get_error())}"
-            )
+            raise ConstraintError(f"response_format cannot be followed any further: {brief(self._matcher.get_error())}")
 
 
 class Grammars:
@@ -136,7 +134,7 @@ class Grammars:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
         self._vocabularies: dict[frozenset[int], LLTokenizer] = {}
-        self._matchers: OrderedDict[tuple[str, frozenset[int]], LLMatcher] = OrderedDict()
+        self._compiled: OrderedDict[tuple[str, frozenset[int]], tuple[LLMatcher, tuple[str, ...]]] = OrderedDict()
 
     def constraint(self, response_format: ResponseFormat, ends: frozenset[int]) -> Constraint:
         """Make the constraint of one answer.
@@ -149,41 +147,47 @@ class Grammars:
         """
         if not ends:
             raise InvalidRequestError("response_format needs an end token, and this request has none. Give it end_ids.")
-        grammar = _grammar(response_format)
+        named = _named(response_format)
         with self._lock:
-            found = self._matchers.get((grammar, ends))
+            found = self._compiled.get((named, ends))
             if found is None:
-                found = self._matchers[grammar, ends] = self._compile(grammar, response_format, ends)
-            self._matchers.move_to_end((grammar, ends))
-            if len(self._matchers) > _KEPT:
-                self._matchers.popitem(last=False)
-            return Constraint(found, ends, self._vocabularies[ends].vocab_size)
+                found = self._compiled[named, ends] = self._compile(response_format, ends)
+            self._compiled.move_to_end((named, ends))
+            if len(self._compiled) > _KEPT:
+                self._compiled.popitem(last=False)
+            matcher, unheld = found
+            return Constraint(matcher, ends, self._vocabularies[ends].vocab_size, unheld)
 
-    def _compile(self, grammar: str, response_format: ResponseFormat, ends: frozenset[int]) -> LLMatcher:
-        from llguidance import LLMatcher  # noqa: PLC0415 - only for requests that need it
-
+    def _compile(self, response_format: ResponseFormat, ends: frozenset[int]) -> tuple[LLMatcher, tuple[str, ...]]:
+        try:
+            from llguidance import LLMatcher  # noqa: PLC0415 - only for requests that need it
+        except ImportError as error:
+            raise MissingDependencyError(
+                "response_format needs llguidance. Run: pip install 'stretto[local]'"
+            ) from error
         if ends not in self._vocabularies:
             self._vocabularies[ends] = _vocabulary(self._tokenizer, ends)
-        matcher = LLMatcher(self._vocabularies[ends], grammar, log_level=0)
+        if not isinstance(response_format, str):
+            try:
+                return compile_schema(response_format, self._vocabularies[ends])
+            except ValueError as error:
+                raise _refused(response_format, str(error)) from error
+        matcher = LLMatcher(self._vocabularies[ends], LLMatcher.grammar_from_regex(response_format), log_level=0)
         if matcher.is_error():
-            raise _refused(response_format, _brief(matcher.get_error()))
-        return matcher
+            raise _refused(response_format, brief(matcher.get_error()))
+        return matcher, ()
 
 
-def _grammar(response_format: ResponseFormat) -> str:
-    try:
-        from llguidance import LLMatcher  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingDependencyError("response_format needs llguidance. Run: pip install 'stretto[local]'") from error
+def _named(response_format: ResponseFormat) -> str:
+    """A format as the key of its grammar. Raises `InvalidRequestError` for what can be none."""
     if isinstance(response_format, str):
-        return LLMatcher.grammar_from_regex(response_format)
+        return response_format
     if not isinstance(response_format, Mapping):
         raise _refused(response_format, f"it is of the type {type(response_format).__name__}")
     try:
-        schema = json.dumps(dict(response_format))
-    except (TypeError, ValueError) as error:
+        return json.dumps(dict(response_format))
+    except (TypeError, ValueError, RecursionError) as error:
         raise _refused(response_format, str(error)) from error
-    return LLMatcher.grammar_from_json_schema(schema, defaults=_JSON_STYLE)  # type: ignore[arg-type]
 
 
 def _vocabulary(tokenizer: Any, ends: frozenset[int]) -> LLTokenizer:
@@ -192,7 +196,7 @@ def _vocabulary(tokenizer: Any, ends: frozenset[int]) -> LLTokenizer:
     except ValueError as error:
         raise InvalidRequestError(
             f"response_format cannot be used with this model: its tokenizer, {type(tokenizer).__name__}, cannot be "
-            f"read ({_brief(str(error))}). Use a model with a fast tokenizer."
+            f"read ({brief(str(error))}). Use a model with a fast tokenizer."
         ) from error
 
 
@@ -203,10 +207,3 @@ def _refused(response_format: object, cause: str) -> InvalidRequestError:
         f"response_format={shown} cannot be used: {cause}. Give a JSON schema as a dict, or a regular expression "
         "without look-around and back references as a string."
     )
-
-
-def _brief(message: str) -> str:
-    """The line of a parser's message that names the error."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    wanted = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
-    return (wanted or (lines[0] if lines else "no cause was given")).rstrip(".")

@@ -12,12 +12,13 @@ PACE = 0.97
 """The least speed of a request while others draft, relative to its speed without their drafts."""
 
 _FORGET = 1 / 8
+_LEARN = 1 / 4
 _DRAFTING_MS = 0.1  # until it is known
 _FORGIVE = 1 / 64
 _SPIKE = 4.0  # a step that took this many times as long as usual was held up by something else
 _FURTHEST = 512  # rows beyond those measured that a step may have
 _SHARE = 1 / 256  # of a step, spent on looking for drafts while they do not pay
-_GUESS = {1: 1.0, 2: 1.7, 8: 2.2, 64: 5.0}  # in steps of one row: rows are as expensive as on a slow CPU
+_GUESS = {1: 1.0, 2: 1.5, 4: 1.7, 8: 2.5, 16: 4.5, 32: 8.0, 64: 16.0}  # in steps of one row, as on a slow CPU
 
 
 class CostTable:
@@ -46,6 +47,9 @@ class CostTable:
         return self._times[min(rows, len(self._times)) - 1]
 
 
+_GUESSED = CostTable(_GUESS)
+
+
 class StepCost:
     """Predicts what the next step takes, from the table and from the steps that ran.
 
@@ -67,9 +71,10 @@ class StepCost:
         self.beyond = 0.0
         self.measured = measured is not None
         self.vote = BatchVote()
-        self._table = CostTable(_GUESS if measured is None else measured)
+        self._table = _GUESSED if measured is None else CostTable(measured)
         self._unit = 1.0  # milliseconds of 1.0 in the table, while the table is a guess
         self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
+        self._seen: dict[int, float] = {}  # milliseconds by number of rows, until there is a table
         self._surplus: dict[int, float] = {}  # what steps with drafts took beyond the table, by octaves of sequences
         self._drafting_ms = _DRAFTING_MS
 
@@ -77,6 +82,7 @@ class StepCost:
         """Use this table from now on; see `CostTable`."""
         self._table, self._unit, self.measured = CostTable(measured), 1.0, True
         self._surplus.clear()
+        self._seen.clear()
 
     def __call__(self, rows: int) -> float:
         """Milliseconds of a step with this many rows, 1 or more, by the table."""
@@ -93,16 +99,32 @@ class StepCost:
         plain, surplus = self._plain.get(sequences), self._surplus.get(octave, 0.0)
         self.beyond = 0.0
         if plain is not None:
-            took_ms = min(took_ms, _SPIKE * plain)
+            took_ms = min(took_ms, _SPIKE * max(plain, self(rows) if rows > sequences else 0.0))
             self.beyond = took_ms / plain - 1
         if rows <= sequences:
             plain = self._plain[sequences] = took_ms if plain is None else plain + _FORGET * (took_ms - plain)
             if not self.measured:  # the cost of one row is known then, and that of more rows is still a guess
                 self._unit *= plain / self(sequences)
             self._surplus[octave] = surplus * (1 - _FORGIVE)  # so that what was expensive is tried again
+        elif not self.measured:
+            self._see(rows, took_ms)
         elif plain is not None:
             beyond = took_ms - plain - (self(rows) - self(sequences))
             self._surplus[octave] = surplus + _FORGET * (max(beyond, 0.0) - surplus)
+
+    def _see(self, rows: int, took_ms: float) -> None:
+        """Learn from a step, until there is a table, what this number of rows costs."""
+        if self.sequences > 1 or 1 not in self._plain:
+            return
+        before = self._seen.get(rows, took_ms)
+        self._seen[rows] = before + _LEARN * (took_ms - before)
+        plain, ratio, table = self._plain[1], 1.0, dict[int, float]()
+        for known in sorted({*_GUESS, *self._seen}):  # what was not seen is as dear as what was seen below it
+            guess = plain * _GUESSED(known)
+            if known in self._seen:
+                ratio = max(1.0, self._seen[known] / guess)
+            table[known] = max(plain, self._seen.get(known, guess * ratio))
+        self._table, self._unit = CostTable(table), 1.0
 
     @property
     def surplus(self) -> float:

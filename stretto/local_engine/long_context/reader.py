@@ -164,10 +164,14 @@ class LongContextReader:
                     yield
             batches.change([])
             handle.tell(finished)
-        except Exception as error:  # noqa: BLE001 - whatever it raises ends this request, not the engine
+        except GeneratorExit:
+            raise
+        except BaseException as error:
             self._held = None
             failure = explain(error, self._model.name, self._model.device)
             handle.tell(Finished("error", len(request.prompt), error=failure))
+            if not isinstance(error, Exception):  # what an `Exception` ends is this request, not the engine
+                raise
         finally:
             if not handle.finished:
                 batches.change([])

@@ -136,6 +136,8 @@ class LlamaForward:
         with LateExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
             self._layers = list(pool.map(lambda layer: layer.packed(layout), self._layers))
         self._vocabulary = packed(self._vocabulary, layout)
+        if self._embedding.device.type == "cpu":  # as a part of a file, it would keep all of the file in memory
+            self._embedding = self._embedding.clone()
         self._compiled = self._compile() if self._in_panels and self._fill_panels(weights[1:]) else None
         self.is_packed = True
         if self.pads is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +13,15 @@ from typing import Any
 
 import torch
 
-from stretto.errors import SettingsError
+from stretto.errors import ModelNotFoundError, SettingsError
 from stretto.local_engine.kernels.compiler import are_ready, compile_now
+from stretto.local_engine.log import log_event
 from stretto.local_engine.model import recommended
 from stretto.local_engine.model.acceptance import choose_forward, tolerance
 from stretto.local_engine.model.dtype import chosen_dtype
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.memory import give_back
 from stretto.local_engine.model.recording import recorded, refuse_elsewhere
 from stretto.local_engine.model.source import Source
 from stretto.local_engine.model.unpacked import Unpacked
@@ -32,7 +34,9 @@ __all__ = ["LoadedModel", "load_model", "prepare"]
 _log = logging.getLogger(__name__)
 
 _LONGEST_WINDOW = 2**20
+_SHORTEST_WINDOW = 2  # one token of a prompt and one of an answer
 _WEIGHTS_PER_THREAD = 2**23
+_ONE_THREAD_LOADS = 2**28  # weights
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,12 @@ class LoadedModel:
         """Whether rounding cannot change an answer, whatever other rows a forward has."""
         return self.forward.is_exact or self.dtype in (torch.float32, torch.float64)
 
+    def free(self) -> None:
+        """Drop the weights at once, whoever still refers to this, as an error does. It cannot run any more."""
+        for each in (getattr(self.forward, "plain", None), self.forward, self.unpacked):
+            if each is not None:
+                vars(each).clear()
+
     def word(self, token: int) -> str:
         """The text of one token, special ones too, with its leading space."""
         if (known := self._words.get(token)) is None:
@@ -133,10 +143,14 @@ def load_model(
     """
     target = _device(device)
     chosen = chosen_dtype(dtype, target)
+    log_event(_log, logging.INFO, "reading weights", model=source.name)
     model, tokenizer = read_model(source, chosen, trust_remote_code=trust_remote_code)
     if change is not None:
         change(dict(model.named_parameters()))
+    log_event(_log, logging.INFO, "comparing with transformers", model=source.name)
     ready = prepare(source.name, model.to(target), tokenizer, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs)
+    del model  # where its weights were laid out anew, nothing refers to the originals any more
+    give_back()
     return replace(ready, folder=source.folder)
 
 
@@ -158,18 +172,20 @@ def prepare(
     config = model.config.get_text_config(decoder=True)
     penalties = recommended.penalties(name, model, config.vocab_size)
     sampling = recommended.sampling(name, model)
+    window = _context_window(name, config)
     if compiled is None and model.device.type != "cpu":
         compiled = False
-    forward = choose_forward(
-        name, model, packed=packed and compiled is not False, ready=compile_now if compiled else are_ready
-    )
+    with _threads_of_loading(model):
+        forward = choose_forward(
+            name, model, packed=packed and compiled is not False, ready=compile_now if compiled else are_ready
+        )
     limit = tolerance(model.dtype)
     unpacked = _unpacked(model, forward, limit) if packed and compiled is None else None
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     if unpacked is not None:
         kept = torch.float32  # the type after the switch to compiled code
     cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
-    longest = min(_context_window(config), forward.longest or _LONGEST_WINDOW)
+    longest = min(window, forward.longest or _LONGEST_WINDOW)
     forward, cache_tokens = recorded(
         forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
     )
@@ -225,11 +241,35 @@ def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
     return lambda ids: str(inner.decode(ids, skip_special_tokens=True))
 
 
-def _context_window(config: Any) -> int:
+def _context_window(name: str, config: Any) -> int:
     for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
         if isinstance(window := getattr(config, key, None), int):
+            if window < _SHORTEST_WINDOW:
+                raise ModelNotFoundError(
+                    f"{name} cannot be run: its config.json has {key}={window}, and a prompt with an answer needs "
+                    f"{_SHORTEST_WINDOW} or more. Write the window there with which the model was trained.",
+                    backend=name,
+                )
             return window
     return _LONGEST_WINDOW
+
+
+@contextmanager
+def _threads_of_loading(model: Any) -> Iterator[None]:
+    """Compare a model that is not large with transformers in one thread.
+
+    Threads of OpenMP spin while they wait for each other. Beside other programs that took ten times as long as one
+    thread, which needs less than a second here.
+    """
+    before = torch.get_num_threads()
+    alone = model.device.type == "cpu" and sum(weight.numel() for weight in model.parameters()) <= _ONE_THREAD_LOADS
+    if alone:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if alone:
+            torch.set_num_threads(before)
 
 
 def _threads(model: Any) -> int | None:

@@ -33,7 +33,7 @@ _HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "posit
 
 
 def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -> tuple[Any, Any]:
-    """Read a causal language model, from safetensors files only, and its tokenizer.
+    """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
 
     Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
     adapter without peft, and `BackendError` where memory runs out.
@@ -41,6 +41,8 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
     options = {"trust_remote_code": trust_remote_code}
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
+    if source.file is not None:
+        return _from_file(source, dtype)
     if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
         raise _not_loaded(source, ValueError(problem))
     try:
@@ -68,6 +70,32 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         raise _not_loaded(source, error) from error
     if misfit := _misfit(found):
         raise _misfits(source, misfit, model)
+    return model, tokenizer
+
+
+def _from_file(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
+    from stretto.local_engine.model.gguf_file import read_gguf  # noqa: PLC0415 - its tables are imported when needed
+
+    try:
+        with _quietly():
+            model, tokenizer, found = read_gguf(source, dtype)
+    except StrettoError:
+        raise
+    except Exception as error:  # as in `read_model`
+        if out_of_memory(error):
+            raise explain(error, source.name, torch.device("cpu")) from error
+        raise ModelNotFoundError(
+            f"The file {source.where!r} could not be loaded as a causal language model: "
+            f"{' '.join(str(error).split())[:300] or type(error).__name__}. Copy or download it again, or run it with "
+            "llama.cpp's server and use llamacpp:NAME.",
+            backend=source.name,
+        ) from error
+    if misfit := _misfit(found):
+        raise ModelNotFoundError(
+            f"The weights in {source.where!r} do not fit what it says of its model: {misfit}. Copy or download it "
+            "again, or run it with llama.cpp's server and use llamacpp:NAME.",
+            backend=source.name,
+        )
     return model, tokenizer
 
 

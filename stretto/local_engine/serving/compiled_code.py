@@ -10,6 +10,7 @@ from stretto.local_engine.kernels.compiler import Compilation, are_ready, compil
 from stretto.local_engine.kernels.parts import CHOOSING
 from stretto.local_engine.kernels.switch import run_compiled, runs_compiled
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.model.memory import give_back
 
 __all__ = ["CompiledCode"]
 
@@ -56,6 +57,7 @@ class CompiledCode:
         for model in self._models:
             if model.unpacked is not None:
                 model.unpacked.pack()
+        give_back()
         self.begin()
 
     def stay(self) -> None:

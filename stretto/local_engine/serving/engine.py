@@ -198,6 +198,16 @@ class Engine:
         """End every request with the reason ``cancelled`` and the thread with it. Idempotent; waits for the thread."""
         self._serving.close()
 
+    def free(self) -> None:
+        """Do what `close` does, and drop the weights of its models, so that no other engine can run them.
+
+        If the thread is in a step that takes long, the weights stay until it ends.
+        """
+        self.close()
+        if self._serving.ended:
+            for model in filter(None, (self.model, self._equipment.draft)):
+                model.free()
+
     def check_tokens(self, request: Generation) -> None:
         """Refuse an empty prompt, tokens that the model does not have, and methods that cannot be used.
 

@@ -10,6 +10,7 @@ Yu et al., "Orca", OSDI 2022.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -91,7 +92,7 @@ class Scheduler:
         self._batch = self._new_batch()
         self._running: list[Handle] = []
         self._step_batches = StepBatches()
-        self._ended: list[tuple[Handle, Finished]] = []  # their listeners do not know it yet
+        self._ended: deque[tuple[Handle, Finished]] = deque()  # their listeners do not know it yet
 
     @property
     def handles(self) -> list[Handle]:
@@ -160,8 +161,17 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - for instance memory that ran out while a request left
             self._fail(self.handles, error)
             self._drop()
-        ended, self._ended = self._ended, []
-        for handle, finished in ended:
+        self._tell_ended()
+
+    def fail(self, chosen: Sequence[Handle], error: BaseException) -> None:
+        """End these requests and all admitted ones with an error."""
+        self._fail([*chosen, *self.handles], error)
+        self._drop()
+        self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        while self._ended:
+            handle, finished = self._ended.popleft()
             handle.tell(finished)
 
     def clear(self) -> None:
@@ -281,7 +291,7 @@ class Scheduler:
             if finished:
                 self._end(handle, finished)
 
-    def _fail(self, handles: Sequence[Handle], error: Exception) -> None:
+    def _fail(self, handles: Sequence[Handle], error: BaseException) -> None:
         if out_of_memory(error):
             self._prefixes.clear()
         for handle in handles:

@@ -17,60 +17,56 @@ from stretto.local_engine.model.rows import Rows
 
 __all__ = ["measure_step_cost", "measuring"]
 
-_ROWS = (1, 2, 4, 8, 16, 32, 64)
+_ROWS = (1, 2, 4, 6, 8, 12, 16, 32, 64)
 _TEXT = 64
-_REPETITIONS = 5
+_ROUNDS = 6  # the first one does not count: the first step of a shape may be slower
 _DEAR = 6.0  # steps of one row; more rows are not measured, because they would not be drafted
 _LIMIT_S = 3.0
 
 
 def measure_step_cost(model: LoadedModel) -> StepCost:
-    """Time steps of 1, 2, 4, ... 64 rows behind a short text; the fastest of a few repetitions counts.
+    """Time steps of 1, 2, 4, ... 64 rows behind a short text; the fastest of a few rounds counts.
 
-    A step of several rows has a draft tree, because the layout and the mask of a tree are part of the cost. Timing ends
-    early where rows are too expensive to be drafted, and on slow machines after some seconds.
+    A step of several rows has a draft tree, because the layout and the mask of a tree are part of the cost. All numbers
+    of rows are timed in each round, so that other programs slow all of them down alike. Timing ends early where rows
+    are too expensive to be drafted, and on slow machines after some seconds.
     """
     with torch.inference_mode():
-        steps = measuring(model)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                return StepCost(done.value)
+        (*_, table) = filter(None, measuring(model))
+    return StepCost(table)
 
 
-def measuring(model: LoadedModel) -> Generator[None, None, dict[int, float]]:
+def measuring(model: LoadedModel) -> Generator[dict[int, float], None, None]:
     """Do what `measure_step_cost` does, one forward at a time, so that requests can run in between.
 
-    Only inside `torch.inference_mode`.
+    Only inside `torch.inference_mode`. It yields after each forward.
 
-    Returns:
-        milliseconds by number of rows.
+    Yields:
+        milliseconds by number of rows, when a round is complete; nothing behind its other forwards.
     """
     longest = max(2, min(_TEXT, model.context_window // 2))
-    rows_fitting = [rows for rows in _ROWS if longest + rows <= model.context_window]
     device = model.device
     ids = torch.zeros(1, longest + _ROWS[-1], dtype=torch.long, device=device)
     positions = torch.arange(longest + _ROWS[-1], device=device)[None]
     text = [0] * (longest + 1)
     cache = KeyValueCache(1)
     model.forward(Rows(ids[:, :longest], positions[:, :longest], longest), cache, positions[0, :1])
-    measured: dict[int, float] = {}
-    spent = 0.0
-    for rows in rows_fitting:
-        tree = DraftTree()
-        tree.add_path([0] * (rows - 1), [1.0] * (rows - 1))  # any model has a token 0
-        times: list[float] = []
-        while len(times) <= _REPETITIONS:  # the first of a shape may be slower
-            yield
+    counts = [rows for rows in _ROWS if longest + rows <= model.context_window]
+    times: dict[int, list[float]] = {rows: [] for rows in counts}
+    began = time.perf_counter()
+    for number in range(_ROUNDS):
+        for rows in counts:
+            tree = DraftTree()
+            tree.add_path([0] * (rows - 1), [1.0] * (rows - 1))  # any model has a token 0
             start = time.perf_counter()
             logits = model.forward(flatten([text], [tree], device), cache, positions[0, :rows])
             most_probable(logits).tolist()
-            times.append(time.perf_counter() - start)
-            spent += times[-1]
-            if len(times) > 1 and spent > _LIMIT_S:
+            times[rows].append(1e3 * (time.perf_counter() - start))
+            if rows > 1 and times[rows][-1] > _DEAR * min(times[1]):
                 break
-        measured[rows] = min(times[1:]) * 1e3
-        if measured[rows] > _DEAR * measured[1] or spent > _LIMIT_S:
-            break
-    return measured
+            yield {}
+        is_slow = time.perf_counter() - began > _LIMIT_S
+        if number or is_slow:
+            yield {rows: min(own[1:] or own) for rows, own in times.items() if own}
+        if is_slow:
+            return

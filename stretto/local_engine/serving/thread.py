@@ -7,15 +7,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
 from stretto.ending_thread import EndingThread
-from stretto.errors import BackendError
+from stretto.errors import BackendError, StrettoError
 from stretto.local_engine.drafting.catalogue import WEIGHING, Equipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.failures import explain
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
@@ -28,6 +29,9 @@ __all__ = ["Serving"]
 
 _QUIET_S = 0.0005  # what comes later is read soon, and copies what it shares
 _GATHER_S = 1.0  # that an announced request is waited for at most
+_FIRST_S = 2.0  # for timing steps before the first request
+_FAILURES = 3  # in a row, after which the engine ends
+_CLOSE_S = 10.0  # that `Serving.close` waits for the thread at most
 
 _log = logging.getLogger(__package__)
 
@@ -66,7 +70,7 @@ class Serving:
         self._equipment = equipment
         self._drafters = drafters
         self._cost = cost
-        self._measuring: Generator[None, None, dict[int, float]] | None = measuring(model) if measure else None
+        self._measuring: Iterator[dict[int, float]] | None = measuring(model) if measure else None
         self._max_batch = max_batch
         self._threads = threads or model.threads
         self._most_threads = threads or torch.get_num_threads()
@@ -78,9 +82,11 @@ class Serving:
         self._gather_until: float | None = None
         self._logged: tuple[int, str] | None = None
         self._closed = False
+        self._cause: StrettoError | None = None  # of its end, where nobody closed it
+        self._chosen: list[Handle] = []  # waiting requests that may be admitted in this turn
         models = [model] if equipment.draft is None else [model, equipment.draft]
-        self._code = CompiledCode(models, self._wake)
-        self._scheduler = scheduler(self._drafter)
+        self._code: CompiledCode | None = CompiledCode(models, self._wake)
+        self._scheduler: Scheduler | None = scheduler(self._drafter)
         self._thread = EndingThread(self._serve, self.end, f"stretto engine {model.name}")
         self._thread.start()
 
@@ -114,7 +120,8 @@ class Serving:
         """See `Engine.run_alongside`."""
         with self._changed:
             self._refuse_when_closed()
-            self._code.stay()
+            if self._code is not None:
+                self._code.stay()
             self._alongside.append(work)
             self._changed.notify_all()
 
@@ -130,7 +137,8 @@ class Serving:
     @property
     def occupancy(self) -> Occupancy:
         """See `Engine.occupancy`."""
-        return self._scheduler.occupancy(len(self._waiting))
+        scheduler, waiting = self._scheduler, len(self._waiting)
+        return Occupancy(waiting, 0, 0, 0, 0) if scheduler is None else scheduler.occupancy(waiting)
 
     def end(self) -> None:
         """Let every request end with the reason ``cancelled``, and the thread with them."""
@@ -139,46 +147,125 @@ class Serving:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Do what `end` does, and wait for the thread."""
+        """Do what `end` does, and wait some seconds for the thread: a drafter may hang, or a forward take long."""
         self.end()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        if threading.current_thread() is self._thread:
+            return
+        self._thread.join(_CLOSE_S)
+        if self._thread.is_alive():
+            self._thread.give_up()
+            log_event(_log, logging.WARNING, "engine still in a step", model=self.model.name, waited_s=_CLOSE_S)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has ended."""
+        return not self._thread.is_alive()
 
     def _refuse_when_closed(self) -> None:
+        name, cause = self.model.name, self._cause
+        if cause is not None:
+            raise BackendError(
+                f"The engine of {name} has ended, because it failed {_FAILURES} times in a row. The last cause: "
+                f"{cause} Make a new one.",
+                backend=name,
+            )
         if self._closed:
-            raise BackendError(f"The engine of {self.model.name} is closed. Make a new one.", backend=self.model.name)
+            raise BackendError(f"The engine of {name} is closed. Make a new one.", backend=name)
 
     def _serve(self) -> None:
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
-            limit_threads(self._most_threads)
-        self._code.begin()
-        scheduler = self._scheduler
-        with torch.inference_mode():
-            self._measure_while_idle(scheduler)
-            while (waiting := self._wait(scheduler)) is not None:
-                self._admit(scheduler, waiting)
-                scheduler.turn()
-                self._advance_alongside()
-                if self.model.device.type == "cuda" and not scheduler.handles:
-                    torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
-                if self._code.due and not scheduler.handles:
-                    self._change_code(scheduler)
-                self._measure_while_idle(scheduler)
-            self._cancel_all(scheduler)
-            for work in self._alongside:
-                work.close()
+        """Run turns until the engine is closed. A failure ends the requests of its turn, and three in a row the engine.
+
+        Whatever is raised, even what is no `Exception`, every request learns of its end.
+        """
+        scheduler, code = self._scheduler, self._code
+        assert scheduler is not None  # noqa: S101 - for the type checker: both stay until `_let_go`
+        assert code is not None  # noqa: S101 - as above
+        failures = 0
+        try:
+            if self._threads is not None:
+                torch.set_num_threads(self._threads)
+                limit_threads(self._most_threads)
+            code.begin()
+            with torch.inference_mode():
+                self._measure_at_first()
+            while True:
+                try:
+                    with torch.inference_mode():
+                        while self._turn(scheduler, code):
+                            failures = 0
+                    break
+                except BaseException as error:
+                    failures += 1
+                    if failures >= _FAILURES:
+                        raise
+                    self._recover(scheduler, error)
+        except BaseException as error:  # noqa: BLE001 - as above
+            # Without a traceback, whose frames refer to the model.
+            self._cause = explain(error, self.model.name, self.model.device).with_traceback(None)
+            log_event(_log, logging.ERROR, "engine ended", model=self.model.name, raised=error)
+        finally:
+            self._let_go(scheduler)
+
+    def _turn(self, scheduler: Scheduler, code: CompiledCode) -> bool:
+        """Wait for something to do, and do one turn of it. Returns False when the engine is closed."""
+        self._measure_while_idle(scheduler)
+        self._chosen = []
+        waiting = self._wait(scheduler)
+        if waiting is None:
+            return False
+        self._chosen = waiting
+        self._admit(scheduler, waiting)
+        self._chosen = []
+        scheduler.turn()
+        self._advance_alongside()
+        if self.model.device.type == "cuda" and not scheduler.handles:
+            torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
+        if code.due and not scheduler.handles:
+            self._change_code(scheduler, code)
+        return True
+
+    def _recover(self, scheduler: Scheduler, error: BaseException) -> None:
+        """End the requests of a turn that failed, with the cause. Those that only wait are not concerned."""
+        log_event(_log, logging.WARNING, "turn failed", model=self.model.name, raised=error)
+        chosen, self._chosen = self._chosen, []
+        with self._changed:
+            for handle in chosen:
+                if handle in self._waiting:
+                    self._waiting.remove(handle)
+        scheduler.fail(chosen, error)
+
+    def _let_go(self, scheduler: Scheduler) -> None:
+        """Tell every request that is left of its end, and drop what refers to the model, so that it can be freed.
+
+        The engine's parts refer to each other. Without this, the model would stay until a garbage collection.
+        """
+        with self._changed:
+            self._closed = True
+            left, self._waiting = [*self._chosen, *self._waiting], deque()
+            alongside, self._alongside = self._alongside, deque()
+            self._changed.notify_all()
+        cause = self._cause
+        with suppress(BaseException):
+            if cause is not None:
+                scheduler.fail(left, cause)
+            else:
+                for handle in (*left, *scheduler.handles):
+                    handle.tell(handle.sequence.finish("cancelled"))
+        for work in alongside:
+            with suppress(BaseException):  # it tells its request, and may raise what it is told
+                _end_work(work, cause)
+        with suppress(BaseException):
+            scheduler.clear()
         end_threads()
-        # The engine's parts refer to each other and stay until a garbage collection. Keys and values need not.
-        scheduler.clear()
+        self._scheduler, self._code, self._measuring, self._chosen = None, None, None, []
 
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
-    def _change_code(self, scheduler: Scheduler) -> None:
+    def _change_code(self, scheduler: Scheduler, code: CompiledCode) -> None:
         """Change to code that was compiled meanwhile. Cached keys and values and step times are no longer valid."""
-        self._code.change()
+        code.change()
         scheduler.clear()
         if self._cost.measured or self._measuring is not None:
             self._measuring = measuring(self.model)
@@ -188,8 +275,10 @@ class Serving:
             return
         try:
             next(self._alongside[0])
-        except Exception:  # noqa: BLE001 - it has ended, or raised what it did not handle
-            self._alongside.popleft()
+        except BaseException as error:
+            self._alongside.popleft()  # it has ended, or raised what it did not handle
+            if not isinstance(error, Exception):
+                raise
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
@@ -199,19 +288,32 @@ class Serving:
 
     def _measure_while_idle(self, scheduler: Scheduler) -> None:
         """Time one forward after the other, until all are timed or a request comes."""
-        while self._measuring is not None and not (
-            scheduler.handles or self._waiting or self._alongside or self._coming or self._closed
-        ):
-            try:
-                next(self._measuring)
-                continue
-            except StopIteration as done:
-                self._cost.fit(done.value)
-            except Exception:  # noqa: BLE001, S110 - for instance, memory ran out: the next one that needs it begins again
-                pass
-            with self._changed:
-                self._measuring = None
-                self._changed.notify_all()
+        while not (scheduler.handles or self._waiting or self._alongside or self._coming or self._closed):
+            if self._measuring is None:
+                return
+            self._measure(self._measuring)
+
+    def _measure_at_first(self) -> None:
+        """Time each number of rows before the first request, which would else run with guesses: not for long."""
+        began = time.monotonic()
+        while self._measuring is not None and not (self._cost.measured or self._closed):
+            if time.monotonic() - began > _FIRST_S:
+                return
+            self._measure(self._measuring)
+
+    def _measure(self, steps: Iterator[dict[int, float]]) -> None:
+        """Time one forward."""
+        try:
+            table = next(steps, None)
+            if table:
+                self._cost.fit(table)
+            if table is not None:
+                return
+        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the next one that needs it begins again
+            log_event(_log, logging.DEBUG, "steps not timed", model=self.model.name, raised=error)
+        with self._changed:
+            self._measuring = None
+            self._changed.notify_all()
 
     def _wait(self, scheduler: Scheduler) -> list[Handle] | None:
         """Wait while there is nothing to do.
@@ -221,10 +323,12 @@ class Serving:
         """
         with self._changed:
             idle = not (scheduler.handles or self._alongside)
+            code = self._code
+            assert code is not None  # noqa: S101 - for the type checker
             if idle:
-                self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or self._code.due)
+                self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or code.due)
             gathered = self._gathered(idle=idle)
-            while idle and not (gathered or self._alongside or self._closed or self._code.due):
+            while idle and not (gathered or self._alongside or self._closed or code.due):
                 self._changed.wait(_QUIET_S)
                 gathered = self._gathered(idle=idle)
             if self._closed:
@@ -281,12 +385,6 @@ class Serving:
         if taken:
             scheduler.admit(taken)
 
-    def _cancel_all(self, scheduler: Scheduler) -> None:
-        with self._changed:
-            waiting, self._waiting = self._waiting, deque()
-        for handle in (*waiting, *scheduler.handles):
-            handle.tell(handle.sequence.finish("cancelled"))
-
     def _log_waiting(self, waiting: int, running: int, cause: str) -> None:
         """Log why requests stay in the queue, whenever that changes."""
         state = (waiting, cause) if waiting and cause else None
@@ -299,3 +397,11 @@ def _most_tokens(handle: Handle) -> int:
     """Tokens that a request may fill with its answer."""
     request = handle.sequence.request
     return len(request.prompt) + request.max_new_tokens
+
+
+def _end_work(work: Generator[None, None, None], cause: StrettoError | None) -> None:
+    """End what ran alongside, with the cause where there is one."""
+    if cause is None:
+        work.close()
+    else:
+        work.throw(cause)

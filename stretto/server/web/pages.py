@@ -6,10 +6,11 @@ It reads documents and writes the page of an answer here; everything else it ask
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
-from pathlib import Path, PurePosixPath
+from importlib.resources.abc import Traversable
+from pathlib import PurePosixPath
 from typing import Any
 
 import anyio.to_thread
@@ -20,7 +21,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from stretto.answer import Answer
+from stretto.arguments import shown
 from stretto.display.notebook import answer_page
+from stretto.documents import Allowance, ReadingLimits, read_bytes
 from stretto.errors import DocumentError
 from stretto.server.bodies import read_body, read_object
 from stretto.server.exchange import Exchange
@@ -49,6 +52,7 @@ _KINDS = {
     "": "text/plain",
     ".md": "text/plain",
 }
+_LONGEST_NAME = 255  # characters
 _PAGE = files("stretto.server.web") / "page"
 
 
@@ -66,35 +70,60 @@ async def _file(request: Request) -> Response:
 
 
 def _response(name: str) -> Response:
-    kind = _KINDS.get(PurePosixPath(name).suffix)
-    file = _PAGE.joinpath(name)
-    # A name comes from outside: no part of it may lead out of the folder.
-    if kind is None or ".." in name.split("/") or name.startswith("/") or not file.is_file():
+    file, kind = _files().get(name), _KINDS.get(PurePosixPath(name).suffix)
+    if file is None or kind is None:
         problem = Problem(404, "There is no such file.", code="unknown_url")
         return Response(json.dumps(problem.as_openai()), 404, media_type="application/json")
     return Response(file.read_bytes(), headers=_HEADERS, media_type=kind)
 
 
+@cache
+def _files() -> Mapping[str, Traversable]:
+    """The files of the page by their names below ``/web/``: a name from a request is looked up and never opened."""
+    found: dict[str, Traversable] = {}
+
+    def walk(folder: Traversable, above: str) -> None:
+        for each in folder.iterdir():
+            if each.is_dir():
+                walk(each, f"{above}{each.name}/")
+            else:
+                found[above + each.name] = each
+
+    walk(_PAGE, "")
+    return found
+
+
 async def read_document(service: Service, exchange: Exchange) -> None:
     """The title and the text of a file: ``POST /web/read?name=report.pdf`` with its bytes."""
-    name = PurePosixPath(QueryParams(exchange.scope["query_string"]).get("name", "")).name
+    # The name from the request tells the format and the title. It is nobody's path, on no system.
+    given = QueryParams(exchange.scope["query_string"]).get("name", "")
+    name = PurePosixPath(given.replace("\\", "/")).name
     if not name:
         raise Problem(400, "name= is missing: the name of the file, whose ending tells how to read it.", param="name")
+    if len(name) > _LONGEST_NAME or not name.isprintable():
+        raise Problem(
+            400,
+            f"name={shown(name)} is no name of a file: it may have {_LONGEST_NAME} characters that can be printed.",
+            param="name",
+        )
     body = await read_body(exchange.receive, exchange.headers, service.options)
-    found = await anyio.to_thread.run_sync(_read, name, body)
+    settings = service.client.settings
+    allowance = Allowance(ReadingLimits(settings.reading_s, settings.reading_memory_mb), settings.deadline_s)
+    async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+        try:
+            found = await anyio.to_thread.run_sync(
+                _read, name, body, allowance, abandon_on_cancel=True, limiter=service.readers
+            )
+        finally:
+            allowance.cancel()
     await exchange.send_json(found)
 
 
-def _read(name: str, body: bytes) -> dict[str, Any]:
-    from stretto.documents import read_documents  # noqa: PLC0415 - an extra, for those who have documents
-
-    with tempfile.TemporaryDirectory(prefix="stretto-") as folder:
-        path = Path(folder) / name
-        path.write_bytes(body)
-        try:
-            document = read_documents([path]).documents[0]
-        except DocumentError as error:
-            raise Problem(400, str(error).replace(str(path), name), param="name", code="unreadable_file") from None
+def _read(name: str, body: bytes, allowance: Allowance) -> dict[str, Any]:
+    try:
+        document = read_bytes(body, name, allowance=allowance)
+    except DocumentError as error:
+        raise Problem(400, str(error), param="name", code="unreadable_file") from None
     return {"title": document.title or name, "text": document.text}
 
 
@@ -108,4 +137,6 @@ async def write_page(service: Service, exchange: Exchange) -> None:
         raise Problem(400, "answer= is not an answer of Stretto.", param="answer") from None
     if not isinstance(question, str):
         raise Problem(400, "question= takes a string.", param="question")
+    async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+        pass  # it costs a request like any other
     await exchange.send_bytes(answer_page(answer, question).encode(), "text/html; charset=utf-8")

@@ -7,6 +7,7 @@ from typing import Any
 
 from stretto.errors import BudgetExceededError, DeadlineExceededError
 from stretto.strategies.branch import Running
+from stretto.strategies.document.copying import copied
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.records import record_in
 from stretto.strategies.document.run import Reading
@@ -45,14 +46,19 @@ class Outcome:
     hopeless: bool = False
 
 
-def outcome_of(running: Running) -> Outcome:
+def outcome_of(running: Running, place: Place, reading: Reading) -> Outcome:
     """The outcome of a branch that has ended."""
     error = running.exception
     if error is not None:
         out_of_means = isinstance(error, (DeadlineExceededError, BudgetExceededError))
         # Without a word received, the fan-out has asked twice already.
         return Outcome(None, error=str(error), hopeless=out_of_means or not running.text.strip())
+    if reading.plain:
+        # What is no sentence of the passage is dropped as a quotation that does not stand in it, and counted.
+        return Outcome(copied(running.text, place, reading) or {"evidence": [running.text], "answer": ""})
     found = record_in(running.text)
+    if found is None and reading.task.kind in ("answer", "compare"):
+        found = copied(running.text, place, reading)
     cut_off = running.finish_reason in ("length", "budget")
     return Outcome(found, cut_off, "" if found else _NO_RECORD)
 

@@ -108,7 +108,7 @@ class _Chain:
             title=reading.title(tries.place),
         )
         await running.ended()
-        outcome = outcome_of(running)
+        outcome = outcome_of(running, tries.place, reading)
         if instead := next_tries(reading, tries, outcome):
             return instead, None
         if outcome.found is None:

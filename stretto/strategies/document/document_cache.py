@@ -1,9 +1,13 @@
-"""Caches how documents were cut, so that the next question about them starts at once. Bounded; safe between threads."""
+"""Caches how documents were cut, so that the next question about them starts at once. Bounded; safe between threads.
+
+It belongs to one client and goes with it. It holds offsets and counts under a hash of each text, and no text.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from hashlib import blake2b
 from threading import Lock
 from typing import TypeVar, cast
 
@@ -30,8 +34,7 @@ class DocumentCache:
 
     def keep(self, document: Document, purpose: Hashable, make: Callable[[], T]) -> T:
         """The value that was kept for this document and purpose, else a new one."""
-        # The hash of a text is computed once for each string object, and the same object is found without comparing.
-        key = (document.text, document.headings, purpose)
+        key = (_digest(document), purpose)
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -45,3 +48,11 @@ class DocumentCache:
                 while self._size > self._most:
                     self._size -= self._kept.popitem(last=False)[1][0]
         return value
+
+
+def _digest(document: Document) -> bytes:
+    """A hash of everything that decides how a document is cut."""
+    digest = blake2b(document.text.encode("utf-8", "surrogatepass"))
+    for heading in document.headings:
+        digest.update(f"\n{heading.offset} {heading.level} {heading.text}".encode("utf-8", "surrogatepass"))
+    return digest.digest()

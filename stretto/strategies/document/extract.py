@@ -26,7 +26,8 @@ def extracted(reading: Reading, records: Sequence[PassageRecord]) -> Extract | N
     for record in records:
         for evidence in record.evidence:
             found.setdefault(_key(evidence.quote), evidence)
-    citations = tuple(reading.library.citation(each.document, each.start, each.end) for each in found.values())
+    places = ((each.document, each.start, each.end) for each in found.values())
+    citations = tuple(reading.library.citation(number, *place) for number, place in enumerate(places, start=1))
     things = [" ".join(each.quote.split()) for each in found.values()]
     if reading.task.json:
         rows = [

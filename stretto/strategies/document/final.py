@@ -1,4 +1,4 @@
-"""The last call: streams one answer from what was found; each number in brackets is a citation."""
+"""The last call: streams one answer from what was found; each mark in it becomes a citation."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from stretto.backends.base import Prompt
 from stretto.citation import Citation
 from stretto.request import Message
 from stretto.strategies.branch import BranchSpec
-from stretto.strategies.document.citing import CitationFilter
+from stretto.strategies.document.citing import CitationFilter, labelled
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.run import Reading
 from stretto.strategies.in_form import held_to_format, write_in_form
 
-__all__ = ["answer_from", "answer_in_form", "answer_whole", "said_of", "whole"]
+__all__ = ["NO_FINDINGS", "answer_from", "answer_in_form", "answer_whole", "whole"]
 
 _PASSAGE_TOKENS = 120  # of a document that is sent whole, for each number that can be cited
-_CITING = "Behind each statement put the number of what it rests on in square brackets, like [3]."
+_CITING = "Behind each statement put what it rests on in square brackets, like {one}, or {one}{two} for two of them."
 _IN_FORM = "Write the answer in the form that is asked for and nothing else; put no numbers of quotations into it."
-_NOTHING = "Nothing in the passages bears on the question."
+NO_FINDINGS = "Nothing in the passages bears on the question."
 
 
 def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -> CitationFilter:
@@ -29,22 +29,17 @@ def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -
     """
 
     def resolve(number: int) -> Citation | None:
-        quote = findings.quotes.get(number)
-        return reading.library.citation(quote.document, quote.start, quote.end) if quote else None
+        return findings.citation(number) if number in findings.quotes else None
 
     def instead(branch: Branch) -> str:
         if branch.text.strip() or not kept:
             return ""
+        reading.runner.wrote = True
         reading.runner.warn("The answer could not be put together; the findings of the passages stand in its place.")
-        return citing.feed(_listed(findings, kept)) + citing.finish()
+        return citing.feed(_listed(findings, kept, reading.mark)) + citing.finish()
 
-    citing = _start(reading, "document_answer", said_of(findings, kept), resolve, instead)
+    citing = _start(reading, "document_answer", findings.all_shown(kept), resolve, instead)
     return citing
-
-
-def said_of(findings: Findings, kept: Sequence[Finding]) -> str:
-    """The findings as the last prompt shows them."""
-    return findings.all_shown(kept) or _NOTHING
 
 
 async def answer_in_form(reading: Reading, template: str, said: str) -> None:
@@ -72,7 +67,7 @@ def whole(reading: Reading) -> tuple[Reading, str] | None:
         if place.document != titled:
             titled = place.document
             lines.append(f'Document "{library.titles[titled]}":')
-        lines.append(f"[{place.number}] {library.text(place)}")
+        lines.append(f"{labelled(reading.mark, place.number)} {library.text(place)}")
     said = "\n\n".join(lines)
     return (reading, said) if reading.count(said) <= reading.sizes.whole else None
 
@@ -85,7 +80,7 @@ def answer_whole(reading: Reading, said: str) -> CitationFilter:
         if not 0 < number <= len(library.places):
             return None
         place = library.places[number - 1]
-        return library.citation(place.document, place.chunk.start, place.chunk.end)
+        return library.citation(number, place.document, place.chunk.start, place.chunk.end)
 
     return _start(reading, "document_whole", said, resolve)
 
@@ -98,7 +93,9 @@ def _start(
     instead: Callable[[Branch], str] = lambda _: "",
 ) -> CitationFilter:
     runner = reading.runner
-    form = f"{_CITING} Write the answer as JSON." if reading.task.json else _CITING
+    form = _CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
+    if reading.task.json:
+        form += " Write the answer as JSON."
     prompt = Prompt(reading.messages(template, records=said, form=form), reads=True)
 
     def another_way(received: str) -> Prompt | None:
@@ -108,7 +105,8 @@ def _start(
         return Prompt(reading.messages("continue", question=question, received=received, documents=""))
 
     answering = runner.start(_spec(reading, prompt, another_way))
-    citing = CitationFilter(resolve)
+    prompted = "\n".join(message.content for message in prompt.messages)
+    citing = CitationFilter(resolve, mark=reading.mark, prompt=prompted)
     runner.merge.add_branch(answering, filter_=citing, ending=instead)
     return citing
 
@@ -125,11 +123,11 @@ def _spec(reading: Reading, prompt: Prompt, another_way: Callable[[str], Prompt 
     )
 
 
-def _listed(findings: Findings, kept: Sequence[Finding]) -> str:
+def _listed(findings: Findings, kept: Sequence[Finding], mark: str) -> str:
     """The findings as a list, where no answer could be written from them."""
     return "\n".join(
         f"- {' '.join(finding.answer.split()) or findings.quotes[finding.evidence[0]].quote} "
-        f"{''.join(f'[{number}]' for number in finding.evidence[:3])}".rstrip()
+        f"{''.join(labelled(mark, number) for number in finding.evidence[:3])}".rstrip()
         for finding in kept
         if finding.answer or finding.evidence
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from stretto.citation import Evidence, PassageRecord
-from stretto.strategies.document.library import Library
+from stretto.citation import Citation, Evidence, PassageRecord
+from stretto.strategies.document.citing import labelled
+from stretto.strategies.document.run import Reading
 from stretto.strategies.fencing import unfenced
 
 __all__ = ["Finding", "Findings"]
@@ -28,23 +29,15 @@ class Findings:
     """All quotations that were found, numbered from 1 in the order of the documents.
 
     Args:
-        library: the documents.
-        records: of their passages.
-        count: tokens of a text.
-        place: what the prompt calls the place of a quotation, from document, start and end.
+        reading: the run.
+        records: of its passages.
     """
 
-    def __init__(
-        self,
-        library: Library,
-        records: Sequence[PassageRecord],
-        count: Callable[[str], int],
-        *,
-        place: Callable[[int, int, int], str] | None = None,
-    ) -> None:
-        self._library = library
-        self._place = place or library.briefly
-        self._count = count
+    def __init__(self, reading: Reading, records: Sequence[PassageRecord]) -> None:
+        self._library = reading.library
+        self._place = reading.library.called if reading.trained else reading.library.briefly
+        self._count = reading.count
+        self._mark = reading.mark
         self.quotes: dict[int, Evidence] = {}
         self.found: list[Finding] = []
         known: dict[tuple[int, int, int], int] = {}  # neighbours may both quote what stands across their border
@@ -57,6 +50,11 @@ class Findings:
             if record.informative:
                 self.found.append(Finding(record.answer, tuple(numbers), record.confidence))
 
+    def citation(self, number: int) -> Citation:
+        """The citation of a quotation."""
+        quote = self.quotes[number]
+        return self._library.citation(number, quote.document, quote.start, quote.end)
+
     def shown(self, finding: Finding) -> str:
         """One finding as a prompt shows it."""
         lines = [f"Finding, confidence {finding.confidence} of 5: {' '.join(finding.answer.split())}"]
@@ -64,7 +62,7 @@ class Findings:
             quote = self.quotes[number]
             place = self._place(quote.document, quote.start, quote.end)
             named = f" ({place})" if place else ""
-            lines.append(f'[{number}]{named} "{" ".join(quote.quote.split())}"')
+            lines.append(f'{labelled(self._mark, number)}{named} "{" ".join(quote.quote.split())}"')
         return "\n".join(lines)
 
     def all_shown(self, findings: Sequence[Finding]) -> str:

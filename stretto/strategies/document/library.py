@@ -112,11 +112,12 @@ class Library:
             parts.append(f'"{title}": {head[:room]}')
         return "\n".join(parts)[: 2 * OUTLINE]
 
-    def citation(self, document: int, start: int, end: int) -> Citation:
-        """The citation of a place."""
+    def citation(self, number: int, document: int, start: int, end: int) -> Citation:
+        """The citation of a place that prompts show under a number."""
         title, whole = self.titles[document], self.documents[document]
         heading = whole.heading(start)
         return Citation(
+            number=number,
             label=f"[{self.called(document, start, end)}]",
             title=title,
             source=whole.source,

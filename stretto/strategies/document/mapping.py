@@ -81,7 +81,7 @@ class _Map:
         )
 
     async def _take(self, tries: Tries, running: Running) -> None:
-        reading, outcome = self.reading, outcome_of(running)
+        reading, outcome = self.reading, outcome_of(running, tries.place, self.reading)
         if instead := next_tries(reading, tries, outcome):
             for each in instead:
                 self._start(each)

@@ -11,7 +11,7 @@ from stretto.router.demands import wants_format
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
 from stretto.router.offer import Offer
 from stretto.strategies.document.chain import MOST_IN_ORDER
-from stretto.strategies.document.sizes import LARGEST_CHUNK, UNKNOWN_WINDOW, USUAL_LEAST
+from stretto.strategies.document.sizes import LARGEST_CHUNK, UNKNOWN_WINDOW, USUAL_LEAST, read_well
 from stretto.strategies.document.task import Task, task_of
 
 __all__ = ["offer_document"]
@@ -42,11 +42,11 @@ def offer_document(case: Case) -> Offer | None:
     task = task_of(case.request.question, len(documents))
     able = case.backend.capabilities
     fits = case.prompt_tokens + case.answer_tokens <= window * _FITS
-    if fits and case.prompt_tokens <= (able.passage_tokens or window) * _FITS:
+    if fits and case.prompt_tokens <= (read_well(able) or window) * _FITS:
         return _offer_whole(case, task, window)
     way, forecast = _forecast(case, task, window)
     most = f"the context window of {window:,} tokens"
-    if (short := able.passage_tokens) is not None and short < window:
+    if (short := read_well(able)) is not None and short < window:
         most = f"the {short:,} tokens that the model reads well"
     return Offer(
         confidence=1.0,

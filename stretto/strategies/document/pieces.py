@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-
-import anyio
 
 from stretto.answer import Branch
 from stretto.backends.base import Prompt
@@ -32,7 +31,8 @@ def _piece_tokens(reading: Reading) -> int:
 
 async def write_pieces(reading: Reading) -> None:
     """Agree on names in one call, then write all pieces; they stream in order, with the white space between them."""
-    reading = await anyio.to_thread.run_sync(reading.cut, _piece_tokens(reading))
+    size, count = _piece_tokens(reading), reading.count
+    reading = replace(await reading.in_thread(lambda reading: reading.cut(size)), count=count)
     library, runner = reading.library, reading.runner
     names = await _names(reading)
     end, document = 0, 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import anyio
 
@@ -15,22 +15,26 @@ from stretto.backends.base import Prompt
 from stretto.citation import PassageRecord
 from stretto.document import Document
 from stretto.documents import cut
+from stretto.errors import StrettoError
 from stretto.events import PassageRead
 from stretto.prompts import POCKET
 from stretto.request import Message, Request
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import asked
+from stretto.strategies.document.bearing import Bearing
+from stretto.strategies.document.citing import mark_for
 from stretto.strategies.document.counting import Counter, estimate, total_tokens
 from stretto.strategies.document.density import share_of
 from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.library import Library, Place
-from stretto.strategies.document.sizes import Sizes, sizes_of
+from stretto.strategies.document.sizes import SMALL, Sizes, sizes_of
 from stretto.strategies.document.task import Task, task_of
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.fencing import unfenced
 
 __all__ = ["Reading", "reading_of"]
 
+T = TypeVar("T")
 _READING_SHARE = 0.65  # of the time to the deadline; the rest is for putting together and answering
 _CONVERSATION = 2_000  # characters of the conversation before the question that the reader of a passage is shown
 
@@ -47,6 +51,8 @@ class Reading:
         sizes: tokens for each kind of call.
         count: tokens of a text.
         cache: keeps how documents were cut.
+        mark: the word of the marks that the model is asked for; empty for one that was trained on bare numbers.
+        failures: why passages could not be read; ``None`` for each whose record makes no sense.
     """
 
     request: Request
@@ -56,6 +62,15 @@ class Reading:
     sizes: Sizes
     count: Counter
     cache: DocumentCache
+    mark: str = ""
+    failures: list[StrettoError | None] = field(default_factory=list)
+
+    async def in_thread(self, work: Callable[[Reading], T]) -> T:
+        """Do work that counts and cuts beside the event loop, until the deadline or until the request is cancelled.
+
+        Raises `DeadlineExceededError`.
+        """
+        return await _in_thread(self.runner, lambda: work(replace(self, count=_stopping(self.count))))
 
     def cut(self, size: int, share: Callable[[str], float] | None = None) -> Reading:
         """The same run with passages of at most ``size`` tokens."""
@@ -111,7 +126,17 @@ class Reading:
     @property
     def trained(self) -> bool:
         """Whether the model was trained on its family's own prompts, which must stay as they were."""
-        return self.runner.capabilities.prompt_family == POCKET
+        return _trained(self.runner)
+
+    @cached_property
+    def bearing(self) -> Bearing:
+        """The words of the question among all passages."""
+        return Bearing(self.request.question, [self.library.text(place) for place in self.library.places])
+
+    @property
+    def plain(self) -> bool:
+        """Whether the model is a small one, which is asked for a sentence to copy instead of a record."""
+        return self.runner.capabilities.prompt_family == SMALL and self.task.kind in ("answer", "compare")
 
     def schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The schema, if this backend can be held to one."""
@@ -129,6 +154,7 @@ class Reading:
         """The record of a passage that could not be read by this call."""
         if self.request.on_missing == "raise":
             running.partial = running.told = True  # the answer lacks something, and a warning says what
+        self.failures.append(running.exception)
         return PassageRecord(
             document=place.document, start=place.chunk.start, end=place.chunk.end, status="failed", error=error
         )
@@ -174,18 +200,29 @@ class Reading:
 
 
 async def reading_of(request: Request, runner: FanOut, cache: DocumentCache) -> Reading:
-    """Cut the documents of a request for the backend of this answer. Raises `ContextOverflowError`.
+    """Cut the documents of a request for the backend of this answer, beside the event loop.
 
-    Counting and cutting megabytes takes a moment, so it is done beside the event loop, until the request is cancelled.
+    Raises `ContextOverflowError`, and `DeadlineExceededError` where the deadline passes while they are cut.
     """
-    count = await runner.text_counter() or estimate
+    with runner.until_deadline():
+        count = await runner.text_counter() or estimate
+    reading = await _in_thread(runner, lambda: _reading_of(request, runner, cache, _stopping(count)))
+    return replace(reading, count=count)
+
+
+async def _in_thread(runner: FanOut, work: Callable[[], T]) -> T:
+    with runner.until_deadline():
+        return await anyio.to_thread.run_sync(work)
+
+
+def _stopping(count: Counter) -> Counter:
+    """The same count, for a thread that ends when its request is cancelled or too late."""
 
     def counted(text: str) -> int:
         anyio.from_thread.check_cancelled()
         return count(text)
 
-    reading = await anyio.to_thread.run_sync(_reading_of, request, runner, cache, counted)
-    return replace(reading, count=count)
+    return counted
 
 
 def _reading_of(request: Request, runner: FanOut, cache: DocumentCache, count: Counter) -> Reading:
@@ -211,8 +248,14 @@ def _reading_of(request: Request, runner: FanOut, cache: DocumentCache, count: C
         left=runner.limits_left(),
         measured=runner.measured(),
     )
-    reading = Reading(bare, runner, library, task, sizes, count, cache)
+    texts = (*(each.text for each in library.documents), *(each.content for each in request.messages))
+    mark = "" if _trained(runner) else mark_for(texts)
+    reading = Reading(bare, runner, library, task, sizes, count, cache, mark)
     return reading.cut(sizes.chunk, None if task.kind == "rewrite" else share_of)
+
+
+def _trained(runner: FanOut) -> bool:
+    return runner.capabilities.prompt_family == POCKET
 
 
 def _passage_messages(

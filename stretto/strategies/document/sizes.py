@@ -11,8 +11,21 @@ from stretto.errors import ContextOverflowError
 from stretto.request import Request
 from stretto.strategies.document.task import Task
 
-__all__ = ["EDGE", "LARGEST_CHUNK", "OUTLINE", "UNKNOWN_WINDOW", "Sizes", "sizes_of", "useful_slots"]
+__all__ = [
+    "EDGE",
+    "LARGEST_CHUNK",
+    "OUTLINE",
+    "SMALL",
+    "UNKNOWN_WINDOW",
+    "Sizes",
+    "read_well",
+    "sizes_of",
+    "useful_slots",
+]
 
+SMALL = "small"  # the family of prompts of models that hold no record
+_SMALL_PASSAGE = 256  # tokens of a passage in which such a model finds a sentence
+_SMALL_RECORD = 96
 UNKNOWN_WINDOW = 32_000  # tokens; of an unknown model
 MAP_TOKENS = 700  # a record may have
 EXTRACT_TOKENS = 2_000  # a record that lists everything
@@ -83,6 +96,8 @@ def sizes_of(
     step = min(STEPS, max(1, window // STEPS_OF_WINDOW))
     overhead = math.ceil(overhead / step) * step
     most = EXTRACT_TOKENS if task.kind == "extract" else MAP_TOKENS
+    if able.prompt_family == SMALL and task.kind in ("answer", "compare"):
+        most = _SMALL_RECORD
     record = min(most, max(48, window // 6)) + thinking
     room = int((window - record - overhead) * (1 - MARGIN))
     if room < LEAST_CHUNK:
@@ -91,12 +106,13 @@ def sizes_of(
             f"{LEAST_CHUNK} are the least. Ask a shorter question, or use a model with a larger window.",
             backend=model,
         )
-    usual = min(LARGEST_CHUNK[request.preference], able.passage_tokens or window)
+    well = read_well(able)
+    usual = min(LARGEST_CHUNK[request.preference], well or window)
     largest = min(room, min(usual, LARGEST_EXTRACT) if task.kind == "extract" else usual)
     chunk = _chunk(total, overhead + record, room, largest, slots=useful_slots(able, measured), left=left)
     answer = min(request.options.max_tokens or ANSWER_TOKENS, window // 3) + thinking
     findings = max(LEAST_CHUNK, int((window - answer - closing) * (1 - MARGIN)))
-    whole = findings if able.passage_tokens is None else min(findings, able.passage_tokens)
+    whole = findings if well is None else min(findings, well)
     return Sizes(
         chunk=chunk,
         record=record,
@@ -105,6 +121,11 @@ def sizes_of(
         whole=whole,
         beside=overhead + record,
     )
+
+
+def read_well(able: Capabilities) -> int | None:
+    """Tokens of a passage that the model reads well, if they are fewer than its window."""
+    return able.passage_tokens or (_SMALL_PASSAGE if able.prompt_family == SMALL else None)
 
 
 def useful_slots(able: Capabilities, measured: Measured | None = None) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import anyio
+from dataclasses import replace
 
 from stretto.backends.base import Prompt
 from stretto.citation import PassageRecord
-from stretto.errors import BackendError, InvalidRequestError
+from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
@@ -19,14 +18,16 @@ from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.collapse import collapsed
 from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.extract import extracted
-from stretto.strategies.document.final import answer_from, answer_in_form, answer_whole, said_of, whole
+from stretto.strategies.document.final import NO_FINDINGS, answer_from, answer_in_form, answer_whole, whole
 from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.gate import relevant
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.mapping import read_passages
 from stretto.strategies.document.narrowing import narrowed
+from stretto.strategies.document.nothing import all_failed, ends_as, in_words, unable, warning_of
 from stretto.strategies.document.offer import offer_document
 from stretto.strategies.document.pieces import write_pieces
+from stretto.strategies.document.plainly import quoted_answer, read_plainly
 from stretto.strategies.document.run import Reading, reading_of
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.in_form import held_to_format
@@ -76,47 +77,100 @@ class _Run:
             await write_pieces(reading)
             await self.runner.merge.finish()
             return
-        # Beside the event loop: counting what a large window holds takes a moment.
-        fitting = None if reading.task.kind == "extract" else await anyio.to_thread.run_sync(whole, reading)
+        in_passages = reading.task.kind == "extract" or reading.plain
+        fitting = None if in_passages else await reading.in_thread(whole)
         if fitting is not None and self.in_form:
-            await answer_in_form(fitting[0], "document_whole", fitting[1])
+            await answer_in_form(replace(fitting[0], count=reading.count), "document_whole", fitting[1])
             await self.runner.merge.finish()
         elif fitting is not None:
-            await self._end(answer_whole(*fitting))
+            await self._end(answer_whole(replace(fitting[0], count=reading.count), fitting[1]))
         else:
             await self._read()
 
     async def _read(self) -> None:
         reading = self.reading
-        places, skipped = await anyio.to_thread.run_sync(self._places)
+        places, skipped = await reading.in_thread(self._places)
         records = await self._records(places)
+        skipped += [record for record in records if record.status == "skipped"]
+        records = [record for record in records if record.status != "skipped"]
         self._report(records, skipped)
         self.runner.passages = tuple(sorted([*records, *skipped], key=lambda each: (each.document, each.start)))
         if records and all(record.status == "failed" for record in records):
-            cause = f"None of {len(records)} passages could be read. The first cause: {records[0].error}"
-            raise BackendError(cause, backend=self.runner.model)
+            raise all_failed(reading, records)
+        self.runner.ends_as = ends_as(reading, records)
+        if not any(record.informative for record in records):
+            await self._say_nothing(records)
+            return
         if reading.task.kind == "extract" and not self.in_form and (extract := extracted(reading, records)):
-            self.runner.merge.add(extract.text)
-            await self.runner.merge.finish()
+            await self._write(extract.text)
             self.runner.citations = extract.citations
             return
-        place = reading.library.called if reading.trained else None
-        findings = Findings(reading.library, records, reading.count, place=place)
+        findings = Findings(reading, records)
+        if reading.plain and not self.in_form:
+            await self._quote(findings)
+            return
         kept = await collapsed(reading, findings)
         if not self.in_form:
             await self._end(answer_from(reading, findings, kept))
+            if not self.runner.citations and reading.task.kind != "summarise":
+                self.runner.warn(
+                    f"The answer names none of the {len(findings.quotes)} quotations that it was given. They are in "
+                    "Answer.passages."
+                )
             return
-        await answer_in_form(reading, "document_answer", said_of(findings, kept))
+        await answer_in_form(reading, "document_answer", findings.all_shown(kept))
         await self.runner.merge.finish()
-        quotes = [findings.quotes[number] for number in sorted({each for one in kept for each in one.evidence})]
-        self.runner.citations = tuple(reading.library.citation(each.document, each.start, each.end) for each in quotes)
+        numbers = sorted({number for finding in kept for number in finding.evidence})
+        self.runner.citations = tuple(findings.citation(number) for number in numbers)
 
     async def _records(self, places: Sequence[Place]) -> list[PassageRecord]:
+        if self.reading.plain:
+            return await read_plainly(self.reading, places)
         if not self.reading.task.hops:
             return await read_passages(self.reading, places)
         if len(places) <= MOST_IN_ORDER:
             return await follow_passages(self.reading, places)
         return await read_in_rounds(self.reading, places)
+
+    async def _say_nothing(self, records: Sequence[PassageRecord]) -> None:
+        """Say that nothing was found, or that the model could not search, in the form that was asked for."""
+        reading, request = self.reading, self.reading.request
+        cannot = unable(reading, records)
+        unread = any(record.status == "failed" for record in records)
+        self.runner.warn(warning_of(reading, records))
+        self.runner.ends_as = self.runner.ends_as or ("incomplete" if cannot else "nothing_found")
+        if self.in_form:
+            await answer_in_form(reading, "document_answer", NO_FINDINGS)
+            self.runner.warn("No part of the documents supports what the answer says in its form.")
+            await self.runner.merge.finish()
+            return
+        if cannot:
+            said = in_words(request, "unable")
+        else:
+            said = in_words(request, "nothing", "unread") if unread else in_words(request, "nothing")
+        task = reading.task
+        if task.kind == "extract" and not cannot and (task.json or task.counts):
+            empty = "[]" if task.json else "0"
+            said = f"{empty}\n\n{said}" if task.counts and unread else empty
+        await self._write(said)
+
+    async def _quote(self, findings: Findings) -> None:
+        """Answer with the quotations themselves: a sentence of a small model's own might say what none of them says."""
+        quoted = quoted_answer(self.reading, findings)
+        citations = tuple(findings.citation(number) for _, number in quoted)
+        await self._write(
+            "\n\n".join(f"{text} {each.label}" for (text, _), each in zip(quoted, citations, strict=True))
+        )
+        self.runner.citations = citations
+        self.runner.warn(
+            f"The answer is quoted from the documents: {self.runner.model} is too small to put it into words."
+        )
+
+    async def _write(self, text: str) -> None:
+        """Write an answer without the model."""
+        self.runner.wrote = True
+        self.runner.merge.add(text)
+        await self.runner.merge.finish()
 
     async def _end(self, citing: CitationFilter) -> None:
         """Wait for the answer, and report its citations."""
@@ -125,11 +179,12 @@ class _Run:
         if citing.unknown:
             self.runner.warn(f"{citing.unknown} citations named no passage and were left out.")
 
-    def _places(self) -> tuple[Sequence[Place], list[PassageRecord]]:
+    def _places(self, reading: Reading) -> tuple[Sequence[Place], list[PassageRecord]]:
         """The passages to read, and records of those that are skipped: only with the preference ``fastest``."""
-        reading = self.reading
         places = reading.library.places
         if reading.task.kind == "summarise":
+            return places, []
+        if reading.plain:
             return places, []
         if reading.request.preference != "fastest" or reading.task.kind == "extract":
             return narrowed(reading, places), []
@@ -150,7 +205,7 @@ class _Run:
                 f"What {len(cut_off)} passages hold may not be complete, because their records were cut off: "
                 f"{self._listed(cut_off)}."
             )
-        if skipped:
+        if skipped and not self.reading.plain:
             self.runner.warn(
                 f"{len(skipped)} of {len(records) + len(skipped)} passages were skipped: a search found the question's "
                 "words elsewhere. All are read with preference='balanced'."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,9 +12,10 @@ from stretto.language.folding import fold
 from stretto.language.forms import words_wanted
 from stretto.language.lists import listed
 from stretto.request import Request
-from stretto.strategies.branch import BranchSpec, Running
+from stretto.strategies.branch import NOT_TEXT, BranchSpec, Running, TextWatch
 from stretto.strategies.direct import asked
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.limits import share_of
 
 THINKING = 2_000  # tokens for reasoning before the text; providers count them as completion tokens
 TITLE = 60  # characters
@@ -52,16 +53,19 @@ class Calls:
         title: str = "",
         plainly: str = "",
         room: int = SHORTEST,
+        parts: int = 1,
         schema: Mapping[str, Any] | None = None,
+        watch: Callable[[], TextWatch] | None = None,
         **values: str,
     ) -> Running:
         """Start a branch from a template.
 
         ``plainly``: the same request without the template, for the retry after a failure. ``room``: token limit.
+        ``parts``: how many calls share ``max_tokens``. ``watch``: judges the text of each try.
         """
-        options = self.request.options.model_copy(
-            update={"max_tokens": room + (THINKING if self.runner.capabilities.reasoning else 0), "stop": ()}
-        )
+        room += THINKING if self.runner.capabilities.reasoning else 0
+        most = room if kind in NOT_TEXT else share_of(self.request, room, parts)
+        options = self.request.options.model_copy(update={"max_tokens": most, "stop": ()})
 
         def prompt() -> Prompt:
             return Prompt(
@@ -85,14 +89,15 @@ class Calls:
                 prompt=prompt,
                 options=options,
                 another_way=another_way,
+                watch=watch,
                 accepts_refusal=kind == "plan",
             )
         )
 
     def room(self, instruction: str, text: str = "") -> int:
         """Token limit of one entry: the caller's, else an estimate from the request."""
-        if self.request.options.max_tokens:
-            return self.request.options.max_tokens
+        if self.request.part_tokens:
+            return self.request.part_tokens
         if words := words_wanted(fold(instruction)):
             return max(SHORTEST, int(words * TOKENS_PER_WORD * ROOM))
         return max(SHORTEST, len(text)) * (ROOM if _LONG_ENTRY.search(instruction) else 1)

@@ -58,7 +58,7 @@ _BEFORE = re.compile(rf"(?:\b{spaced('before-number')}|[$€£#/+*=×-])\s*$", _
 _LIMIT = re.compile(rf"\b{spaced('limit')}\s*$", _FLAGS)
 _SET_OF = re.compile(rf"\b{spaced('set-of')}\s*$", _FLAGS)
 _CONNECTED = listed("connected")
-_OTHER_TASK = re.compile(rf"(?:^|[.!?\n]\s*|\b{spaced('other-task-lead')} ){spaced('other-task')}(?!\w)", _FLAGS)
+_OTHER_TASK = re.compile(rf"(?:^|[.!?\n]\s{{0,20}}|\b{spaced('other-task-lead')} ){spaced('other-task')}(?!\w)", _FLAGS)
 _LONGER = listed("longer")
 _LENGTH_UNIT = listed("length-unit")
 _LENGTH_BEFORE = re.compile(rf"(?:\b{spaced('length-before')}|[-–])\s*$", _FLAGS)

@@ -14,6 +14,9 @@ _NUMBER = re.compile(r"^\s*(?:[*_]{1,2})?\(?(?P<number>\d{1,4})(?:[.):\]]|\s[-�
 _BULLET = re.compile(r"^\s*[-*•–]\s+")
 _FENCE = re.compile(r"^\s*```\w*\s*$")
 
+LINE, LINES, PARAGRAPHS = 1, 2, 3
+"""The form of an entry."""
+
 
 class Held:
     """Shows nothing while streaming: the entry is assembled when its branch has ended."""
@@ -89,6 +92,7 @@ class Entries:
     _next: int | None = None
     _begun: int = 0
     _plain: list[str] = field(default_factory=list)
+    _longest: int = 0  # form of the entries that are complete
 
     def feed(self, text: str) -> list[str]:
         """Take new text; return the entries completed by it."""
@@ -105,11 +109,17 @@ class Entries:
         found = [self._take("".join(self._line))]
         self._line.clear()
         if self._entry is not None:
-            found.append("\n".join(self._entry).strip())
+            found.append(self._without_tail("\n".join(self._entry).strip()))
             self._entry = None
         elif not self._begun:
             found = self._unnumbered()
         return [entry for entry in found if entry]
+
+    def _without_tail(self, last: str) -> str:
+        """The last entry without text behind it, which the form of the entries before it tells apart."""
+        if self._begun < 2 or self._longest == PARAGRAPHS:
+            return last
+        return last.split("\n", 1)[0] if self._longest == LINE else last.split("\n\n", 1)[0]
 
     def _take(self, line: str) -> str:
         """Take a line; return the previous entry if the line begins the next one."""
@@ -122,7 +132,11 @@ class Entries:
             self.confused = self.confused or self._entry is None
             self._begun += 1
             self._next = number + 1
-            return "\n".join(before or ()).strip()
+            whole = "\n".join(before or ()).strip()
+            self._longest = max(
+                self._longest, LINE if "\n" not in whole else LINES if "\n\n" not in whole else PARAGRAPHS
+            )
+            return whole
         self.confused = self.confused or found is not None
         (self._plain if self._entry is None else self._entry).append(line if self._entry is None else line.strip())
         return ""

@@ -191,7 +191,10 @@ def _columns(text: str) -> tuple[str, ...]:
     found = _COLUMNS.search(text)
     if not found:
         return ()
-    cells = [cell.strip(" \"'“”") for cell in re.split(r",\s*(?:and\s+)?|\s+and\s+|\s*\|\s*", found[1] or found[2])]
+    cells = [
+        cell.strip(" \"'“”")
+        for cell in re.split(r",\s*(?:and\s+)?|(?<!\s)\s+and\s+|(?<!\s)\s*\|\s*", found[1] or found[2])
+    ]
     return tuple(cell for cell in cells if cell) if 2 <= len(cells) <= 8 else ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from stretto.route import Forecast
 from stretto.router.case import PHRASES, Case
@@ -12,6 +13,9 @@ from stretto.router.offer import Offer
 PRIORITY = 20  # the form of a request is better evidence of items than its words are of points
 THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
 LISTED_CONFIDENCE = 0.95  # all 15 labelled prompts that code splits by lines are labelled as items
+_LABELS = re.compile(
+    r"\b(?:classif|klassifi[zc]|clasific|classific|categori|kategori|catégori|label|sentiment)", re.IGNORECASE
+)
 TOGETHER = 12  # most items that share a call if there are more items than slots
 
 
@@ -22,6 +26,9 @@ def offer_items(case: Case) -> Offer:
     items = case.countable
     forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items) if items > 1 else None
 
+    gain = case.gain(forecast) if forecast is not None else ""
+    needs = ("item", "label") if _LABELS.search(case.text) else ("item",)
+
     def obstacle() -> str | None:
         return case.obstacle(forecast)
 
@@ -30,20 +37,23 @@ def offer_items(case: Case) -> Offer:
         answer = f"the answer {PHRASES['items']}"
         return Offer(
             confidence=sure,
-            cause=f"Written item by item in parallel: {answer} ({sure:.0%} sure).",
+            cause=f"Written item by item in parallel: {answer} ({sure:.0%} sure{case.reason}).{gain}",
             forecast=forecast,
             priority=PRIORITY,
             although=answer,
             obstacle=obstacle,
+            needs=needs,
         )
     if case.listed and not judgement.unsure:
         return Offer(
             confidence=LISTED_CONFIDENCE,
-            cause=f"Written item by item in parallel: the request is a list of {case.listed}, with one task for each.",
+            cause="Written item by item in parallel: "
+            f"the request is a list of {case.listed}, with one task for each.{gain}",
             forecast=forecast,
             priority=PRIORITY,
             although="the request is a list with one task for each",
             obstacle=obstacle,
+            needs=needs,
         )
     return Offer(
         confidence=sure,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 
-from stretto.prompts import POCKET
+from stretto.prompts import POCKET, SMALL
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.parse import parse_of
@@ -17,11 +17,13 @@ from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.entries import Entries
 from stretto.strategies.items.layout import Layout, layout_for
 from stretto.strategies.items.plan import planned
+from stretto.strategies.items.results import Check, ResultWatch
 from stretto.strategies.items.samples import FINAL, Samples
 from stretto.strategies.items.splitting import NotSplit, Split
 from stretto.strategies.limits import tell_limits
 from stretto.strategies.notes import notes_for
 
+ONE_AT_A_TIME = (POCKET, SMALL)  # families of models that do not hold a plan or a group of items
 FEWEST_CALLS = 2
 PLANNED_CALLS = 3  # a plan and two calls
 SHORT_ITEM = 200  # characters; longer items do not share a call
@@ -51,8 +53,7 @@ async def write_items(request: Request, route: Route, runner: FanOut) -> None:
 def _may_plan(calls: Calls) -> bool:
     budget = calls.request.budget.max_calls
     family = calls.runner.capabilities.prompt_family
-    # The embedded model was trained on single items: no plans, no groups.
-    return family != POCKET and calls.most >= FEWEST_CALLS and (budget is None or budget > PLANNED_CALLS)
+    return family not in ONE_AT_A_TIME and calls.most >= FEWEST_CALLS and (budget is None or budget > PLANNED_CALLS)
 
 
 def _obstacle(taken: Split, calls: Calls) -> str | None:
@@ -60,7 +61,7 @@ def _obstacle(taken: Split, calls: Calls) -> str | None:
     budget = calls.request.budget.max_calls
     if calls.most < FEWEST_CALLS:
         return "only one call at a time is possible"
-    if calls.runner.capabilities.prompt_family == POCKET:
+    if calls.runner.capabilities.prompt_family in ONE_AT_A_TIME:
         if taken.count:
             return "this model is too small for samples from different angles"
         if budget is not None and budget < len(taken.items):
@@ -78,6 +79,8 @@ class _Items:
         self.taken = taken
         self.layout = layout
         self.pocket = calls.runner.capabilities.prompt_family == POCKET
+        self.alone = calls.runner.capabilities.prompt_family in ONE_AT_A_TIME
+        self.check = Check.of(taken, several=bool(layout.columns))
         self.placed = 0  # entries that are placed in the answer
 
     async def run(self) -> None:
@@ -97,7 +100,7 @@ class _Items:
         most = self.calls.most
         forced = budget is not None and budget < count
         short = max(map(len, self.taken.items)) <= SHORT_ITEM and self.layout.name != "sections"
-        if self.pocket or count <= most or not (short or forced):
+        if self.alone or count <= most or not (short or forced):
             return [range(index, index + 1) for index in range(count)]
         size = -(-count // most)
         if not forced or (budget is not None and -(-count // MOST_TOGETHER) <= budget):
@@ -117,6 +120,7 @@ class _Items:
             title=f"{items[0]} … {items[-1]}",
             plainly=f"{self._plainly()}\n\n{listed}",
             room=sum(self.calls.room(self.taken.instruction, item) for item in items),
+            parts=-(-len(self.taken.items) // len(group)),
             instruction=self.taken.instruction,
             context=self.taken.context,
             count=str(len(items)),
@@ -133,10 +137,12 @@ class _Items:
             title=item,
             plainly=f"{self._plainly()}\n\n{item}",
             room=self.calls.room(instruction, item),
+            parts=len(self.taken.items),
             instruction=f"{self.taken.context}\n{instruction}".strip() if self.pocket else instruction,
             context=self.taken.context,
             item=item,
             form=self.layout.instruction,
+            watch=lambda: ResultWatch(self.check, item, self.calls.runner.screen),
         )
 
     def _plainly(self) -> str:
@@ -177,21 +183,35 @@ class _Items:
         right = not entries.confused and (not whole or len(found) == len(group))
         left = runner.ledger.calls_left
         kept = found[: len(group)] if right or running.finish_reason in FINAL or left == 0 else []
-        for index, text in zip(group, kept, strict=False):
-            runner.merge.add(partial(self._entry, index, text))
-        missing = group[len(kept) :]
-        if not missing and right:
-            return
-        cause = str(running.exception or f"{len(found)} results for {len(group)} items").rstrip(".")
-        if kept:
-            running.replaced = True
-        else:
+        items = [self.taken.items[index] for index in group]
+        results = self.check.of_group(kept, items, runner.clean)
+        wrong = results.count(None)
+        results += [None] * (len(group) - len(kept))
+        if wrong == len(kept):
             running.drop("its items are asked for one by one")
-        told = f"is asked for item by item: {cause}"
-        if kept and right:
-            told = f"broke off after {len(kept)} results, the others are asked for item by item: {cause}"
-        elif kept:
-            told = f"came with {cause} and cannot be asked for again: what came may not stand at its own items"
-        runner.warn(f"{running.spec.title!r} {told}")
-        for index, single in [(index, self._start_one(index)) for index in missing]:
-            self._add(index, single)
+        elif None in results or not right:
+            running.replaced = True
+        if None in results or not right:
+            runner.warn(
+                f"{running.spec.title!r} {_told(running, len(group), len(found), len(kept), wrong, right=right)}"
+            )
+        singles = [
+            None if text is not None else self._start_one(index) for index, text in zip(group, results, strict=True)
+        ]
+        for index, text, single in zip(group, results, singles, strict=True):
+            if single is not None:
+                self._add(index, single)
+            else:
+                runner.merge.add(partial(self._entry, index, text or ""))
+
+
+def _told(running: Running, items: int, found: int, kept: int, wrong: int, *, right: bool) -> str:
+    """What a group lacks, and what becomes of it."""
+    cause = str(running.exception or f"{found} results for {items} items").rstrip(".")
+    if kept and not right:
+        return f"came with {cause} and cannot be asked for again: what came may not stand at its own items"
+    if kept == items:
+        return f"has {wrong} of {items} results that are none; these are asked for item by item"
+    if kept:
+        return f"broke off after {kept} results, the others are asked for item by item: {cause}"
+    return f"is asked for item by item: {cause}"

@@ -112,6 +112,7 @@ class Samples:
             "sample",
             title=angle or which,
             room=self.calls.room(self.split.instruction) * share,
+            parts=-(-total // share),
             question=self.split.instruction,
             total=str(total),
             share=f"one, {which} of {total}" if share == 1 else f"{share}, {which} of {total}",

@@ -27,7 +27,7 @@ LONG_INTRODUCTION = 500  # characters; of a longer one only the sentence before 
 
 _THESE = listed("these")
 _OPERATION = re.compile(
-    rf"(?:^|[.!?:;,\n]\s*|\b{spaced('operation-lead')}\s+){spaced('operation')}(?!\w)|{unspaced('operation')}",
+    rf"(?:^|[.!?:;,\n]\s{{0,20}}|\b{spaced('operation-lead')}\s{{1,20}}){spaced('operation')}(?!\w)|{unspaced('operation')}",
     re.IGNORECASE,
 )
 _PROPERTY_OF = re.compile(rf"\b{spaced('property')}\W*$", re.IGNORECASE)
@@ -243,4 +243,4 @@ def _sentence(text: str) -> str:
 
 def _plain(part: str) -> str:
     """An instruction without the colon or dash before its list."""
-    return re.sub(r"[\s:：–—-]+$", "", part).strip(" \t\n,;")
+    return re.sub(r"(?<![\s:：–—-])[\s:：–—-]+$", "", part).strip(" \t\n,;")

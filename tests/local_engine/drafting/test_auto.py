@@ -271,6 +271,20 @@ def test_until_there_is_a_table_rows_are_taken_to_be_dear_and_one_to_take_what_i
     assert cost.ahead(8) == pytest.approx(22.0)
 
 
+def test_until_there_is_a_table_steps_show_what_each_number_of_rows_costs():
+    cost = StepCost()
+    for _ in range(30):
+        cost.observe(1, 10.0)
+        cost.observe(3, 11.0)
+        cost.observe(16, 90.0)
+    assert cost.ahead(1) == pytest.approx(10.0)
+    assert [cost.ahead(rows) for rows in (2, 3, 16)] == pytest.approx([11.0, 11.0, 90.0], abs=1)
+    assert cost.ahead(32) > cost.ahead(16)  # what was not seen is guessed from what was
+    assert not cost.measured
+    cost.fit({1: 10.0, 16: 20.0})
+    assert cost.ahead(16) == 20.0
+
+
 @pytest.mark.parametrize("table", [{}, {2: 1.0}, {1: 0.0}, {0: 1.0, 1: 1.0}])
 def test_a_table_without_the_cost_of_one_row_is_refused(table):
     with pytest.raises(ValueError, match="table of step costs"):

@@ -274,6 +274,6 @@ export function comparison(answer, straight) {
 }
 
 function citationsOf(citations) {
-  const items = citations.map((citation) => element("li", {}, element("b", {}, citation.label), ` “${citation.quote}”`));
+  const items = citations.map((citation) => element("li", citation.number ? { value: citation.number } : {}, element("b", {}, citation.label), ` “${citation.quote}”`));
   return element("details", {}, element("summary", {}, `${citations.length} places in the documents`), element("ol", {}, ...items));
 }

@@ -1,0 +1,8 @@
+"""What a model was measured to hold (`stretto check`), kept for each model; the router and the prompts go by it.
+
+The room knows strategies by the questions it asks, and nothing else of them.
+"""
+
+from stretto.abilities.kept import Abilities, Ability, abilities_of, keep
+
+__all__ = ["Abilities", "Ability", "abilities_of", "keep"]

@@ -1,0 +1,158 @@
+"""Runs a check: asks the questions, judges the answers, and measures the speed of one stream and of eight."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+import anyio
+
+from stretto.abilities.kept import Abilities, Ability, key_of, prompts_version
+from stretto.abilities.questions import BY_FAMILY, NEEDED, Question, questions
+from stretto.answer import Usage
+from stretto.backends.base import Backend, Prompt
+from stretto.errors import StrettoError
+from stretto.prompts import Catalogue
+from stretto.request import GenerationOptions, Message
+
+__all__ = ["MOST_CALLS", "MOST_S", "Progress", "check"]
+
+MOST_S = 120.0
+MOST_CALLS = 60
+STREAMS = 8
+PROBE_TOKENS = 16
+_TOGETHER = 4  # questions at a time
+_LONGEST_EXAMPLE = 200
+_PROBE = (Message(role="user", content="Write the numbers from 1 to 60, one on each line."),)
+
+Progress = Callable[[int, int, str], None]
+"""Is told the questions that are done, how many there are, and what is being measured."""
+
+
+async def check(
+    backend: Backend, prompts: Catalogue, progress: Progress = lambda *_: None, *, most_s: float = MOST_S
+) -> Abilities:
+    """Measure what a model holds, within ``most_s`` seconds; what was not asked by then is left out.
+
+    Raises `StrettoError` where the first question cannot be answered.
+    """
+    own = backend.capabilities.prompt_family
+    known = {template.family for template in prompts} & {"general", "small"}
+    families = tuple(dict.fromkeys((own, *sorted(known))))
+    asked = list(questions(prompts, families))[: MOST_CALLS - STREAMS - 1]
+    run = _Run(backend, len(asked), progress)
+    with anyio.move_on_after(most_s):
+        await run.ask(asked[0])  # loads a model, and raises what is wrong with the backend
+        speeds = await _speeds(backend)
+        run.speeds.update(speeds)
+        limit = anyio.CapacityLimiter(max(1, min(_TOGETHER, backend.capabilities.parallel_slots)))
+        async with anyio.create_task_group() as tasks:
+            for question in asked[1:]:
+                tasks.start_soon(run.ask_within, question, limit)
+    if not run.results:
+        raise StrettoError(
+            f"{backend.name} did not answer the first question within {most_s:.0f} s, so nothing is kept."
+        )
+    return run.abilities(families)
+
+
+@dataclass
+class _Run:
+    backend: Backend
+    whole: int
+    progress: Progress
+    results: list[tuple[Question, bool, str]] = field(default_factory=list)
+    speeds: dict[int, float] = field(default_factory=dict)
+
+    async def ask(self, question: Question) -> None:
+        able = self.backend.capabilities
+        prompt = Prompt(question.messages, response_schema=question.schema if able.json_schema else None)
+        text, _, _ = await _heard(self.backend, prompt, question.most)
+        self._note(question, question.judge(text), text)
+
+    async def ask_within(self, question: Question, limit: anyio.CapacityLimiter) -> None:
+        async with limit:
+            try:
+                await self.ask(question)
+            except StrettoError as error:
+                self._note(question, False, str(error))
+
+    def _note(self, question: Question, right: bool, text: str) -> None:
+        self.results.append((question, right, text))
+        self.progress(len(self.results), self.whole, question.ability)
+
+    def abilities(self, families: Sequence[str]) -> Abilities:
+        scores = dict.fromkeys(families, 0)
+        for question, right, _ in self.results:
+            if question.family is not None:
+                scores[question.family] += right
+        best = max(families, key=lambda family: scores[family])  # among equals the backend's own, which is the first
+        counted = [each for each in self.results if each[0].ability not in BY_FAMILY or each[0].family == best]
+        return Abilities(
+            model=key_of(self.backend),
+            checked=date.today(),
+            prompts=prompts_version(),
+            quantisation=_quantisation(self.backend.name),
+            family=best,
+            families=scores,
+            held=dict(_abilities(counted)),
+            tokens_per_s=self.speeds,
+        )
+
+
+def _abilities(results: Iterable[tuple[Question, bool, str]]) -> Iterable[tuple[str, Ability]]:
+    by_name: dict[str, list[tuple[bool, str]]] = {}
+    for question, right, text in results:
+        by_name.setdefault(question.ability, []).append((right, text))
+    for name, needed in NEEDED.items():
+        if len(found := by_name.get(name, [])) >= needed:  # with fewer, nothing is known
+            wrong = next((text for right, text in found if not right), "")
+            right_ones = sum(right for right, _ in found)
+            example = " ".join(wrong.split())[:_LONGEST_EXAMPLE]
+            yield name, Ability(right=right_ones, of=len(found), needed=needed, example=example)
+
+
+async def _heard(backend: Backend, prompt: Prompt, most: int) -> tuple[str, int, float]:
+    """The answer, its tokens, and the seconds from its first text to its end."""
+    text, usage, first = "", Usage(), None
+    async with backend.stream(prompt, GenerationOptions(max_tokens=most, temperature=0.0)) as chunks:
+        async for chunk in chunks:
+            if chunk.text and first is None:
+                first = time.perf_counter()
+            text += chunk.text
+            usage += chunk.usage or Usage()
+    return text, usage.completion_tokens, time.perf_counter() - (first or time.perf_counter())
+
+
+async def _speeds(backend: Backend) -> Mapping[int, float]:
+    """Tokens a second of one stream, alone and beside others. Empty where a server does not count tokens."""
+    found: dict[int, float] = {}
+    for streams in dict.fromkeys((1, min(STREAMS, max(1, backend.capabilities.parallel_slots)))):
+        rates: list[float] = []
+
+        async def probe(rates: list[float] = rates) -> None:
+            try:
+                _, tokens, taken_s = await _heard(backend, Prompt(_PROBE), PROBE_TOKENS)
+            except StrettoError:  # the questions say what is wrong
+                return
+            if tokens > 1 and taken_s > 0:
+                rates.append((tokens - 1) / taken_s)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(streams):
+                tasks.start_soon(probe)
+        if rates:
+            found[streams] = round(sum(rates) / len(rates), 2)
+    return found
+
+
+def _quantisation(name: str) -> str | None:
+    """Of a GGUF file in this process; a server's is not told in a form that all have."""
+    if not name.startswith("local:"):
+        return None
+    from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - for local models only
+
+    header = find_source(name).header()
+    return None if header is None else header.quantisation

@@ -1,0 +1,152 @@
+"""What was measured of a model, as a file beside the settings: one for each model and address."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stretto.backends.base import Backend
+from stretto.prompts import Catalogue
+from stretto.settings import settings_file
+
+__all__ = ["Abilities", "Ability", "abilities_of", "file_of", "keep", "prompts_version"]
+
+_log = logging.getLogger(__name__)
+_LONGEST_NAME = 60
+
+
+class Ability(BaseModel):
+    """How often a model held one thing.
+
+    Attributes:
+        right: answers that code found right.
+        of: answers.
+        needed: right answers from which the model holds it.
+        example: the beginning of a wrong answer.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    right: int = Field(ge=0)
+    of: int = Field(ge=1)
+    needed: int = Field(ge=1)
+    example: str = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether the model holds it."""
+        return self.right >= self.needed
+
+
+class Abilities(BaseModel):
+    """What a check found of one model.
+
+    Attributes:
+        model: its name, and where its server is.
+        checked: the day.
+        prompts: version of the templates that were used; with others, the check has to be made again.
+        quantisation: of the weights, where that is known.
+        family: of the prompts that the model holds best.
+        families: right answers to outlines and points, by family of prompts.
+        held: abilities by name; what was not measured in time is missing.
+        tokens_per_s: of one stream, by the number of streams that ran.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    model: str
+    checked: date
+    prompts: str
+    quantisation: str | None = None
+    family: str | None = None
+    families: Mapping[str, int] = Field(default_factory=dict)
+    held: Mapping[str, Ability] = Field(default_factory=dict)
+    tokens_per_s: Mapping[int, float] = Field(default_factory=dict)
+
+    def against(self, *needed: str) -> str | None:
+        """Why what needs these abilities is not offered, as half a sentence; ``None`` if nothing speaks against it."""
+        for name in needed:
+            ability = self.held.get(name)
+            if ability is not None and not ability.held:
+                return (
+                    f"the model does not hold {SAID[name]} ({ability.right} of {ability.of} in the check of "
+                    f"{self.checked}; `stretto check` measures it again)"
+                )
+        return None
+
+
+SAID: Mapping[str, str] = {
+    "outline": "an outline",
+    "point": "one point of an outline",
+    "item": "one entry of a list",
+    "label": "labels out of a list",
+    "record": "quotations letter by letter",
+    "schema": "a JSON schema",
+    "length": "a length",
+    "language": "the language of the question",
+    "nothing": "saying that a text does not tell it",
+}
+"""Abilities by name, as half sentences name them."""
+
+
+@lru_cache(maxsize=1)
+def prompts_version() -> str:
+    """A short hash of the library's templates."""
+    return hashlib.sha256("\n".join(template.text for template in Catalogue()).encode()).hexdigest()[:12]
+
+
+def key_of(backend: Backend) -> str:
+    """The name of a model, and host and port of its server."""
+    endpoint = getattr(backend, "endpoint", "")
+    return f"{backend.name} at {endpoint}" if endpoint else backend.name
+
+
+def file_of(key: str) -> Path:
+    """Where the abilities of a model are kept."""
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", key)[:_LONGEST_NAME].strip("-.")
+    return settings_file().parent / "abilities" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}.json"
+
+
+def keep(abilities: Abilities) -> Path:
+    """Write the file of a model, whole or not at all. Raises `OSError`."""
+    path = file_of(abilities.model)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(abilities.model_dump_json(indent=2) + "\n")
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def abilities_of(backend: Backend) -> Abilities | None:
+    """What is kept of a model; ``None`` where it was not checked, or with other prompts. Reads a file at most."""
+    key = key_of(backend)
+    path = file_of(key)
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        return None
+    found = _read(path, changed)
+    return found if found is not None and found.model == key and found.prompts == prompts_version() else None
+
+
+@lru_cache(maxsize=32)
+def _read(path: Path, changed: int) -> Abilities | None:  # noqa: ARG001 - the time of the last change belongs to the key
+    try:
+        return Abilities.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        _log.warning("%s is damaged and ignored. Run stretto check again.", path)
+        return None

@@ -1,0 +1,111 @@
+"""``stretto check``: what a model holds, measured and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stretto.cli import options
+from stretto.cli.exits import reporting
+from stretto.cli.opening import opener_of
+from stretto.cli.plain import one_line, plain_json
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from stretto.abilities import Abilities
+    from stretto.cli.screen import Screen
+
+BAR = 24  # cells
+
+
+@reporting
+def check(
+    context: typer.Context,
+    *,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="For instance llamacpp:NAME or local:smollm2.",
+            autocompletion=options.complete_local_model,
+        ),
+    ] = None,
+    base_url: options.BaseUrl = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure what a model holds: outlines, points, labels, quotations, and its speed.
+
+    Takes two minutes and 60 calls at most. The result is kept for this model. From then on, no strategy is chosen that
+    needs what the model does not hold, and prompts are those that it holds best.
+    """
+    import asyncio  # noqa: PLC0415 - keeps `stretto --help` light
+
+    from stretto.abilities.kept import file_of  # noqa: PLC0415 - likewise
+    from stretto.cli.screen import Screen  # noqa: PLC0415 - likewise
+
+    screen = Screen(quiet=quiet)
+    client = opener_of(context)(model, base_url=base_url)
+
+    async def measure() -> Abilities:
+        async with client:
+            return await client.check(_bar_on(screen))
+
+    try:
+        found = asyncio.run(measure())
+    finally:
+        screen.end()
+    if json:
+        screen.write(plain_json(found.model_dump_json(indent=2)) + "\n")
+        return
+    from rich.console import Console  # noqa: PLC0415 - not needed for JSON
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for line in rendered(found, console.width if console.is_terminal else None):
+        console.print(line, soft_wrap=True)
+    screen.note(f"kept in {file_of(found.model)}")
+
+
+def _bar_on(screen: Screen) -> Callable[[int, int, str], None]:
+    began = time.monotonic()
+    signs = ("█", "░") if screen.encodes_blocks else ("#", "-")
+
+    def show(done: int, whole: int, doing: str) -> None:
+        filled = done * BAR // whole
+        bar = signs[0] * filled + signs[1] * (BAR - filled)
+        screen.tick(lambda: f"{bar} {done} of {whole} · {doing} · {time.monotonic() - began:.0f} s")
+
+    return show
+
+
+def rendered(found: Abilities, width: int | None = None) -> list[Text]:
+    """The result for a person: a row for each ability, then prompts and speed."""
+    from rich.text import Text  # noqa: PLC0415 - not needed for JSON
+
+    from stretto.abilities.kept import SAID  # noqa: PLC0415 - likewise
+    from stretto.cli.columns import columns  # noqa: PLC0415 - likewise
+
+    form = "" if found.quantisation is None else f", {found.quantisation}"
+    lines = [Text(f"{one_line(found.model)}{form}, checked on {found.checked}"), Text()]
+    rows = [
+        (
+            SAID[name],
+            f"{ability.right} of {ability.of}",
+            ("held", "green") if ability.held else ("not held", "red"),
+            (one_line(ability.example)[:60] if not ability.held else "", "dim"),
+        )
+        for name, ability in found.held.items()
+    ]
+    lines += columns(rows, width=width)
+    if missing := [said for name, said in SAID.items() if name not in found.held]:
+        lines.append(Text(f"not measured in time: {', '.join(missing)}"))
+    scores = ", ".join(f"{family} {right}" for family, right in found.families.items())
+    lines += [Text(), Text(f"prompts: {found.family} (right outlines and points: {scores})")]
+    if found.tokens_per_s:
+        speeds = [f"{rate:g} with {streams}" for streams, rate in found.tokens_per_s.items()]
+        lines.append(Text(f"tokens a second of one stream: {', '.join(speeds)} at once"))
+    return lines

@@ -1,0 +1,28 @@
+"""Compares two ways of answering on questions of the caller: in parts and straight, or any two strategies or models.
+
+`compare` asks every question both ways, measures the answers by code, and lets a judge prefer one where a judge is
+named. The result is a `Comparison`: tables, intervals, and a page in HTML with the pairs side by side.
+"""
+
+from stretto.comparing.figures import TextFigures, text_figures
+from stretto.comparing.judging import CRITERIA, Verdict
+from stretto.comparing.questions import Question, questions_in
+from stretto.comparing.report import Comparison, Pair
+from stretto.comparing.run import Spending, compare, compare_async
+from stretto.comparing.sampling import Sample, Side
+
+__all__ = [
+    "CRITERIA",
+    "Comparison",
+    "Pair",
+    "Question",
+    "Sample",
+    "Side",
+    "Spending",
+    "TextFigures",
+    "Verdict",
+    "compare",
+    "compare_async",
+    "questions_in",
+    "text_figures",
+]

@@ -1,0 +1,158 @@
+"""What code can tell of a text: its points, their lengths, what it repeats, and whether it has the form asked for.
+
+Both sides of a comparison are measured on their texts alone, so that neither is judged by what its strategy reports.
+Every function takes linear time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from stretto.comparing.questions import Question
+from stretto.language.telling import language_of
+from stretto.prompts import Catalogue
+
+_UNIT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
+_MARKER = re.compile(r"(?:\d{1,2}[.)]|[-*•])[ \t]+(?=\S)|#{1,6}[ \t]+(?=\S)|\d{1,2}[、．]")
+_SENTENCE_ENDS = re.compile(r"[.!?。！？\n]+")
+_TITLE_ENDS = re.compile(r"\*\*|__|[:：]|[ \t][-–—][ \t]")
+RUN = 4  # words of a run that counts as repeated
+LEAK = 8  # words in a row that stand in a prompt of the library
+SENTENCE_TIMES, RUN_TIMES, LONG_RUN = 3, 4, 8
+SHORTEST_SENTENCE = 3  # words of a sentence that counts for a loop
+LONGEST_TITLE = 80  # characters
+
+
+@dataclass(frozen=True)
+class TextFigures:
+    """What code tells of one answer.
+
+    Attributes:
+        words: of the whole text; a character where a script writes no spaces.
+        points: list entries or sections at the top level; 0 for running text.
+        points_held: the answer has as many points as the question asks for; ``None`` where it asks for no number.
+        evenness: of the lengths of the points, 1 where all are equally long (Pielou's index); ``None`` below two.
+        repeated_within: share of runs of four words that stand earlier in the same point.
+        repeated_between: share of a point's runs of four words that stand in an earlier point.
+        titles_twice: points whose title an earlier point has.
+        loops: a sentence stands three times, or the same eight words stand four times.
+        leaks: eight words in a row from a prompt of the library that the question does not have.
+        language_held: the answer has the language asked for; ``True`` for texts too short to tell.
+    """
+
+    words: int
+    points: int
+    points_held: bool | None
+    evenness: float | None
+    repeated_within: float
+    repeated_between: float
+    titles_twice: int
+    loops: bool
+    leaks: bool
+    language_held: bool
+
+
+def text_figures(text: str, question: Question) -> TextFigures:
+    """Measure one answer to a question."""
+    points = points_of(text)
+    parts = [units(point) for point in points or (text,)]
+    titles = [title for point in points if (title := title_of(point))]
+    wanted = question.points_wanted
+    words = units(text)
+    return TextFigures(
+        words=len(words),
+        points=len(points),
+        points_held=None if wanted is None else len(points) == wanted,
+        evenness=_evenness([len(part) for part in parts]) if len(points) > 1 else None,
+        repeated_within=_repeated_within(parts),
+        repeated_between=_repeated_between(parts),
+        titles_twice=len(titles) - len(set(titles)),
+        loops=_loops(text, words),
+        leaks=_leaks(words, units(question.question)),
+        language_held=len(words) < SHORTEST_SENTENCE * 2 or language_of(text) == question.language_wanted,
+    )
+
+
+def units(text: str) -> list[str]:
+    """The words of a text in lower case; characters of scripts that write no spaces stand alone."""
+    return _UNIT.findall(text.casefold())
+
+
+def points_of(text: str) -> list[str]:
+    """The entries of the list that a text is, or its sections under headings; empty for running text."""
+    points: list[list[str]] = []
+    style: str | None = None
+    for line in text.split("\n"):
+        marker = _MARKER.match(line)
+        kind = None if marker is None else _kind(marker[0])
+        if kind is not None and style in (None, kind):
+            style = kind
+            points.append([line[marker.end() :]] if marker else [])
+        elif points:
+            points[-1].append(line)
+    return ["\n".join(lines).strip() for lines in points] if len(points) > 1 else []
+
+
+def _kind(marker: str) -> str:
+    return "number" if marker[0].isdecimal() else marker[0]
+
+
+def title_of(point: str) -> str:
+    """The title of a point in lower case: what stands before a colon, a dash or the end of bold text."""
+    line = point.partition("\n")[0][: LONGEST_TITLE + 10].removeprefix("**").removeprefix("__")
+    end = _TITLE_ENDS.search(line)
+    if end is None and "\n" not in point:
+        return ""
+    return " ".join(units(line[: end.start()] if end else line))
+
+
+def _evenness(lengths: Sequence[int]) -> float:
+    total = sum(lengths)
+    if not total:
+        return 0.0
+    shares = [length / total for length in lengths if length]
+    return max(0.0, -sum(share * math.log(share) for share in shares) / math.log(len(lengths)))
+
+
+def _runs(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
+    return [tuple(words[at : at + length]) for at in range(len(words) - length + 1)]
+
+
+def _repeated_within(parts: Iterable[Sequence[str]]) -> float:
+    runs = [_runs(part, RUN) for part in parts]
+    total = sum(len(each) for each in runs)
+    return 1 - sum(len(set(each)) for each in runs) / total if total else 0.0
+
+
+def _repeated_between(parts: Sequence[Sequence[str]]) -> float:
+    earlier: set[tuple[str, ...]] = set()
+    repeated = total = 0
+    for part in parts:
+        own = set(_runs(part, RUN))
+        if earlier:
+            repeated += len(own & earlier)
+            total += len(own)
+        earlier |= own
+    return repeated / total if total else 0.0
+
+
+def _loops(text: str, words: Sequence[str]) -> bool:
+    sentences = Counter(
+        " ".join(found) for sentence in _SENTENCE_ENDS.split(text) if len(found := units(sentence)) >= SHORTEST_SENTENCE
+    )
+    runs = Counter(_runs(words, LONG_RUN))
+    return max(sentences.values(), default=0) >= SENTENCE_TIMES or max(runs.values(), default=0) >= RUN_TIMES
+
+
+def _leaks(words: Sequence[str], asked: Sequence[str]) -> bool:
+    return bool((set(_runs(words, LEAK)) & _prompt_runs()) - set(_runs(asked, LEAK)))
+
+
+@cache
+def _prompt_runs() -> frozenset[tuple[str, ...]]:
+    return frozenset(run for template in Catalogue() for run in _runs(units(template.text), LEAK))

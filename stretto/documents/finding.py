@@ -1,0 +1,169 @@
+"""The files of a folder or of a pattern, and what of it is no file that can be read."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from stretto.documents.formats import is_document
+from stretto.documents.limits import Allowance
+from stretto.errors import DocumentError
+
+__all__ = ["found", "kind_of", "located"]
+
+Leave = Callable[[Path, str], object]
+
+_LINKED_FOLDER = "it is a link to a folder, and links are not followed; name the folder, or set follow_links"
+_LINK_OUT = "it is a link out of the folder, which is not followed; name the file, or set follow_links"
+
+
+def located(name: Path | str) -> Path:
+    """The path of a name, with ``~`` filled in. Raises `DocumentError` for a name that no file can have."""
+    try:
+        path = Path(name).expanduser()
+        os.fsencode(path)
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.lstat()  # raises for a name that the system cannot take, such as too long a one
+    except (OSError, ValueError, RuntimeError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        shown = str(name) if len(str(name)) <= 200 else str(name)[:200] + "…"
+        raise DocumentError(f"{shown!r} was not read: {said}; check the path.") from error
+    return path
+
+
+def kind_of(mode: int) -> str:
+    """What kind of thing this is, if it is no file: ``a pipe``."""
+    kinds = (
+        (stat.S_ISREG, ""),
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISLNK, "a link"),
+    )
+    return next((kind for has, kind in kinds if has(mode)), "a device")
+
+
+def found(path: Path, allowance: Allowance, leave: Leave) -> Iterator[Path]:
+    """The documents of a folder, or the files that a pattern such as ``notes/**/*.md`` names, in order.
+
+    ``leave`` takes each path that is left out, and why.
+    """
+    if path.is_dir():
+        yield from _Finding(path, allowance, leave).below()
+        return
+    magic = next(at for at, part in enumerate(path.parts) if glob.has_magic(part))
+    base = Path(*path.parts[:magic])
+    yield from sorted(set(_Finding(base, allowance, leave).matching(base, path.parts[magic:])))
+
+
+class _Finding:
+    """Looks for files below one folder.
+
+    Args:
+        base: the folder that was named, or that stands before the first ``*`` of a pattern.
+        allowance: how long it may take, and whether to go where links lead to, each folder once. Else only links to
+            files below ``base`` are followed.
+        leave: takes what is left out.
+    """
+
+    def __init__(self, base: Path, allowance: Allowance, leave: Leave) -> None:
+        self._base = base
+        self._real = os.path.realpath(base)
+        self._follow = allowance.limits.follow_links
+        self._check = allowance.check
+        self._leave = leave
+        self._seen: set[str] = {self._real}
+
+    def below(self) -> Iterator[Path]:
+        """The documents of the folder at any depth, folder by folder; hidden ones are passed over."""
+        for folder in self._folders(self._base):
+            for name in self._names(folder):
+                file = folder / name
+                wanted = not name.startswith(".") and (is_document(name) or _leads_nowhere(file))
+                if wanted and self._is_file(file):
+                    yield file
+
+    def _folders(self, folder: Path) -> Iterator[Path]:
+        """A folder and those below it, in order."""
+        waiting = [folder]
+        while waiting:
+            self._check()
+            here = waiting.pop()
+            yield here
+            names = (name for name in self._names(here, told=False) if not name.startswith("."))
+            waiting += reversed([inner for name in names if self._is_folder(inner := here / name)])
+
+    def matching(self, folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
+        """The files below a folder that the rest of a pattern names."""
+        self._check()
+        first, rest = parts[0], parts[1:]
+        if first == "**":
+            for inner in self._folders(folder):
+                yield from self.matching(inner, rest or ("*",))
+            return
+        hidden = first.startswith(".")
+        named = self._names(folder) if glob.has_magic(first) else [first]
+        for name in named:
+            if glob.has_magic(first) and (not fnmatch.fnmatch(name, first) or name.startswith(".") != hidden):
+                continue
+            path = folder / name
+            if rest and self._is_folder(path):
+                yield from self.matching(path, rest)
+            elif not rest and os.path.lexists(path) and self._is_file(path):
+                yield path
+
+    def _names(self, folder: Path, *, told: bool = True) -> list[str]:
+        try:
+            return sorted(each.name for each in folder.iterdir())
+        except OSError as error:
+            if told:
+                self._leave(folder, f"{error.strerror or error}; check its rights")
+            return []
+
+    def _is_folder(self, path: Path) -> bool:
+        """Whether to go into this; a link is told where links are not followed."""
+        try:
+            if not path.is_dir():
+                return False
+            if not self._follow:
+                if path.is_symlink():
+                    self._leave(path, _LINKED_FOLDER)
+                    return False
+                return True
+            place = os.path.realpath(path)
+        except OSError:
+            return False
+        if place in self._seen:
+            return False
+        self._seen.add(place)
+        return True
+
+    def _is_file(self, path: Path) -> bool:
+        """Whether this can be read as a file; what cannot is told."""
+        try:
+            mode = path.stat().st_mode
+            if stat.S_ISDIR(mode):
+                return False
+            kind = kind_of(mode)
+            inside = self._follow or not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(self._real)
+        except OSError as error:
+            link = path.is_symlink() and isinstance(error, FileNotFoundError)
+            self._leave(path, "it is a link to nothing" if link else f"{error.strerror or error}; check the path")
+            return False
+        if kind:
+            self._leave(path, f"it is {kind}, not a file")
+        elif not inside:
+            self._leave(path, _LINK_OUT)
+        return not kind and inside
+
+
+def _leads_nowhere(path: Path) -> bool:
+    try:
+        return path.is_symlink() and not path.exists()
+    except OSError:
+        return True

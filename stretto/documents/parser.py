@@ -1,0 +1,117 @@
+"""Parses files in a separate process: parsers of other people's files may need any time and any memory.
+
+A thread inside pypdf cannot be ended, and neither can its memory be bounded; a process can. It is started for the first
+file that needs it, reads one file after the other, and ends with the reading.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from multiprocessing.spawn import get_executable
+from typing import IO, Any, Self, cast
+
+from stretto.document import Document
+from stretto.documents.formats import Format
+from stretto.documents.limits import Allowance
+from stretto.errors import DocumentError
+
+__all__ = ["Parser"]
+
+_PACKAGES = {
+    "pdf": "pypdf",
+    "docx": "docx",
+    "html": "bs4",
+    "markdown": "charset_normalizer",
+    "text": "charset_normalizer",
+}
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from stretto.documents.worker import work; work()"
+
+
+class Parser:
+    """Makes documents of bytes. To be closed; a process that has ended is started anew."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ready: set[Format] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, form: Format) -> None:
+        """Be ready for files of a format. Raises `DocumentError`, `ImportError`, or what `Allowance.check` raises."""
+        package = _PACKAGES[form]
+        if find_spec(package) is None:
+            raise ImportError(name=package)
+        self._allowance.check()
+        if form not in self._ready:
+            if self._asked({"form": form, "bytes": 0})[0] != "ready":
+                self.close()
+                self._allowance.check()
+                raise DocumentError("the process that parses it did not start; try again")
+            self._ready.add(form)
+
+    def parse(self, data: bytes, title: str, form: Format) -> Document:
+        """The document of a file. Raises `DocumentError`, or what `Allowance.check` raises."""
+        limits = self._allowance.limits
+        bounds = {"cpu_s": limits.reading_s, "memory": limits.reading_memory_mb * 2**20}
+        kind, said = self._asked({"form": form, "title": title, "bytes": len(data), **bounds}, data)
+        match kind:
+            case "document":
+                return Document.model_validate_json(said)
+            case "refused":
+                raise DocumentError(said.decode())
+        self.close()
+        self._allowance.check()
+        raise DocumentError(
+            f"its parser ended, perhaps because it needs more than {limits.reading_memory_mb:,} MB of memory; "
+            "allow more with the setting reading_memory_mb, or convert the file"
+        )
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        process, self._process = self._process, None
+        self._ready.clear()
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):  # what a broken pipe still holds cannot be written
+                        pipe.close()
+
+    def _asked(self, asked: Mapping[str, Any], data: bytes = b"") -> tuple[str, bytes]:
+        """What the process answers, of which kind; an empty one if it ended."""
+        process = self._running()
+        with suppress(OSError, ValueError), self._allowance.ended_by(process.kill):
+            sent, answered = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+            sent.write(json.dumps(asked).encode() + b"\n")
+            sent.write(data)
+            sent.flush()
+            kind, size = json.loads(answered.readline())
+            said = answered.read(size)
+            if len(said) == size:
+                return kind, said
+        return "", b""
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            executable = get_executable() or sys.executable
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - our own module
+                    [executable, "-c", _START, json.dumps(sys.path)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+            except (OSError, ValueError) as error:
+                raise DocumentError(f"the process that parses it cannot be started: {error}") from error
+        return self._process

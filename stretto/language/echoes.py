@@ -1,0 +1,43 @@
+"""Words by which a text shows that it repeats a prompt, in all languages together, from ``echoes.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class Echoes:
+    """The words of ``echoes.toml``; its first lines say what each kind is."""
+
+    labels: frozenset[str]
+    leads: frozenset[str]
+    ordinals: frozenset[str]
+    intros: frozenset[str]
+    generic: frozenset[str]
+    refusals: tuple[str, ...]
+
+
+@cache
+def echoes() -> Echoes:
+    """The words, read once."""
+    tables = tomllib.loads(files("stretto.language").joinpath("echoes.toml").read_text("utf-8")).values()
+
+    def words(kind: str) -> frozenset[str]:
+        return frozenset(word for table in tables for word in table[kind].split())
+
+    return Echoes(
+        labels=words("labels"),
+        leads=words("leads"),
+        ordinals=words("ordinals"),
+        intros=words("intros"),
+        generic=words("generic"),
+        refusals=tuple(each for table in tables for each in table["refusals"]),
+    )
+
+
+def refuses(text: str) -> bool:
+    """Whether a text begins as a refusal does."""
+    return text.lstrip(" \"'*_").casefold().replace("’", "'").startswith(echoes().refusals)

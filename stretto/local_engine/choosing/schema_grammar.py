@@ -1,0 +1,216 @@
+"""Grammars of JSON schemas. What llguidance cannot hold is left out and named, so that the answer is checked for it.
+
+Leaving a keyword out only allows more, so no answer that fits the schema is lost. Some keywords are put into words that
+llguidance has: what is gained is an answer that fits at the first try.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from stretto.schema_graph import endless_parts, pointed_at
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+__all__ = ["brief", "compile_schema"]
+
+# Any white space between two values is valid JSON, and a model that has lost its way writes nothing else. So only the
+# spaces that `json.dumps` writes are allowed, unless the schema says otherwise. A keyword that llguidance does not know
+# becomes a warning with "lenient"; a oneOf whose choices may overlap becomes an anyOf.
+_OPTIONS = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "lenient": True,
+    "coerce_one_of": True,
+}
+_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_IN_PLACE = {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"}
+_SUBSCHEMA = {"additionalProperties", "items", "contains", "not", "if", "then", "else", "propertyNames"} | {
+    "additionalItems", "unevaluatedItems", "unevaluatedProperties", "contentSchema"
+}  # fmt: skip
+_SUBSCHEMAS = {"allOf", "anyOf", "oneOf", "prefixItems", "items"}
+_NAMED_SUBSCHEMAS = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+_ASSERTS_NOTHING = {"$dynamicAnchor", "$recursiveAnchor", "$vocabulary"}
+_SAYS_NOTHING_OF_NAMES = {"type", "title", "description", "$comment", "examples", "default"}
+_UNIMPLEMENTED = re.compile(r"Unimplemented keys: (\[.*\])")
+_DIALECT = re.compile(r"https?://json-schema\.org/(?:draft-0[4-7]|draft/20(?:19-09|20-12))/schema#?")
+_IMPOSSIBLE = re.compile("Invalid type|Resource|Pointer|Anchor|Unsatisfiable schema")
+_FAULTS = frozenset({"pattern", "patternProperties", "multipleOf", "format"})
+# Left out step by step where no grammar can be made of the schema. Without any, all JSON is allowed.
+_LEFT_OUT: tuple[Set[str] | None, ...] = (frozenset(), _FAULTS, _FAULTS | {"allOf", "additionalProperties"}, None)
+
+
+def compile_schema(schema: Mapping[str, Any], vocabulary: LLTokenizer) -> tuple[LLMatcher, tuple[str, ...]]:
+    """Make a matcher at the beginning of an answer, and name the keywords that it does not hold the answer to.
+
+    Raises `TypeError` or `ValueError` with the cause for what is no JSON, and for a schema that no answer fits.
+    """
+    from llguidance import LLMatcher  # noqa: PLC0415 - only for requests that need it
+
+    json.dumps(dict(schema))  # refuses what is no JSON, and circles
+    endless, cause = endless_parts(schema), ""
+    for left_out in _LEFT_OUT:
+        mending = _Mending(schema, endless, left_out or frozenset())
+        text = "{}" if left_out is None else json.dumps(mending.mend(schema))
+        grammar = LLMatcher.grammar_from_json_schema(text, defaults=_OPTIONS)  # type: ignore[arg-type]  # the stub has fewer
+        matcher = LLMatcher(vocabulary, grammar, log_level=0)
+        if matcher.is_error():
+            cause = cause or brief(matcher.get_error())
+            if _IMPOSSIBLE.match(cause):
+                break
+            continue
+        probe = matcher.deep_copy()
+        probe.compute_bitmask()
+        if probe.is_error():  # as for {"$anchor": "a", "$ref": "#a"}
+            raise ValueError(f"no answer to it can begin: {brief(probe.get_error())}")
+        unheld = ["any of its keywords"] if left_out is None else mending.unheld
+        return matcher, tuple(dict.fromkeys((*unheld, *_named(matcher.get_grammar_warnings()))))
+    raise ValueError(cause)
+
+
+def brief(message: str) -> str:
+    """The line of a parser's message that names the error."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    wanted = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
+    return (wanted or (lines[0] if lines else "no cause was given")).rstrip(".")
+
+
+def _named(warnings: Sequence[str]) -> list[str]:
+    """The keywords that llguidance says it has left out; a warning of a kind that is new is named as it is."""
+    named: list[str] = []
+    for warning in warnings:
+        if found := _UNIMPLEMENTED.match(warning):
+            named += [keyword for keyword in json.loads(found[1]) if keyword not in _ASSERTS_NOTHING]
+        elif warning.startswith("oneOf"):
+            named.append("oneOf")
+        elif not warning.startswith("Unknown format"):  # by the specification, it says something and demands nothing
+            named.append(brief(warning))
+    return named
+
+
+class _Mending:
+    """Puts a schema into the words that llguidance has. ``unheld``: the keywords that were left out for it."""
+
+    def __init__(self, schema: Mapping[str, Any], endless: Set[int], left_out: Set[str]) -> None:
+        self._whole, self._endless, self._left_out = schema, endless, left_out
+        self.unheld: list[str] = []
+
+    def mend(self, schema: Any, *, alone: bool = True) -> Any:
+        """The same schema in other words, or one that allows more. Unless ``alone``, others apply to the same value."""
+        if not isinstance(schema, Mapping):
+            return schema
+        mended = {keyword: self._value(keyword, value) for keyword, value in schema.items()}
+        for keyword in _COUNTS:
+            if isinstance(value := mended.get(keyword), float) and value.is_integer():
+                mended[keyword] = int(value)
+        if not _DIALECT.fullmatch(str(mended.get("$schema", ""))):
+            mended.pop("$schema", None)
+        self._unique(mended)
+        self._closed(mended)
+        self._names(mended)
+        self._count(mended, alone=alone)
+        self._leave_out(mended)
+        return mended
+
+    def _value(self, keyword: str, value: Any) -> Any:
+        if keyword in _NAMED_SUBSCHEMAS and isinstance(value, Mapping):
+            # Where a value could not end, none is begun.
+            return {name: id(part) not in self._endless and self.mend(part) for name, part in value.items()}
+        if keyword in _SUBSCHEMAS and isinstance(value, list | tuple):
+            return [self.mend(part, alone=keyword not in _IN_PLACE) for part in value]
+        return self.mend(value) if keyword in _SUBSCHEMA else value
+
+    def _seen(self, schema: Any) -> Mapping[str, Any]:
+        """A schema, or what its local reference leads to."""
+        if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
+            schema = pointed_at(schema["$ref"], self._whole)
+        return schema if isinstance(schema, Mapping) else {}
+
+    def _unique(self, mended: dict[str, Any]) -> None:
+        """Bound a list of different values by how many there are; that they differ is checked afterwards."""
+        if not mended.get("uniqueItems"):
+            mended.pop("uniqueItems", None)
+            return
+        values = self._seen(mended.get("items")).get("enum")
+        if isinstance(values, list) and "prefixItems" not in mended:
+            mended["maxItems"] = min(mended.get("maxItems", len(values)), len(values))
+
+    def _names(self, mended: dict[str, Any]) -> None:
+        """Say ``propertyNames`` as one pattern of properties, where nothing else is said of them."""
+        if "propertyNames" not in mended or {"patternProperties", "properties"} & mended.keys():
+            return
+        pattern = _pattern_of_names(self._seen(mended["propertyNames"]))
+        if pattern is not None and pattern_is_held(pattern):
+            mended["patternProperties"] = {pattern: mended.get("additionalProperties", True)}
+            mended["additionalProperties"] = False
+            del mended["propertyNames"]
+
+    def _closed(self, mended: dict[str, Any]) -> None:
+        """Say ``unevaluated...: false`` as ``additionalProperties`` or ``items``, where nothing else evaluates."""
+        if _IN_PLACE & mended.keys():
+            return
+        if mended.get("unevaluatedProperties") is False:
+            del mended["unevaluatedProperties"]
+            mended.setdefault("additionalProperties", False)
+        if mended.get("unevaluatedItems") is False and "contains" not in mended:
+            del mended["unevaluatedItems"]
+            mended.setdefault("items", False)
+
+    def _count(self, mended: dict[str, Any], *, alone: bool) -> None:
+        """Leave out counts of properties where some are declared: llguidance counts the others only."""
+        if alone and not (_IN_PLACE | {"properties", "required"}) & mended.keys():
+            return
+        least, required = mended.get("minProperties"), mended.get("required")
+        if least and isinstance(required, list) and len(set(required)) >= least:
+            del mended["minProperties"]
+        for keyword in ("minProperties", "maxProperties"):
+            if keyword in mended:
+                del mended[keyword]
+                self.unheld.append(keyword)
+
+    def _leave_out(self, mended: dict[str, Any]) -> None:
+        """Leave out what llguidance stumbles over."""
+        for keyword in sorted(self._left_out & mended.keys()):
+            if keyword == "pattern" and pattern_is_held(mended["pattern"]):
+                continue
+            if keyword == "patternProperties" and _are_held(mended[keyword]):
+                continue
+            self.unheld.append(keyword)
+            del mended[keyword]
+            if keyword == "patternProperties":  # what they allowed beside the others is allowed again
+                mended.pop("additionalProperties", None)
+
+
+def pattern_is_held(pattern: Any) -> bool:
+    """Whether llguidance can hold a string to a regular expression: one without look-around and back references."""
+    return _is_held({"type": "string", "pattern": pattern})
+
+
+def _are_held(patterns: Any) -> bool:
+    return _is_held({"type": "object", "patternProperties": dict.fromkeys(patterns, True)})
+
+
+def _is_held(schema: Mapping[str, Any]) -> bool:
+    from llguidance import LLMatcher  # noqa: PLC0415 - only for requests that need it
+
+    failed, _ = LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+    return not failed
+
+
+def _pattern_of_names(names: Mapping[str, Any]) -> str | None:
+    """One pattern that says the same as a schema of names; ``None`` where there is none."""
+    said = {keyword: value for keyword, value in names.items() if keyword not in _SAYS_NOTHING_OF_NAMES}
+    if names.get("type", "string") != "string":
+        return None
+    if isinstance(pattern := said.get("pattern"), str) and len(said) == 1:
+        return pattern
+    if said.keys() == {"enum"} and all(isinstance(name, str) for name in said["enum"]) and said["enum"]:
+        return f"^(?:{'|'.join(map(re.escape, said['enum']))})$"
+    if said and said.keys() <= {"minLength", "maxLength"}:
+        return rf"^[\s\S]{{{said.get('minLength', 0)},{said.get('maxLength', '')}}}$"
+    return None

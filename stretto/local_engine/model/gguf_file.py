@@ -1,0 +1,281 @@
+"""Reads a model and its tokenizer from a GGUF file, one tensor after the other.
+
+The names of weights, the fields of a configuration and the tokenizer are mapped by transformers' tables for GGUF. The
+file is not read by transformers: that takes three times the memory of the weights, and the vocabulary is read three
+times. Here the weights are unpacked into their final type, the large ones in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+
+from stretto.errors import MissingDependencyError, ModelNotFoundError
+from stretto.local_engine.model.gguf_header import DamagedFileError, Header, TensorEntry, check_places, read_header
+from stretto.local_engine.model.source import Source
+
+__all__ = ["read_gguf"]
+
+_ARCHITECTURES = {
+    **{name: name for name in ("llama", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "starcoder2", "nemotron")},
+    "qwen2moe": "qwen2_moe",
+    "qwen3moe": "qwen3_moe",
+}
+"""ggml's names, and those of transformers' tables."""
+
+_KNOWN = "Llama, Mistral, SmolLM, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, StarCoder2 and Nemotron"
+_PIECE = 2**22  # numbers that are unpacked at a time
+_ROTARY = "rope_freqs.weight"
+_UNUSED = frozenset({_ROTARY})  # of the tensors that have no place among the weights
+_SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
+"""What llama.cpp calls the vocabularies whose texts are cut at each digit (``llama-vocab.cpp``)."""
+
+_LARGEST_GEMMA3 = 62  # layers; its queries are scaled by the width of a head that it does not have
+
+
+def read_gguf(source: Source, dtype: torch.dtype) -> tuple[Any, Any, dict[str, Any]]:
+    """Read a causal language model and its tokenizer; also what of the weights did not fit, as transformers tells it.
+
+    Without a fit there is no model: memory for the sizes that a damaged head tells would have to be taken.
+
+    Raises `ModelNotFoundError` for a file that cannot be read and `MissingDependencyError` without gguf.
+    """
+    assert source.file is not None  # noqa: S101 - the caller has checked; for the type checker
+    if find_spec("gguf") is None:
+        raise MissingDependencyError(
+            f"{source.name} is a GGUF file, and reading it needs gguf. Run: pip install 'stretto[local]'"
+        )
+    header = _checked(source)
+    config = _config(header)
+    kind: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(
+        str(source.file.parent), gguf_file=source.file.name
+    )
+    _split_digits(header, tokenizer)
+    with torch.device("meta"):
+        hollow = kind(config)
+    weights = dict(_weights(header, config, hollow, dtype))
+    if any((found := _misfits(weights, hollow)).values()):
+        return None, tokenizer, found
+    model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype)
+    _scale_rotary(header, model)
+    return model, tokenizer, found
+
+
+def _split_digits(header: Header, tokenizer: Any) -> None:
+    """Cut texts at each digit where the file's vocabulary was learned so; transformers' table leaves these out."""
+    if header.metadata.get("tokenizer.ggml.pre") in _SINGLE_DIGITS:
+        digits, words = Digits(individual_digits=True), ByteLevel(add_prefix_space=False)
+        tokenizer.backend_tokenizer.pre_tokenizer = Sequence([digits, words])
+
+
+def _misfits(weights: Mapping[str, torch.Tensor], hollow: Any) -> dict[str, Any]:
+    places = {name: place.shape for name, place in hollow.state_dict().items()}
+    if hollow.config.tie_word_embeddings:
+        places.pop("lm_head.weight", None)
+    return {
+        "mismatched_keys": [
+            (name, weight.shape, places[name])
+            for name, weight in weights.items()
+            if name in places and weight.shape != places[name]
+        ],
+        "missing_keys": places.keys() - weights.keys(),
+        "unexpected_keys": weights.keys() - places.keys(),
+    }
+
+
+def _checked(source: Source) -> Header:
+    from gguf import GGML_QUANT_SIZES  # noqa: PLC0415 - an optional dependency
+
+    assert source.file is not None  # noqa: S101 - for the type checker
+    try:
+        header = read_header(source.file)
+        check_places(header, {int(kind): size for kind, size in GGML_QUANT_SIZES.items()}.get)
+    except DamagedFileError as error:
+        raise _refused(source, f"{error}. Copy or download it again") from None
+    if (parts := header.metadata.get("split.count", 1)) != 1:
+        raise _refused(
+            source, f"it is one of {parts} parts of a model. Join them: llama-gguf-split --merge FIRST WHOLE"
+        )
+    architecture = header.architecture
+    if architecture not in _ARCHITECTURES:
+        raise _refused(source, f"its architecture is {architecture[:60]!r}, and known are {_KNOWN}. Use llamacpp:")
+    layers = header.count("block_count")
+    if layers is None or layers > len(header.tensors):
+        raise _refused(source, f"it promises {layers} layers and has {len(header.tensors)} tensors")
+    if scaling := _unknown_scaling(header):
+        raise _refused(source, f"its positions are scaled by {scaling!r}, which cannot be read. Use llamacpp:")
+    return header
+
+
+def _refused(source: Source, cause: str) -> ModelNotFoundError:
+    return ModelNotFoundError(f"The file {str(source.file)!r} could not be loaded: {cause}.", backend=source.name)
+
+
+def _config(header: Header) -> Any:
+    """The configuration of transformers, by its tables."""
+    from transformers.integrations.ggml import (  # noqa: PLC0415 - not part of its public face; only GGUF needs it
+        GGUF_CONFIG_DEFAULTS_MAPPING,
+        GGUF_CONFIG_MAPPING,
+    )
+
+    name = _ARCHITECTURES[header.architecture]
+    table: Mapping[str, Any] = GGUF_CONFIG_MAPPING[name]  # type: ignore[assignment]  # not typed there
+    fields: dict[str, Any] = dict(GGUF_CONFIG_DEFAULTS_MAPPING.get(name, {}))
+    for key, renamed in table.items():
+        value = header.metadata.get(f"{header.architecture}.{key}")
+        if renamed not in (None, -1) and value is not None:
+            fields[renamed] = value
+    if (width := header.count("attention.key_length")) is not None:
+        fields["head_dim"] = width  # not in the table of each family
+    fields["tie_word_embeddings"] = all(tensor.name != "output.weight" for tensor in header.tensors)
+    fields["vocab_size"] = _vocabulary(header)
+    for renamed in ("bos", "eos", "unknown", "padding"):
+        token = header.metadata.get(f"tokenizer.ggml.{renamed}_token_id")
+        fields[f"{ {'unknown': 'unk', 'padding': 'pad'}.get(renamed, renamed) }_token_id"] = token
+    if name == "gemma3":
+        _complete_gemma3(header, fields)
+    elif (factor := _factor(header)) != 1:
+        fields["rope_scaling"] = {"rope_type": "linear", "factor": factor}
+    return transformers.AutoConfig.for_model("gemma3_text" if name == "gemma3" else name, **fields)
+
+
+def _vocabulary(header: Header) -> int:
+    """Rows of the embedding: the list of tokens may be shorter."""
+    return next((tensor.shape[0] for tensor in header.tensors if tensor.name == "token_embd.weight"), 0)
+
+
+def _complete_gemma3(header: Header, fields: dict[str, Any]) -> None:
+    """What transformers' table leaves out."""
+    head = fields.get("head_dim", 256)
+    if fields.get("num_hidden_layers") == _LARGEST_GEMMA3:
+        head = fields["hidden_size"] // fields["num_attention_heads"]
+    fields["query_pre_attn_scalar"] = head
+    theta = fields.pop("rope_theta", 1e6)
+    whole: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
+    if (factor := _factor(header)) != 1:
+        whole |= {"rope_type": "linear", "factor": factor}
+    fields["rope_parameters"] = {
+        "full_attention": whole,
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+    }
+
+
+def _unknown_scaling(header: Header) -> str | None:
+    """How positions are scaled, where that is not known here."""
+    if any(tensor.name.startswith("rope_factors_") for tensor in header.tensors):
+        return "longrope"
+    kind = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")
+    return None if kind in ("none", "linear") else str(kind)[:60]
+
+
+def _factor(header: Header) -> float:
+    if header.metadata.get(f"{header.architecture}.rope.scaling.type") != "linear":
+        return 1.0
+    found = header.metadata.get(f"{header.architecture}.rope.scaling.factor", 1.0)
+    return float(found) or 1.0
+
+
+def _weights(header: Header, config: Any, hollow: Any, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
+    """Weights by transformers' names, in their final type. ``hollow``: the model without weights."""
+    from transformers.modeling_gguf_pytorch_utils import (  # noqa: PLC0415 - not part of its public face
+        TENSOR_PROCESSORS,
+        TensorProcessor,
+    )
+
+    kind: Any = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)
+    processor = kind(config=config.to_dict())
+    names = _names(header, processor, hollow)
+    joined: dict[str, dict[str, torch.Tensor]] = {"tensors": {}}  # experts, which the processor puts together
+    data = np.memmap(header.path, mode="r", dtype=np.uint8)
+    for tensor in header.tensors:
+        name = names.get(tensor.name)
+        if name is not None and tensor.name in ("token_embd.weight", "output.weight"):
+            yield name, _unpacked(header, tensor, data, dtype)
+            continue
+        if tensor.name in _UNUSED:
+            continue
+        result = processor.process(
+            weights=_numbers(header, tensor, data),
+            name=tensor.name,
+            tensor_key_mapping=names,
+            parsed_parameters=joined,
+        )
+        if result.name is not None:
+            # A name without a place is told as one that the model does not have.
+            yield names.get(result.name, result.name), torch.from_numpy(np.ascontiguousarray(result.weights)).to(dtype)
+    for name, weight in joined["tensors"].items():
+        yield name, weight.to(dtype)
+
+
+def _names(header: Header, processor: Any, hollow: Any) -> Mapping[str, str]:
+    """Transformers' names of weights by ggml's; its own function makes gguf's table anew for each module."""
+    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map  # noqa: PLC0415 - an optional dependency
+
+    architecture = next(number for number, name in MODEL_ARCH_NAMES.items() if name == header.architecture)
+    table = get_tensor_name_map(architecture, header.count("block_count") or 0)
+    names: dict[str, str] = {}
+    for full in hollow.state_dict():
+        stem, dot, end = processor.preprocess_name(full).rpartition(".")
+        stem, suffix = (stem, dot + end) if end in ("weight", "bias") else (f"{stem}{dot}{end}", "")
+        if (found := table.get_name(stem)) is None:
+            processor.perform_fallback_tensor_mapping(names, suffix, "", full)
+        else:
+            names[f"{found}{suffix}"] = full
+    return names
+
+
+def _rows(header: Header, tensor: TensorEntry, data: Any) -> Any:
+    """The bytes of a tensor  # [rows, bytes of a row]."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType  # noqa: PLC0415 - an optional dependency
+
+    numbers, width = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.kind)]
+    bytes_of_row = tensor.shape[-1] // numbers * width
+    rows = int(np.prod(tensor.shape[:-1], dtype=np.int64))
+    begin = header.data_start + tensor.offset
+    return data[begin : begin + rows * bytes_of_row].reshape(rows, bytes_of_row)
+
+
+def _numbers(header: Header, tensor: TensorEntry, data: Any) -> Any:
+    """A tensor in float32."""
+    return _dequantized(_rows(header, tensor, data), tensor).reshape(tensor.shape)
+
+
+def _unpacked(header: Header, tensor: TensorEntry, data: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor in its final type, some rows at a time."""
+    rows = _rows(header, tensor, data)
+    done = torch.empty(tensor.shape, dtype=dtype)
+    flat = done.view(len(rows), tensor.shape[-1])
+    step = max(1, _PIECE // tensor.shape[-1])
+    for begin in range(0, len(rows), step):
+        part = _dequantized(rows[begin : begin + step], tensor)
+        flat[begin : begin + step] = torch.from_numpy(np.ascontiguousarray(part))
+    return done
+
+
+def _dequantized(rows: Any, tensor: TensorEntry) -> Any:
+    """Numbers in float32  # [rows, numbers of a row]."""
+    from gguf import GGMLQuantizationType, dequantize  # noqa: PLC0415 - an optional dependency
+
+    kind = GGMLQuantizationType(tensor.kind)
+    plain = {GGMLQuantizationType.F32: np.float32, GGMLQuantizationType.F16: np.float16}
+    stored = np.array(rows).view(plain[kind]) if kind in plain else np.array(rows)
+    return dequantize(stored, kind).astype(np.float32, copy=False)
+
+
+def _scale_rotary(header: Header, model: Any) -> None:
+    """Divide the frequencies of positions by the factors of the file (Llama 3.1 and later)."""
+    tensor = next((each for each in header.tensors if each.name == _ROTARY), None)
+    if tensor is None:
+        return
+    factors = torch.from_numpy(_numbers(header, tensor, np.memmap(header.path, mode="r", dtype=np.uint8)).copy())
+    rotary = model.model.rotary_emb
+    for name in ("inv_freq", "original_inv_freq"):
+        if isinstance(known := getattr(rotary, name, None), torch.Tensor):
+            setattr(rotary, name, known / factors.to(known))

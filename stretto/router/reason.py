@@ -1,0 +1,98 @@
+"""Names what decided how a question was judged: its words, or what can be seen of its form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stretto.router.features import BREAK, lexicon, words_and_breaks
+
+if TYPE_CHECKING:
+    from stretto.router.shape import Judgement
+
+MOST_NAMED = 2
+_CUES = 6  # the strongest ones, whose words are joined where they stand side by side
+_LONGEST = 40  # characters that are shown of one
+_FORM = {
+    "=fence": "a block of code",
+    "=quoted": "a quotation",
+    "=open-end": "the colon at its end",
+    "=bullets3": "a list",
+    "=bullets4": "a list",
+    "=symbols2": "signs of code or formulas",
+    "=symbols3": "signs of code or formulas",
+    "=digits2": "its numbers",
+    "=digits3": "its numbers",
+    "=questions3": "several questions",
+    "=lines15": "its many lines",
+    "=length7": "its length",
+    "=length8": "its length",
+    "=length9": "its length",
+}
+
+
+def deciding(judgement: Judgement, text: str, folded: str) -> str:
+    """What spoke most for the likeliest shape against the next one, as in ``"what are" and "ways"``; may be empty.
+
+    ``text``: the part of the question that is read; ``folded``: the same, folded.
+    """
+    words, written = ([word for word in words_and_breaks(each) if word != BREAK] for each in (folded, text))
+    strength: dict[int, float] = {}  # by the place of a word
+    named: dict[str, float] = {}
+    for cue, share in judgement.decisive(_CUES):
+        if cue.startswith("="):
+            if cue in _FORM:
+                named[_FORM[cue]] = max(share, named.get(_FORM[cue], 0.0))
+        elif places := _places(cue, words):
+            for place in places:
+                strength[place] = strength.get(place, 0.0) + share / len(places)
+        elif part := _part(cue, folded):
+            named[f'"{part}"'] = share
+    for phrase, share in _phrases(written if len(written) == len(words) else words, strength):
+        named[f'"{phrase}"'] = share
+    best = sorted(named, key=lambda name: -named[name])[:MOST_NAMED]
+    return " and ".join(best)
+
+
+def _places(cue: str, words: list[str]) -> list[int]:
+    """Where the words of a cue stand for the first time; empty for one of characters."""
+    if cue.startswith("@") and ">" not in cue:
+        known = lexicon()
+        return next(
+            (
+                [at]
+                for at, word in enumerate(words)
+                if cue in (known.words.get(word, ()) if word.isascii() else known.of(word))
+            ),
+            [],
+        )
+    if ">@" in cue:
+        return []
+    if cue.startswith("~"):
+        return next(([place] for place, word in enumerate(words) if cue[1:] in word), [])
+    if cue.startswith("$") and cue[1:] in words:
+        return [len(words) - 1 - words[::-1].index(cue[1:])]
+    wanted = cue.removeprefix("|").split()
+    starts = range(len(words) - len(wanted) + 1)
+    return next((list(range(at, at + len(wanted))) for at in starts if words[at : at + len(wanted)] == wanted), [])
+
+
+def _part(cue: str, folded: str) -> str:
+    """The characters that a cue of a script without blanks stands for."""
+    if cue.startswith("@"):
+        known = lexicon()
+        return next((found for found in known.pattern.findall(folded) if cue in known.unspaced[found]), "")
+    part = cue.lstrip("^|$")
+    return part if part in folded else ""
+
+
+def _phrases(words: list[str], strength: dict[int, float]) -> list[tuple[str, float]]:
+    """The words that count, those side by side as one phrase, each with its strength."""
+    found: list[tuple[str, float]] = []
+    run: list[int] = []
+    for place in [*sorted(strength), -1]:
+        if run and place != run[-1] + 1:
+            phrase = " ".join(words[at] for at in run)
+            found.append((phrase if len(phrase) <= _LONGEST else phrase[:_LONGEST] + "…", sum(map(strength.get, run))))  # type: ignore[arg-type]  # each has one
+            run = []
+        run.append(place)
+    return found

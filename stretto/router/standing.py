@@ -1,0 +1,52 @@
+"""What the first answers of a model showed: whether it holds an outline and its points."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from weakref import ref
+
+from stretto.backends.base import Backend
+
+LAST = 5
+TOO_MANY = 2
+
+
+@dataclass
+class Standing:
+    """How the last skeletons of one backend turned out, for as long as the process runs."""
+
+    last: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
+
+    def note(self, *, held: bool) -> None:
+        """Note one: whether the model held it."""
+        self.last.append(held)
+
+    @property
+    def wrong(self) -> int:
+        """How many of the last ones went wrong."""
+        return sum(not held for held in self.last)
+
+    @property
+    def against(self) -> str | None:
+        """Why no further skeleton is offered, as half a sentence."""
+        if self.wrong < TOO_MANY:
+            return None
+        wrong = f"{self.wrong} of the last {len(self.last)} answers in points of this model went wrong"
+        return f"{wrong}; `stretto check` measures what it holds"
+
+
+_standings: dict[int, tuple[ref[Backend], Standing]] = {}
+
+
+def standing_of(backend: Backend) -> Standing:
+    """The standing of a backend, one for all clients that use it."""
+    key = id(backend)  # a backend of a caller may be no key itself
+    found = _standings.get(key)
+    if found is None or found[0]() is not backend:
+        try:
+            found = (ref(backend, lambda _: _standings.pop(key, None)), Standing())
+        except TypeError:  # it takes no weak references
+            return Standing()
+        _standings[key] = found
+    return found[1]

@@ -1,0 +1,28 @@
+"""Measures how much of a text another one says in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stretto.strategies.harm.words import words_of
+
+SAME = 0.5  # share of three words in a row that the shorter text has in common with the other
+SHORTEST = 12  # words; shorter texts are not compared
+_ROW = 3
+
+
+def overlap(text: str, other: str) -> float:
+    """The share of runs of three words that the shorter text has in common with the longer one, 0 to 1."""
+    mine, theirs = _runs(text), _runs(other)
+    least = min(len(mine), len(theirs))
+    return len(mine & theirs) / least if least >= SHORTEST - _ROW + 1 else 0.0
+
+
+def said_before(text: str, others: Iterable[str]) -> bool:
+    """Whether a text says what one of the others says."""
+    return any(overlap(text, other) >= SAME for other in others)
+
+
+def _runs(text: str) -> frozenset[tuple[str, ...]]:
+    words = words_of(text)
+    return frozenset(zip(words, words[1:], words[2:], strict=False))

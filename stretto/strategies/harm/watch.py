@@ -1,0 +1,84 @@
+"""What is looked for in the text of one call, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from stretto.errors import StrettoError
+from stretto.language.echoes import echoes
+from stretto.strategies.harm.headings import HeadingSearch
+from stretto.strategies.harm.loops import LoopSearch
+from stretto.strategies.harm.phrases import PhraseSearch
+from stretto.strategies.harm.screen import Screen
+from stretto.strategies.harm.words import words_of
+
+ENOUGH = 12  # words of a part that are worth keeping where it is cut
+
+LEAK, LOOP, HEADING = "leak", "loop", "heading"
+FAULTS = {
+    LEAK: "it repeats words of the prompt",
+    LOOP: "it repeats itself",
+    HEADING: "it goes on with another part",
+}
+
+
+class SpoiledError(StrettoError):
+    """A part is of no use from some place on; the text before that place is."""
+
+
+class Watch:
+    """Watches the text of one call and ends the call where the text is spoiled.
+
+    Attributes:
+        fault: what is wrong, as half a sentence; empty while nothing is.
+    """
+
+    def __init__(self, leaks: PhraseSearch | None = None, titles: Iterable[str] = ()) -> None:
+        self.fault = ""
+        searches: list[tuple[str, LoopSearch | PhraseSearch | HeadingSearch]] = [(LOOP, LoopSearch())]
+        if leaks is not None:
+            searches.append((LEAK, leaks))
+        if titles := tuple(titles):
+            searches.append((HEADING, HeadingSearch(titles, echoes().leads)))
+        self._screen = Screen(searches, self._found)
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be passed on already."""
+        return self._screen.feed(text)
+
+    def finish(self) -> str:
+        """Return what was held back, at the end of the text."""
+        return self._screen.finish()
+
+    def _found(self, name: str) -> bool:
+        self.fault = FAULTS[name]
+        return True
+
+
+class LoopAlarm:
+    """Tells of a loop once, and leaves the text as it is."""
+
+    fault = ""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._screen = Screen([(LOOP, LoopSearch())], self._found)
+
+    def feed(self, text: str) -> str:
+        """Pass the text on."""
+        self._screen.feed(text)
+        return text
+
+    def finish(self) -> str:
+        """The end of the text, at which a last sentence may be one too many."""
+        self._screen.finish()
+        return ""
+
+    def _found(self, _: str) -> bool:
+        self._tell()
+        return True
+
+
+def is_enough(text: str) -> bool:
+    """Whether what stands before the place where a part is spoiled is worth keeping."""
+    return len(words_of(text)) >= ENOUGH

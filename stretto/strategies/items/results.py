@@ -1,0 +1,158 @@
+"""Judges results: what is an echo of its entry, or words of the prompt, or none of the labels, is not one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stretto.language.folding import fold
+from stretto.language.lists import listed
+from stretto.strategies.harm.screen import Screen
+from stretto.strategies.items.labels import bare, label_in, labels_of
+from stretto.strategies.items.splitting import Split
+
+ROOM = 200  # characters, beside those of its entry, that a result with a label may need
+TAGS = ("<entry", "</entry")
+REMARKS = ("the task asks", "the task is", "the task says", "you are to ", "write only the result", "this entry ")
+"""How a text begins that talks of our prompt; sentences of the prompt itself are found in any language."""
+
+ECHO = "it repeats the entry"
+LEAK = "it repeats words of the prompt"
+_NAME = re.compile(r"[:：=→\n]|->| [-–—] ")
+_JUDGED = listed("judged")
+_REWRITES = listed("rewrites")
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a result of one request must be.
+
+    Attributes:
+        labels: the only results, if the task names them.
+        changes: an entry may come back as it is, as in a correction.
+        own: the words of the task, folded; they may stand in a result.
+    """
+
+    labels: tuple[str, ...]
+    changes: bool
+    own: str
+
+    @classmethod
+    def of(cls, split: Split, *, several: bool) -> Check:
+        """The check for a request; ``several``: each result has several fields, so none is a bare label."""
+        asked = split.instruction
+        labels = () if several else labels_of(asked, split.context)
+        judged = bool(labels or _JUDGED.search(asked) or asked.rstrip().endswith("?"))
+        judged = judged or all(item.rstrip().endswith(("?", "？")) for item in split.items)
+        return cls(labels, bool(_REWRITES.search(asked)) or not judged, fold(f"{split.context} {asked}"))
+
+    def fault(self, text: str, item: str) -> str:
+        """What is wrong with a whole result; empty if nothing is."""
+        if self.labels:
+            wrong = f"The model wrote none of the labels {', '.join(self.labels)}. Ask a stronger model."
+            return "" if label_in(text, self.labels, item) is not None else wrong
+        known = f"{self.own} {fold(item)}"
+        if _is_remark(text, item, known) or any(tag in fold(text) and tag not in known for tag in TAGS):
+            return LEAK
+        return ECHO if not self.changes and bare(text) == bare(item) and bare(text) not in self.own else ""
+
+    def result(self, text: str, item: str) -> str:
+        """A result without fault, as it is delivered."""
+        return (label_in(text, self.labels, item) or "") if self.labels else text
+
+    def of_group(self, texts: Sequence[str], items: Sequence[str], clean: Callable[[str], str]) -> list[str | None]:
+        """The results of entries that were written in one text; ``None`` for one that has to be written again.
+
+        ``clean`` leaves out the sentences of the prompts that were sent.
+        """
+        names = {bare(item) for item in items}
+        found: list[str | None] = []
+        for text, item in zip(texts, items, strict=False):
+            name = bare(_NAME.split(text, maxsplit=1)[0])
+            elsewhere = name != bare(text) and name in names and name != bare(item)
+            spoiled = elsewhere or clean(text) != text or self.fault(text, item)
+            found.append(None if spoiled else self.result(text, item))
+        return found
+
+
+class ResultWatch:
+    """Watches the text of one item; holds it back only while it may be no result.
+
+    Args:
+        check: for the results of the request.
+        item: the entry.
+        screen: finds the sentences of the prompts that were sent; it calls what it is given.
+    """
+
+    def __init__(self, check: Check, item: str, screen: Callable[[Callable[[str], bool]], Screen]) -> None:
+        self.fault = ""
+        self._check, self._item = check, item
+        self._known = f"{check.own} {fold(item)}"
+        self._held = ""
+        self._open = True  # from here on it may be no result as a whole
+        self._screen = screen(self._leaked)
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be passed on already."""
+        self._held += self._screen.feed(text)
+        if self.fault:
+            return ""
+        if self._check.labels:
+            if len(self._held) > ROOM + len(self._item):
+                self.fault = self._check.fault(self._held, self._item)
+            return ""
+        if self._open and self._may_be_none():
+            return ""
+        if self._open and (fault := self._check.fault(self._held, self._item)) and fault != ECHO:
+            self.fault = fault
+            return ""
+        self._open = False
+        return self._pass_on()
+
+    def finish(self) -> str:
+        """Return what was held back, at the end of the text."""
+        self._held += self._screen.finish()
+        if self.fault or not self._held.strip():
+            return ""
+        if self._open:
+            self.fault = self._check.fault(self._held, self._item)
+            return "" if self.fault else self._check.result(self._held, self._item)
+        return self._pass_on(last=True)
+
+    def _may_be_none(self) -> bool:
+        """Whether the text so far may become an echo, a remark or a tag."""
+        so_far = fold(self._held).lstrip()
+        if bare(self._item).startswith(bare(so_far)):
+            return True
+        behind = _behind(so_far, self._item)
+        return any(begin.startswith(behind) for begin in (*REMARKS, *TAGS) if begin not in self._known)
+
+    def _pass_on(self, *, last: bool = False) -> str:
+        """Pass on what cannot be part of a tag."""
+        folded = self._held.lower()
+        for tag in TAGS:
+            if tag not in self._known and (at := folded.find(tag)) >= 0:
+                self.fault = LEAK
+                return self._held[:at]
+        at = folded.rfind("<")
+        if last or at < 0 or not any(tag.startswith(folded[at:]) for tag in TAGS):
+            at = len(self._held)
+        text, self._held = self._held[:at], self._held[at:]
+        return text
+
+    def _leaked(self, _: str) -> bool:
+        self.fault = LEAK
+        return True
+
+
+def _behind(text: str, item: str) -> str:
+    """A folded text without its entry and the punctuation behind it."""
+    own = fold(item).strip()
+    rest = text.lstrip(" \n\"'“„«*_#")
+    return rest[len(own) :].lstrip(" \n\"'”“»*_:.,-–—→=>") if own and rest.startswith(own) else rest
+
+
+def _is_remark(text: str, item: str, known: str) -> bool:
+    behind = _behind(fold(text), item)
+    return any(behind.startswith(begin) and begin not in known for begin in REMARKS)

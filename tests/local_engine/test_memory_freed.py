@@ -1,0 +1,149 @@
+"""A closed engine frees its weights at once: no cycle of references goes through engine, thread or model."""
+
+import gc
+import logging
+import subprocess
+import sys
+import weakref
+
+import pytest
+import torch
+from asking import PROMPTS, tokens
+from tiny_models import SIZES, build
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from stretto.errors import BackendError
+from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving.engine import Engine
+
+
+@pytest.fixture(autouse=True)
+def no_collection():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def tensors(thing, seen=None):
+    """The tensors that an object of the engine refers to, through attributes, lists and dicts."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen or isinstance(thing, type):
+        return []
+    seen.add(id(thing))
+    if isinstance(thing, torch.Tensor):
+        return [thing]
+    if isinstance(thing, torch.nn.Module):
+        return list(thing.parameters())
+    if isinstance(thing, dict):
+        inner = list(thing.values())
+    elif isinstance(thing, list | tuple):
+        inner = list(thing)
+    else:
+        slots = [getattr(thing, name, None) for name in getattr(type(thing), "__slots__", ())]
+        inner = [*slots, *vars(thing).values()] if hasattr(thing, "__dict__") else slots
+    return [tensor for each in inner for tensor in tensors(each, seen)]
+
+
+def weights_of(model):
+    found = [weakref.ref(tensor) for tensor in tensors(model.forward) if tensor.numel() > 1000]
+    assert found
+    return found
+
+
+MODELS = {
+    "pocket": lambda _: load_model(find_source("local:pocket")),
+    "pocket in torch": lambda _: load_model(find_source("local:pocket"), compiled=False),
+    "gemma3": lambda tokenizer: prepare("local:gemma3", build("gemma3"), tokenizer),
+    "gpt2": lambda tokenizer: prepare("local:gpt2", build("gpt2"), tokenizer),
+}
+
+
+def broken(_):
+    raise RuntimeError("no drafter")
+
+
+@pytest.mark.parametrize("use", ["none", "answers", "errors"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_closed_engine_frees_its_weights_at_once(name, use, tokenizer):
+    model = MODELS[name](tokenizer)
+    weights = weights_of(model)
+    engine = Engine(model, threads=1, drafters=DRAFTERS | {"broken": broken})
+    if use == "answers":
+        for decoding in ("autoregressive", "auto", "suffix", "token_recycling"):
+            assert tokens(engine.submit(Generation(PROMPTS[0], 8, decoding=decoding)))
+    if use == "errors":
+        with pytest.raises(RuntimeError, match="no drafter"):
+            engine.submit(Generation(PROMPTS[0], 8, decoding="broken"))
+        with pytest.raises(BackendError):
+            engine.submit(Generation((5,) * 10**6, 8))
+    del model
+    engine.close()
+    del engine
+    assert [ref for ref in weights if ref() is not None] == []
+
+
+MEMORY = """
+import os, sys
+from pathlib import Path
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
+from stretto.local_engine.serving.engine import Engine
+
+def answered(name):
+    engine = Engine(load_model(find_source(name), dtype="bfloat16"), prefix_cache_bytes=0)
+    assert list(engine.submit(Generation((5, 6, 7), 3)))[-1].error is None
+    return engine
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+answered("local:pocket").free()  # libraries and compiled code are in memory now
+before = resident()
+engine = answered(sys.argv[1])
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_a_loaded_model_takes_little_more_memory_than_its_weights(tmp_path, tokenizer):
+    torch.manual_seed(1)
+    wider = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12}
+    model = LlamaForCausalLM(LlamaConfig(**SIZES | wider)).bfloat16()
+    weights = sum(weight.numel() * weight.itemsize for weight in model.parameters())
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    del model
+    command = [sys.executable, "-c", MEMORY, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert weights > 70e6
+    assert int(done.stdout) < 1.3 * weights, done.stderr
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_small_model_is_compared_with_transformers_in_one_thread(name, tokenizer):
+    model, seen = build(name), []
+    model.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+    prepare(f"local:{name}", model, tokenizer)
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+
+
+def test_a_log_tells_how_far_the_loading_is(caplog):
+    with caplog.at_level(logging.INFO, "stretto"):
+        load_model(find_source("local:pocket"))
+    said = [record.stretto["event"] for record in caplog.records if hasattr(record, "stretto")]
+    assert said[:2] == ["reading weights", "comparing with transformers"]

@@ -1,0 +1,185 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stretto.language.echoes import echoes
+from stretto.prompts import Catalogue
+from stretto.strategies.harm.headings import HeadingSearch
+from stretto.strategies.harm.loops import LoopSearch
+from stretto.strategies.harm.overlap import said_before
+from stretto.strategies.harm.phrases import Phrases, PhraseSearch
+from stretto.strategies.harm.screen import Screen
+from stretto.strategies.harm.titles import Titles, is_placeholder, says_the_same
+from stretto.strategies.harm.words import words_of
+from stretto.strategies.outline import OutlineParser
+
+PROMPT = "Write only the outline of the answer to the question, in the question's language:\nWrite them all well now."
+QUESTION = "What are the advantages and disadvantages of working from home?"
+
+
+def screened(text, search, lengths=(10_000,), *, ends=False):
+    found = []
+
+    def told(name):
+        found.append(name)
+        return ends
+
+    screen, shown, at, number = Screen([("harm", search())], told), "", 0, 0
+    while at < len(text):
+        length = lengths[number % len(lengths)]
+        shown += screen.feed(text[at : at + length])
+        at, number = at + length, number + 1
+    return shown + screen.finish(), bool(found)
+
+
+def leaks():
+    return PhraseSearch(Phrases([PROMPT]))
+
+
+def headings():
+    return HeadingSearch(["Tyres", "Brake pads"], echoes().leads)
+
+
+LEAKS = [
+    (
+        "Sure. Write only the outline of the answer to the question, in the question's language:\nOil it.",
+        "Sure. Oil it.",
+    ),
+    ("You can write only the outline of a house.", None),
+    ("Good. Write them all well now. Then rest.", "Good. Then rest."),
+    ("Good. Write them all well now and then rest.", None),
+]
+LOOPS = [
+    ("It is good to walk. " * 4, "It is good to walk. "),
+    ("Title of the tenth point: " * 5, "Title of the tenth point: "),
+    ("The cat sat. The dog sat. The cat ran away and the dog ran.", None),
+    ("one two three. one two three. one two four.", None),
+]
+HEADINGS = [
+    ("Oil it.\n\nPoint 2: Tyres\nPump them.", "Oil it."),
+    ("Oil it.\n**Brake pads**: new ones", "Oil it."),
+    ("Oil it.\n2. Brake pads", "Oil it."),
+    ("Oil it. Tyres. Then wipe.", None),
+    ("Oil it.\nTyres are next.", None),
+    ("Tyres: oil them.", None),
+]
+CASES = [(leaks, *case) for case in LEAKS] + [(LoopSearch, *case) for case in LOOPS]
+CASES += [(headings, *case) for case in HEADINGS]
+
+
+@pytest.mark.parametrize(("search", "text", "left"), CASES)
+def test_only_what_is_harm_is_left_out(search, text, left):
+    shown, found = screened(text, search, ends=search is not leaks)
+    assert (shown, found) == (text if left is None else left, left is not None)
+
+
+@given(st.sampled_from(CASES), st.lists(st.integers(1, 9), min_size=1, max_size=12))
+def test_any_cutting_of_the_stream_shows_the_same(case, lengths):
+    search, text, _ = case
+    ends = search is not leaks
+    assert screened(text, search, lengths, ends=ends) == screened(text, search, ends=ends)
+
+
+@given(st.text(alphabet="ab .\n*1", max_size=80), st.lists(st.integers(1, 5), min_size=1, max_size=9))
+def test_a_text_of_few_letters_shows_the_same_however_it_is_cut(text, lengths):
+    for search in (LoopSearch, headings):
+        assert screened(text, search, lengths, ends=True) == screened(text, search, ends=True)
+
+
+def test_what_the_user_wrote_may_stand_in_the_answer():
+    text = "Write only the outline of the answer to the question, he said."
+    assert screened(text, lambda: PhraseSearch(Phrases([PROMPT]), lambda _: True)) == (text, False)
+
+
+@pytest.mark.parametrize("search", [leaks, LoopSearch, headings])
+def test_the_time_is_linear_in_the_text(search):
+    def spent(size):
+        text = "write only the a b 2. point " * size
+        began = time.process_time()
+        screened(text, search, (7,))
+        return time.process_time() - began
+
+    spent(200)
+    assert spent(8_000) < 16 * max(spent(2_000), 0.02)
+
+
+TEMPLATES = [template for template in Catalogue() if template.family in ("general", "small")]
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda each: f"{each.family}-{each.name}")
+def test_no_line_of_a_template_can_be_taken_for_content(template):
+    """Each of its lines that an outline could hold is no point, and each of its longer sentences is no text."""
+    titles = Titles(QUESTION, Phrases(template.wordings, whole=2))
+    for text in template.wordings:
+        parser = OutlineParser()
+        points = [*parser.feed(text), *parser.finish()] if template.name.startswith(("skeleton", "samples")) else []
+        for point in points:
+            assert titles.take(point.title) is not None, point.title
+        for line in text.split("\n"):
+            if len(words_of(line)) >= 8:
+                assert screened(line, lambda: PhraseSearch(Phrases(template.wordings)))[1], line
+            assert not (is_placeholder(words_of(line)) and line[:2] == "1."), line
+
+
+@pytest.mark.parametrize(
+    ("title", "fault"),
+    [
+        ("Title of the first point", "placeholder"),
+        ("Titel des zweiten Punktes", "words of the prompt"),
+        ("Point 3", "placeholder"),
+        ("...", "placeholder"),
+        ("Write them all well now", "words of the prompt"),
+        ("I'm sorry, I can't help", "refused"),
+        ("You should think of this whenever you sit at home and the weather is bad", "sentence"),
+        (QUESTION, "the question"),
+        ("Better work-life balance", "earlier one"),
+        ("Less commuting", None),
+    ],
+)
+def test_a_title_is_judged_by_itself_and_by_the_others(title, fault):
+    titles = Titles(QUESTION, Phrases([PROMPT, "Titel des zweiten Punktes"], whole=2))
+    assert titles.take("Improved work-life balance") is None
+    found = titles.take(title)
+    assert (fault is None) == (found is None)
+    assert fault is None or fault in found
+
+
+def test_titles_of_an_outline_in_another_language_are_seen_where_that_is_asked_for():
+    titles = Titles("Wie pflege ich ein Fahrrad?", Phrases(), strict=True)
+    assert titles.take("Reifen und Kette") is None
+    assert "another language" in titles.take("What you should do with the chain")
+    assert Titles("Wie pflege ich ein Fahrrad?", Phrases()).take("What you should do with the chain") is None
+
+
+def test_a_third_of_wrong_titles_is_too_many_but_not_one_double():
+    titles = Titles(QUESTION, Phrases())
+    for title in ("Less commuting", "Quiet rooms", "Less commuting"):
+        titles.take(title)
+    assert not titles.hopeless
+    titles.take("Less commuting")
+    assert titles.hopeless
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("Consider the vehicle's reliability", "Consider the reliability of the vehicle", True),
+        ("Consider the vehicle's warranty", "Consider the vehicle's safety features", False),
+        ("Tyre pressure in winter", "Tyre pressure in summer", False),
+        ("链条保养", "链条保养", True),
+        ("Care 1", "Care 2", False),
+    ],
+)
+def test_titles_are_compared_by_their_content_words(first, second, same):
+    assert says_the_same(first, second) is same
+
+
+def test_a_text_that_says_the_same_is_found_by_its_runs_of_words():
+    first = "Working from home offers numerous benefits, including increased productivity and less time on the road."
+    second = "Working from home offers numerous benefits, including increased productivity and a better balance."
+    third = "A quiet room helps with long texts, since nobody comes in to ask where the coffee is kept today."
+    assert said_before(second, [third, first])
+    assert not said_before(third, [first, second])
+    assert not said_before("Short.", ["Short."])
