@@ -196,6 +196,24 @@ async def test_a_call_that_later_ones_overtook_hangs_and_is_asked_again(model):
         assert heard[0].usage.retries == 1
 
 
+async def test_what_another_call_took_shortens_a_wait_that_has_begun(model):
+    policy = Resilience(attempts=2, first_wait_s=0.001, first_text_s=1)
+    long = asking("word " * 20_000)  # hundreds of seconds where nothing is measured yet
+    async with talk(model, policy) as (backend, server):
+        server.script(Fault("stall", after=0))
+        heard = []
+
+        async def late():
+            heard.append(await hear(backend, long))
+
+        async with anyio.create_task_group() as callers:
+            callers.start_soon(late)
+            await server.wait_until(lambda server: server.requests and server.requests[0].outcome == "stall")
+            assert (await hear(backend, long)).text == TEXT
+        assert heard[0].text == TEXT
+        assert heard[0].usage.retries == 1
+
+
 def test_long_prompts_may_take_longer_by_what_was_measured():
     texts = FirstTexts(120)
     assert texts.limit_s(500) == 120

@@ -15,6 +15,7 @@ SHORT = ["../README.md", "testing.md", "observing.md", "cost.md", "router.md", "
 REPLIES = [
     Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
     Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
+    Rule("positive or negative", "positive"),
     Rule("", "A text."),
 ]
 LINKING = [*GUIDES.parent.glob("*.md"), *(GUIDES.parent / "examples").rglob("*.md"), *GUIDES.rglob("*.md")]

@@ -108,7 +108,7 @@ async def test_who_wants_no_answer_without_a_passage_gets_an_error_that_holds_it
 
 
 async def test_a_stall_is_given_up_and_asked_again():
-    policy = Resilience(attempts=2, first_wait_s=0.001, longest_wait_s=0.001, first_text_s=0.5, stall_s=0.5)
+    policy = Resilience(attempts=4, first_wait_s=0.001, longest_wait_s=0.001, first_text_s=1, stall_s=1)
     async with asked(policy=policy, faults=[None, Fault("stall"), Fault("stall", after=3)]) as (answer, _):
         assert not nothing_is_missing(answer)
         assert len(answer.citations) == len(FACTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -63,22 +62,26 @@ class _Watched(AsyncIterator[Chunk]):
         self._tokens = estimate_tokens(prompt)
         self._began_s = anyio.current_time()
         self._silent = self._mute = True  # no sign of an answer yet; no text of it
-        self._limit_s = self._left_s = guard.first_texts.limit_s(self._tokens)
+        self._limit_s = guard.first_texts.limit_s(self._tokens)
+        self._waited_s = 0.0  # since the last progress
         self._calls = 1  # whose usage was not reported yet
         self._ends = Ends(prompt.n)
 
     async def __anext__(self) -> Chunk:
-        late_s = math.inf
-        while late_s > ON_TIME_S:
+        while (left_s := self._limit_s - self._waited_s) > 0:
+            # What other calls take meanwhile may shorten the wait for a first text: look again now and then.
+            wait_s = min(left_s, max(1.0, self._guard.first_texts.usual_s)) if self._mute else left_s
             began_s = anyio.current_time()
-            with anyio.move_on_after(self._left_s):
+            with anyio.move_on_after(wait_s):
                 chunk = await anext(self._chunks)
                 # The time that the reader takes between two chunks does not count.
                 self._note(chunk, anyio.current_time() - began_s)
                 return chunk
+            late_s = anyio.current_time() - began_s - wait_s
             # Nor does time in which the event loop was held up: what arrived meanwhile could not be read.
-            late_s = anyio.current_time() - began_s - self._left_s
-            self._left_s = min(late_s, self._limit_s)
+            self._waited_s += wait_s - (min(late_s, wait_s) if late_s > ON_TIME_S else 0.0)
+            if self._mute and not self._ends.whole:
+                self._limit_s = self._guard.first_texts.limit_s(self._tokens)
         if self._ends.whole:
             raise StopAsyncIteration
         error = self._late() if self._mute else self._stalled()
@@ -97,7 +100,7 @@ class _Watched(AsyncIterator[Chunk]):
         self._ends.note(chunk)
         if self._ends.whole:
             self._limit_s = _AFTER_FINISH_S  # providers wait for less themselves
-        self._left_s = self._limit_s if chunk.is_progress else self._left_s - waited_s
+        self._waited_s = 0.0 if chunk.is_progress else self._waited_s + waited_s
 
     def _late(self) -> StalledError:
         name, firsts = self._guard.name, self._guard.first_texts

@@ -88,12 +88,11 @@ class Handle:
         """Hand an event to the listener; from the engine only."""
         if isinstance(event, Finished):
             self.finished = True
+            self._log_end(event)  # first: who sees the end finds its line in the log
         try:
             self._tell(event)
         except Exception:  # noqa: BLE001 - a listener whose event loop is gone must not harm the other requests
             self.cancelled = True
-        if isinstance(event, Finished):
-            self._log_end(event)
 
     def _log_end(self, end: Finished) -> None:
         """Log how long the request spent where; no text of it."""
