@@ -21,6 +21,7 @@ from stretto.backends.resilience.rate_limits import BELIEVED_S, Call, RateLimits
 from stretto.backends.resilience.redis_store import RedisStore
 from stretto.backends.resilience.resilient import Endpoints, Resilience
 from stretto.backends.resilience.shared import News
+from stretto.backends.resilience.suspects import MOST_TRIALS
 from stretto.errors import BackendError, BreakerOpenError, RateLimitedError, SettingsError
 from stretto.request import Budget, GenerationOptions
 from stretto.strategies.ledger import Ledger, Reservation
@@ -234,6 +235,29 @@ async def test_faults_that_several_replicas_met_open_the_breaker_of_all(redis):
         with pytest.raises(BreakerOpenError, match=r"failed 2 times in a row, the last with HTTP 502\."):
             await hear(backends[2])
         assert len(server.requests) == 2
+
+
+async def test_requests_that_a_server_fails_at_do_not_close_it_for_others(redis):
+    async with replicas(redis, 2) as ((harmed, sound), server):
+        for number in range(2):
+            server.script(Fault("status", status=500))
+            with pytest.raises(BackendError):
+                await hear(harmed, asking(f"Poison {number}."))
+        with pytest.raises(BreakerOpenError):
+            await hear(harmed, asking("Poison 0."))
+        assert (await hear(sound, asking("Any other question."))).text == "one two three"
+
+
+async def test_a_server_that_fails_at_whatever_it_is_asked_is_left_alone_in_the_end(redis):
+    async with replicas(redis, 2) as (backends, server):
+        for number in range(2 + MOST_TRIALS):
+            server.script(Fault("status", status=500))
+            with pytest.raises(BackendError):
+                await hear(backends[number % 2], asking(f"Poison {number}."))
+        assert len(server.requests) == 2 + MOST_TRIALS
+        for backend in backends:
+            with pytest.raises(BreakerOpenError):
+                await hear(backend, asking("Any other question."))
 
 
 async def test_a_whole_answer_of_one_replica_starts_the_count_of_all_anew(redis):

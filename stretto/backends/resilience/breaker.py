@@ -13,7 +13,7 @@ from stretto.backends.allowance import Caller, calling
 from stretto.backends.base import Backend, Chunk, Prompt
 from stretto.backends.providers.failures import is_loading
 from stretto.backends.resilience.shared import SharedHealth
-from stretto.backends.resilience.suspects import Suspects, fingerprint, may_follow_the_request
+from stretto.backends.resilience.suspects import MOST_TRIALS, Suspects, fingerprint, may_follow_the_request
 from stretto.backends.resilience.waiting import Trial
 from stretto.backends.resilience.wrapper import Wrapper, tapped
 from stretto.errors import (
@@ -27,7 +27,6 @@ from stretto.errors import (
 from stretto.request import GenerationOptions
 
 _MOST_BLAMED = 50
-_MOST_TRIALS = 8  # of other requests while it is open, if those that failed may be at fault themselves
 _LOOK_AGAIN_S = 0.25  # at a trial of another replica
 _FAULTS = (ServerFailedError, ConnectionFailedError, StreamBrokenError, StalledError)
 
@@ -132,7 +131,7 @@ class Circuit:
         One prompt may be what makes a server fail. An outline that fails for good must not prevent the direct answer,
         nor the requests of one client those of another.
         """
-        if self._requests_only and prompt is not None and self._tried < _MOST_TRIALS:
+        if self._requests_only and prompt is not None and self._tried < MOST_TRIALS:
             if fingerprint(prompt) in self.suspects:
                 return False
             self._tried += 1
@@ -172,7 +171,7 @@ class Breaker(Wrapper):
         circuit = self.circuit
         trial = await self._admitted(prompt)
         try:
-            seen = await self._admitted_by_all()
+            seen = await self._admitted_by_all(prompt)
             try:
                 stream = self.inner.stream(prompt, options)
 
@@ -204,17 +203,19 @@ class Breaker(Wrapper):
                 raise self._refusal(left_s, circuit.in_a_row, _what_failed(circuit.last))
             await circuit.trial.wait(patience_s)
 
-    async def _admitted_by_all(self) -> _Seen:
+    async def _admitted_by_all(self, prompt: Prompt) -> _Seen:
         """The same by what all replicas have met."""
         if self._shared is None:
             return _Seen()
         token = secrets.token_hex(8)
         caller = calling()
         answer = None if caller is None else caller.answer
+        failed = self.circuit.suspects
+        fresh = not (failed and fingerprint(prompt) in failed)
         until_s = anyio.current_time() + self.circuit.rest_s
         while True:
             try:
-                standing = await self._shared.admit(token, answer)
+                standing = await self._shared.admit(token, answer, fresh=fresh)
             except BaseException:  # cancelled: the store may already take this call for the one that tries
                 with anyio.CancelScope(shield=True):
                     await self._shared.tell("end", token=token)
@@ -264,7 +265,8 @@ class _Seen:
         if self._shared is not None:
             token, self._token = self._token, ""
             failure = _what_failed(error)
-            await self._shared.tell("fault", token=token, answer=self._answer, failure=failure)
+            follows = may_follow_the_request(error)
+            await self._shared.tell("fault", token=token, answer=self._answer, failure=failure, follows=follows)
 
     async def end(self) -> None:
         """Let another call try, if this one did and has told nothing."""

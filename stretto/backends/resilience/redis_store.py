@@ -19,6 +19,7 @@ import anyio
 
 from stretto.backends.resilience.rate_limits import BELIEVED_S
 from stretto.backends.resilience.shared import News, Room, SharedHealth, SharedLimits, Standing
+from stretto.backends.resilience.suspects import MOST_TRIALS
 from stretto.errors import MissingDependencyError, SettingsError
 
 if TYPE_CHECKING:
@@ -214,9 +215,10 @@ class _Health:
         self._over_s = over_s
         self._rest_s = rest_s
 
-    async def admit(self, token: str, answer: int | None) -> Standing:
+    async def admit(self, token: str, answer: int | None, *, fresh: bool = False) -> Standing:
         """Ask for a call."""
-        told = await self._store.run("health_admit", self._key, self._rest_s, token, self._named(answer))
+        asked = (self._rest_s, token, self._named(answer), "1" if fresh else "", MOST_TRIALS)
+        told = await self._store.run("health_admit", self._key, *asked)
         if told is None:
             return Standing()
         verdict, left_s, faults, last = told
@@ -229,9 +231,11 @@ class _Health:
         token: str = "",
         answer: int | None = None,
         failure: str = "",
+        follows: bool = False,
     ) -> None:
         """Take in how a call went."""
         told = (what, token, self._named(answer), failure, self._faults, self._over_s, _FORGOTTEN_S)
+        told = (*told, "1" if follows else "")
         await self._store.run("health_tell", self._key, *told)
 
     def _named(self, answer: int | None) -> str:

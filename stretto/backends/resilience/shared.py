@@ -79,8 +79,12 @@ class Standing:
 class SharedHealth(Protocol):
     """The health of one endpoint, as all replicas have met it."""
 
-    async def admit(self, token: str, answer: int | None) -> Standing:
-        """Ask for a call. ``token`` is known to nobody else; ``answer`` is the number of the answer it is made for."""
+    async def admit(self, token: str, answer: int | None, *, fresh: bool = False) -> Standing:
+        """Ask for a call.
+
+        ``token`` is known to nobody else; ``answer`` is the number of the answer it is made for; ``fresh``: this
+        replica knows no failure of its request.
+        """
         ...
 
     async def tell(
@@ -90,8 +94,12 @@ class SharedHealth(Protocol):
         token: str = "",
         answer: int | None = None,
         failure: str = "",
+        follows: bool = False,
     ) -> None:
-        """Take in how a call went; ``token`` is that of a call that tried."""
+        """Take in how a call went.
+
+        ``token`` is that of a call that tried; ``follows``: the fault may follow its request, see `Suspects`.
+        """
         ...
 
 

@@ -14,9 +14,10 @@ from stretto.backends.allowance import calling
 from stretto.backends.base import Prompt
 from stretto.errors import BackendError, ServerFailedError
 
-__all__ = ["Suspects", "fingerprint", "may_follow_the_request"]
+__all__ = ["MOST_TRIALS", "Suspects", "fingerprint", "may_follow_the_request"]
 
 REPEATED = 2  # failures of one request, from which on it counts no more against the endpoint
+MOST_TRIALS = 8  # of other requests at an endpoint that is left alone, if those that failed may be at fault themselves
 _MOST = 200
 _KEPT_S = 60.0
 _INTERNAL = 500  # 502, 503, 504 and 529 are said of the endpoint
@@ -51,6 +52,9 @@ class Suspects:
         self.answered = 0
         self._clock = clock
         self._known: OrderedDict[str, _Suspect] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def __contains__(self, request: str) -> bool:
         return request in self._known
