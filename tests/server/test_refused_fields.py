@@ -1,8 +1,12 @@
 """Fields that cannot be used are refused by name, as the real APIs do; those without effect are warned of."""
 
+import json
+
 import anthropic
 import pytest
 from live_server import QUESTION, in_front_of
+
+from stretto.testing.server import RawReply
 
 pytestmark = pytest.mark.anyio
 CHAT = {"model": "stretto", "messages": QUESTION}
@@ -62,6 +66,19 @@ async def test_a_stop_sequence_that_the_backend_does_not_tell_of_is_warned_of():
     assert (stopped.content[0].text.strip(), stopped.stop_reason) == ("One, two,", "end_turn")
     assert [warning.split(":")[0] for warning in stopped.stretto["warnings"]] == ["stop_reason may be stop_sequence"]
     assert free.stretto["warnings"] == []
+
+
+@pytest.mark.parametrize("field", ["stop_reason", "matched_stop"])  # vLLM's name for it, and SGLang's
+async def test_a_stop_sequence_that_the_backend_tells_of_is_passed_on(field):
+    body = {
+        "choices": [{"index": 0, "delta": {"content": "One, two, "}} | {"finish_reason": "stop", field: "STOP"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+    }
+    stream = b"data: " + json.dumps(body).encode() + b"\n\ndata: [DONE]\n\n"
+    async with in_front_of(RawReply([stream])) as live, live.anthropic() as client:
+        answer = await client.messages.create(**ANTHROPIC, stop_sequences=["STOP"])
+    assert (answer.stop_reason, answer.stop_sequence) == ("stop_sequence", "STOP")
+    assert answer.stretto["warnings"] == []
 
 
 async def test_fields_of_anthropic_go_to_anthropic_without_a_warning():

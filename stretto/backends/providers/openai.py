@@ -238,7 +238,7 @@ def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> Piece:
         thinking="".join(thought.text for thought in thoughts),
         thoughts=tuple(thoughts[:1]),  # some servers say the same under both names
         finish=_FINISH.get(finish, "stop") if finish else None,
-        stopped_by=word_of(choice, "stop_reason"),  # of vLLM
+        stopped_by=word_of(choice, "stop_reason") or word_of(choice, "matched_stop"),  # of vLLM, of SGLang
         refused=bool(refusal),
         logprobs=_logprobs(value_of(choice, "logprobs")),
         tool_calls=_calls(said),

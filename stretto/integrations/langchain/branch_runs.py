@@ -18,6 +18,8 @@ from stretto.integrations.langchain.stream_runs import Parent
 
 __all__ = ["BranchRuns"]
 
+_LEAVING_S = 10.0
+
 
 class BranchRuns:
     """Tells callbacks of branches: each is a chain run below the run of the answer.
@@ -55,8 +57,8 @@ class BranchRuns:
             await self._ended(event.branch)
 
     async def leave(self, because: Exception | None = None) -> None:
-        """End the runs of branches that the answer has left behind."""
-        with anyio.CancelScope(shield=True):
+        """End the runs of branches that the answer has left behind; a callback that hangs is not waited for long."""
+        with anyio.move_on_after(_LEAVING_S, shield=True):
             for name in tuple(self._runs):
                 await self._runs.pop(name).on_chain_error(because or RuntimeError("The answer was left."))
 
