@@ -103,7 +103,7 @@ class _Skeleton:
         doubt = self._doubt()
         ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
         if doubt or (len(self.points) < FEWEST_POINTS and not (self.written and ran_out)):
-            if doubt or (outline.exception is None and outline.finish_reason not in REFUSALS):
+            if doubt:  # an outline of less than two points may follow from the question
                 self.runner.note_skeleton(held=False)
             await self._go_on_straight(outline, straight, doubt)
             return

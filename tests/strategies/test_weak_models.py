@@ -193,6 +193,12 @@ async def test_a_small_model_that_repeats_the_examples_is_answered_straight():
     assert (await ask(script, capabilities=SMALL)).text == "A straight answer."
 
 
+async def test_a_small_model_that_begins_with_a_title_of_an_example_may_go_on_with_its_own():
+    outline = "1. It saves money\n2. Oil the chain\n3. Pump the tyres"
+    answer = await ask({r"Points:$": outline, "Oil": "Oil it.", "Pump": "Pump them."}, capabilities=SMALL)
+    assert answer.text == "1. **Oil the chain**: Oil it.\n2. **Pump the tyres**: Pump them."
+
+
 async def test_a_small_model_that_writes_one_title_again_and_again_is_answered_straight():
     script = {r"Points:$": "1. Oil the chain\n2. Oil the chain\n3. Oil the chain", "": "A straight answer."}
     answer = await ask(script, capabilities=SMALL)

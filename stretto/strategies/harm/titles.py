@@ -47,8 +47,8 @@ class Titles:
     def hopeless(self) -> bool:
         """Whether so many titles are wrong that no answer should be made of the others."""
         count = len(self.good) + len(self.wrong)
-        if not self.good:
-            return bool(self.wrong)
+        if not self.good and not self.strict:
+            return bool(self.wrong)  # a weak model often copies a title of an example, and goes on with its own
         return len(self.wrong) > 1 and len(self.wrong) * 3 >= count
 
     def _faults(self, title: str, section: str) -> Iterator[str]:
