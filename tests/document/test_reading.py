@@ -110,6 +110,8 @@ def test_texts_are_read_in_their_encoding(tmp_path, encoding):
         ("a.docx", b"no zip", "cannot be read as a Word file"),
         ("a.docx", bomb(), "it is not opened"),
     ],
+    # The data would be a part of the name, which pytest puts into the environment of the process that reads the file.
+    ids=lambda value: "data" if isinstance(value, bytes) else None,
 )
 def test_what_cannot_be_read_gives_one_error_that_names_the_file(tmp_path, name, data, said):
     file = made(tmp_path, name, data)

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from stretto.backends.providers.headers import LONGEST_S
 from stretto.backends.resilience.rate_limits import BELIEVED_S
 from stretto.backends.resilience.shared import News, Room, SharedHealth, SharedLimits, Standing
 from stretto.backends.resilience.suspects import MOST_TRIALS
@@ -187,7 +188,7 @@ class _Limits:
     async def take(self, cost: Mapping[str, int], flying: Mapping[str, int]) -> Room:
         """Count a call, if there is room for it."""
         told = await self._run("limits_take", json.dumps(cost), json.dumps(flying))
-        return Room() if told is None else Room(float(told[0]), float(told[1]))
+        return Room() if told is None else Room(min(float(told[0]), LONGEST_S), float(told[1]))
 
     async def tell(self, news: News) -> None:
         """Take in what a call has shown."""
