@@ -235,9 +235,9 @@ class _Health:
         follows: bool = False,
     ) -> None:
         """Take in how a call went."""
-        told = (what, token, self._named(answer), failure, self._faults, self._over_s, _FORGOTTEN_S)
-        told = (*told, "1" if follows else "")
-        await self._store.run("health_tell", self._key, *told)
+        call = (what, token, self._named(answer), failure)
+        limits = (self._faults, self._over_s, _FORGOTTEN_S)
+        await self._store.run("health_tell", self._key, *call, *limits, "1" if follows else "")
 
     def _named(self, answer: int | None) -> str:
         return "" if answer is None else f"{self._store.replica}:{answer}"
