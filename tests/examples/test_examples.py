@@ -119,7 +119,7 @@ def test_a_faq_bot_gives_kept_answers_and_asks_for_others(tmp_path):
 async def test_a_faq_bot_remembers_and_names_what_it_answers_from(monkeypatch, capsys):
     monkeypatch.syspath_prepend(FOLDER / "faq_bot")
     example = importlib.import_module("faq_bot")
-    backend = ScriptedBackend({"": "It is free from 50 euros on [2]."})
+    backend = ScriptedBackend({"": "It is free from 50 euros on [cite:2]."})
     async with AsyncStretto(backend) as stretto:
         bot = example.FaqBot(stretto, example.read(example.FAQ))
         await bot.say("How long does delivery take?")
