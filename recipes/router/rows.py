@@ -16,7 +16,6 @@ HELD_OUT = "held_out.jsonl"
 """Rows of the families written last, chosen by a hash of the prompt before training; never trained on."""
 GENERAL = "general.jsonl"
 """Questions as they are asked everywhere, written before any of them was judged; never trained on."""
-_ENDS = ("dependent tail", "fourth trial: tails", "fourth trial: more tails")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +64,12 @@ def read(name: str, *, late: bool = False) -> Iterator[Row]:
 
 
 def is_left_out(row: Row) -> bool:
-    """Whether a row is not trained on: a list whose end needs the whole list.
+    """Whether a row is not trained on: the third trial's lists with a dependent end, and those beside them without one.
 
-    Its words are those of any list, and `stretto.router.tails` reads what tells them apart. Trained on as steps, such
-    rows taught the model that lists are steps.
+    Their words are those of any list, and `stretto.router.tails` reads what tells them apart. Trained on as steps, they
+    taught the model that lists are steps.
     """
-    return row.late and not row.skeleton and any(row.source.endswith(end) for end in _ENDS)
+    return "third trial: dependent" in row.source
 
 
 def load(*, everything: bool = False) -> list[Row]:

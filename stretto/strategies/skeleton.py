@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from stretto.answer import REFUSALS
 from stretto.backends.base import Prompt
@@ -118,6 +118,9 @@ class _Skeleton:
             await self._know(self.parser.feed(piece), straight)
             if self._doubt():
                 break
+            if self.titles.exhausted:
+                outline.cancel("the outline only repeats itself")
+                return
             if self.parser.another_begun and len(self.points) == len(self.parser.points):
                 await self._show_held()
             if self.parser.cut:
@@ -168,8 +171,9 @@ class _Skeleton:
     def _judge_points(self) -> None:
         """Note how the points turned out."""
         parts = [self.written[point.index] for point in self.points if point.index in self.written]
-        spoiled = sum(isinstance(part.exception, SpoiledError) or part.dropped for part in parts)
-        self.runner.note_skeleton(held=spoiled * 3 < len(parts) and len(parts) - spoiled >= FEWEST_POINTS)
+        spoiled = sum(isinstance(part.exception, SpoiledError) for part in parts)
+        given = len(parts) - spoiled - self.left_out
+        self.runner.note_skeleton(held=spoiled * 3 < len(parts) and given >= FEWEST_POINTS)
 
     def _warn_of_missing(self, outline: Running) -> None:
         """Warn of points that are missing: the outline broke off, was cut, or has fewer than were asked for."""
@@ -177,7 +181,8 @@ class _Skeleton:
         after = "one point" if count == 1 else f"{count} points"
         owes = not self.parser.cut and not (self.wanted and count >= self.wanted)
         outline.told = True
-        if outline.branch is not None and outline.exception is not None and not self.parser.cut:
+        ended_here = self.parser.cut or self.titles.exhausted
+        if outline.branch is not None and outline.exception is not None and not ended_here:
             outline.partial = owes
             self.runner.warn(f"The outline broke off after {after}: {outline.exception}")
         elif self._cut_short(outline) and owes:
@@ -362,7 +367,9 @@ class _Skeleton:
         if self.wanted:
             number = f"exactly {self.wanted} points, as the question asks for"
         prompt = self._shared_prompt(asked(self.request, self.runner, OUTLINES[self.careful], number=number))
-        options = self.request.options.model_copy(update={"max_tokens": OUTLINE_TOKENS + self.thinking, "stop": ()})
+        drawn: dict[str, Any] = {"temperature": 0.0} if self.small else {}  # its form is lost where tokens are drawn
+        changed = {"max_tokens": OUTLINE_TOKENS + self.thinking, "stop": (), **drawn}
+        options = self.request.options.model_copy(update=changed)
 
         def another_way(received: str) -> Prompt:
             if not (lines := received[: received.rfind("\n") + 1].strip()):

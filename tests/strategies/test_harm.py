@@ -153,6 +153,19 @@ def test_titles_of_an_outline_in_another_language_are_seen_where_that_is_asked_f
     assert Titles("Wie pflege ich ein Fahrrad?", Phrases()).take("What you should do with the chain") is None
 
 
+def test_a_weak_model_that_repeats_its_titles_has_no_more_to_say():
+    titles = Titles(QUESTION, Phrases(), strict=True)
+    for title in ("Less commuting", "Quiet rooms", "Less commuting"):
+        titles.take(title)
+    assert not titles.exhausted
+    titles.take("Quiet rooms")
+    assert titles.exhausted
+    assert not titles.hopeless
+    for _ in range(2):
+        titles.take("Point 3")
+    assert titles.hopeless
+
+
 def test_a_third_of_wrong_titles_is_too_many_but_not_one_double():
     titles = Titles(QUESTION, Phrases())
     for title in ("Less commuting", "Quiet rooms", "Less commuting"):

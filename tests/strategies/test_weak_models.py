@@ -161,7 +161,7 @@ async def test_after_two_wrong_outlines_no_more_are_offered_and_the_cause_says_s
 async def test_a_small_model_gets_examples_and_one_thing_at_a_time():
     script = {
         r"Points:$": "1. Oil the chain\n2. Pump the tyres",
-        "advice: Oil": "Put a drop of oil on every link of the chain.",
+        "answer is: Oil": "Put a drop of oil on every link of the chain.",
         "": "Press the tyre with a thumb before you ride away.",
     }
     backend = ScriptedBackend(script, capabilities=SMALL)
@@ -171,21 +171,31 @@ async def test_a_small_model_gets_examples_and_one_thing_at_a_time():
         "2. **Pump the tyres**: Press the tyre with a thumb before you ride away."
     )
     prompts = [prompt.messages[-1].content for prompt, _ in backend.calls]
-    assert prompts[1] == f"{QUESTION}\n\nWrite two sentences about this advice: Oil the chain"
+    told = f"The question is: {QUESTION}\nOne point of the answer is: Oil the chain"
+    assert prompts[1] == f"{told}\n\nExplain this point in two sentences."
     assert not any("other writers" in prompt.lower() for prompt in prompts)
 
 
 async def test_a_small_model_is_asked_in_the_language_of_the_question():
     backend = ScriptedBackend({r"Punkte:$": "1. Kette ölen\n2. Reifen aufpumpen", "": "Ein Satz."}, capabilities=SMALL)
     await ask(backend, "Wie pflege ich ein Fahrrad?")
-    assert any("zwei Sätze zu diesem Rat: Kette ölen" in prompt.messages[-1].content for prompt, _ in backend.calls)
+    assert any("Ein Punkt der Antwort lautet: Kette ölen" in prompt.messages[-1].content for prompt, _ in backend.calls)
 
 
 async def test_the_points_of_a_small_model_that_say_the_same_are_answered_straight():
-    script = {r"Points:$": "1. Oil the chain\n2. Pump the tyres", "advice": SAME, "": "A straight answer."}
+    script = {r"Points:$": "1. Oil the chain\n2. Pump the tyres", "answer is": SAME, "": "A straight answer."}
     answer = await ask(script, capabilities=SMALL)
     assert (answer.text, answer.strategy) == ("A straight answer.", "direct")
     assert "its points say the same" in answer.warnings[0]
+
+
+async def test_an_outline_of_a_small_model_ends_where_it_only_repeats_itself():
+    outline = "1. Oil the chain\n2. Pump the tyres\n" + "".join(f"{n}. Oil the chain\n" for n in range(3, 30))
+    backend = ScriptedBackend({r"Points:$": outline, "is: Oil": "Use a drop.", "": "Use a pump."}, capabilities=SMALL)
+    answer = await ask(backend, temperature=0.9)
+    assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
+    assert answer.warnings == ("2 titles of the outline were left out: a title says the same as an earlier one.",)
+    assert [call.temperature for _, call in backend.calls] == [0.0, 0.9, 0.9]
 
 
 async def test_a_small_model_that_repeats_the_examples_is_answered_straight():

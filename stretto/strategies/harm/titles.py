@@ -13,6 +13,8 @@ from stretto.strategies.harm.words import words_of
 SENTENCE = 14  # words; a title has fewer
 ENDED = 9  # words; a title with a full stop has fewer
 ALIKE = 0.6  # share of their content words above which two titles say the same
+_SAID_BEFORE = "a title says the same as an earlier one"
+_REPEATS = 2  # titles said again, after which a weak model has no more to say
 _STEM = 6  # letters of a word that are compared
 
 
@@ -23,9 +25,11 @@ class Titles:
     Attributes:
         question: what the outline answers; its own words are never an echo of the prompt.
         prompt: the lines of the prompt that asked for the outline.
-        strict: check the language of the titles as well, for models that lose it.
+        strict: for weak models. The language of the titles is checked as well, and titles said again do not speak
+            against the others: such a model repeats itself where it has no more to say.
         good: sections and titles that were kept.
         wrong: why the others were not.
+        repeated: how many of those say the same as an earlier one.
     """
 
     question: str
@@ -33,6 +37,7 @@ class Titles:
     strict: bool = False
     good: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    repeated: int = 0
 
     def take(self, title: str, section: str = "") -> str | None:
         """Take a title; return what is wrong with it, as half a sentence, or ``None``."""
@@ -41,15 +46,21 @@ class Titles:
             self.good.append((section, title))
         else:
             self.wrong.append(fault)
+            self.repeated += fault == _SAID_BEFORE
         return fault
 
     @property
     def hopeless(self) -> bool:
         """Whether so many titles are wrong that no answer should be made of the others."""
-        count = len(self.good) + len(self.wrong)
         if not self.good and not self.strict:
             return bool(self.wrong)  # a weak model often copies a title of an example, and goes on with its own
-        return len(self.wrong) > 1 and len(self.wrong) * 3 >= count
+        wrong = len(self.wrong) - (self.repeated if self.strict else 0)
+        return wrong > 1 and wrong * 3 >= len(self.good) + len(self.wrong)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a weak model only repeats itself from here on."""
+        return self.strict and self.repeated >= _REPEATS
 
     def _faults(self, title: str, section: str) -> Iterator[str]:
         words, asked = words_of(title), words_of(self.question)
@@ -67,7 +78,7 @@ class Titles:
             yield "a title repeats the question"
         counted = "" if section else self.question
         if any(says_the_same(title, other, counted) for place, other in self.good if place == section):
-            yield "a title says the same as an earlier one"
+            yield _SAID_BEFORE
         if self.strict and self._in_another_language(title):
             yield "a title is in another language than the question"
 
