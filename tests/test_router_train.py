@@ -84,6 +84,21 @@ def test_questions_of_every_kind_that_nothing_was_trained_on_get_what_serves_the
     assert len([row for row, yes in chosen.items() if yes and not row.skeleton]) <= 3
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        *("Which ocean lies between Africa and Australia?", "Which sea lies between Italy and Greece?"),
+        *("Wie heißt der längste Fluss Europas?", "Quelle est la capitale du Portugal ?"),
+        *("¿Qué océano separa España de México?", "Qual è la montagna più alta d'Italia?"),
+        *("Qual é o maior país da América do Sul?", "スペインの首都はどこですか？", "世界上最长的河流是哪条？"),
+    ],
+)
+def test_a_question_for_one_fact_gets_a_line_and_no_outline(question):
+    assert question not in {row.prompt for row in load(everything=True)}
+    route = Router().decide(Request.of(question), {"main": ScriptedBackend({}, name="openai:any")})
+    assert (route.strategy, route.shape) == ("direct", "short")
+
+
 def test_general_questions_are_not_trained_on():
     known = {row.prompt.casefold() for row in load(everything=True)}
     assert [row.prompt for row in read(GENERAL) if row.prompt.casefold() in known] == []

@@ -53,9 +53,10 @@ GROUPS: dict[str, Chosen] = {
     "fourth trial: advice": _says("fourth trial: advice"),
     "fourth trial: dependent ends": _says("fourth trial: tails", "fourth trial: more tails"),
     "fourth trial: lists": _says("fourth trial: lists", "fourth trial: more lists"),
+    "single facts": _says("single facts"),
 }  # fmt: skip
 STATES: dict[str, Chosen] = {
-    "before": lambda row: not _says("third trial", "fourth trial")(row),
+    "before": lambda row: not _says("third trial", "fourth trial", "single facts")(row),
     "all rows": lambda _: True,
     "now": lambda row: not is_left_out(row),
 }

@@ -39,8 +39,8 @@ class Row:
 
     @property
     def repeats(self) -> bool:
-        """Whether it is of a family that repeats its form: how-to questions, and rows in many languages."""
-        return "third trial" in self.source or "fourth trial" in self.source
+        """Whether it is of a family that repeats its form: how-to questions, single facts, rows in many languages."""
+        return any(name in self.source for name in ("third trial", "fourth trial", "single facts"))
 
     @property
     def label(self) -> int:

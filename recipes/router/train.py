@@ -67,8 +67,8 @@ class Vocabulary:
 def weight(row: Row) -> float:
     """How much a row counts: doubtful labels less, rows near to real traffic more, rows written where errors lay least.
 
-    How-to questions and rows in many languages are one family after the other and repeat their form: at 0.5, they moved
-    what is judged of other questions (``python -m recipes.router.compare --groups``).
+    How-to questions, single facts and rows in many languages are one family after the other and repeat their form: at
+    0.5, they moved what is judged of other questions (``python -m recipes.router.compare --groups``).
     """
     near = 1.0 if row.origin == "collected" else 0.7
     if row.late:
