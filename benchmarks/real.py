@@ -90,7 +90,7 @@ def faults(text: str, asked: Asked) -> tuple[str, ...]:
         "title twice": bool(figures.titles_twice),
         "loop": figures.loops,
         "same point": any(says_the_same(each, other, asked.question) for each, other in _pairs(named))
-        or any(said_before(each, points[:at]) for at, each in enumerate(points)),
+        or any(said_before(each, points[:at], asked.question) for at, each in enumerate(points)),
         "language": not figures.language_held,
     }
     return tuple(name for name, found in said.items() if found)

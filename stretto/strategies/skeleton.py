@@ -104,7 +104,7 @@ class _Skeleton:
         ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
         if doubt or (len(self.points) < FEWEST_POINTS and not (self.written and ran_out)):
             if doubt:  # an outline of less than two points may follow from the question
-                self.runner.note_skeleton(held=False)
+                self._note(held=False)
             await self._go_on_straight(outline, straight, doubt)
             return
         if straight:
@@ -136,7 +136,7 @@ class _Skeleton:
         """Write the points that are not being written yet, and show all of them."""
         if self.small:
             if not await self._expand_small():
-                self.runner.note_skeleton(held=False)
+                self._note(held=False)
                 await self._go_on_straight(outline, None, "its points say the same, or could not be written")
                 return
         elif self.waits:
@@ -173,7 +173,12 @@ class _Skeleton:
         parts = [self.written[point.index] for point in self.points if point.index in self.written]
         spoiled = sum(isinstance(part.exception, SpoiledError) for part in parts)
         given = len(parts) - spoiled - self.left_out
-        self.runner.note_skeleton(held=spoiled * 3 < len(parts) and given >= FEWEST_POINTS)
+        self._note(held=spoiled * 3 < len(parts) and given >= FEWEST_POINTS)
+
+    def _note(self, *, held: bool) -> None:
+        """Note for the router how this one went; a failure counts only where the router had chosen an outline."""
+        if held or self.request.strategy == "auto":
+            self.runner.note_skeleton(held=held)
 
     def _warn_of_missing(self, outline: Running) -> None:
         """Warn of points that are missing: the outline broke off, was cut, or has fewer than were asked for."""
@@ -311,7 +316,7 @@ class _Skeleton:
             running = self.written[point.index]
             await running.ended()
             waiting.append(point)
-            if running.exception is None and not said_before(running.text, texts):
+            if running.exception is None and not said_before(running.text, texts, self.request.question):
                 texts.append(running.text)
             if len(texts) < FEWEST_POINTS:
                 continue
@@ -349,7 +354,7 @@ class _Skeleton:
         running = self.written.get(point.index)
         if running is not None and running.branch is not None and running.exception is None:
             earlier = [self.written[other.index].text for other in self.shown]
-            if said_before(running.text, earlier):
+            if said_before(running.text, earlier, self.request.question):
                 running.drop("an earlier point says the same")
                 self.left_out += 1
                 self.runner.warn(f"Point {point.index}, {point.title!r}, was left out: an earlier point says the same.")

@@ -196,3 +196,10 @@ def test_a_text_that_says_the_same_is_found_by_its_runs_of_words():
     assert said_before(second, [third, first])
     assert not said_before(third, [first, second])
     assert not said_before("Short.", ["Short."])
+
+
+def test_words_of_the_question_do_not_make_two_points_the_same():
+    question = "Name four ways to use less water at home in a dry summer."
+    points = [f"To use less water at home in a dry summer, {way}." for way in ("mulch the beds", "take short showers")]
+    assert said_before(points[1], points[:1])
+    assert not said_before(points[1], points[:1], question)

@@ -158,6 +158,14 @@ async def test_after_two_wrong_outlines_no_more_are_offered_and_the_cause_says_s
     assert "2 of the last 2 answers in points of this model went wrong; `stretto check`" in chosen[2].cause
 
 
+async def test_outlines_that_a_caller_demands_for_any_question_do_not_count_against_a_model():
+    backend = ScriptedBackend({OUTLINE: "1. Title of the first point\n2. Point 2", "": "A straight answer."})
+    async with AsyncStretto(backend) as stretto:
+        for _ in range(3):
+            assert (await stretto.ask("Tell a story.", strategy="skeleton")).strategy == "direct"
+        assert (await stretto.ask(QUESTION)).route.strategy == "skeleton"
+
+
 async def test_a_small_model_gets_examples_and_one_thing_at_a_time():
     script = {
         r"Points:$": "1. Oil the chain\n2. Pump the tyres",

@@ -11,16 +11,20 @@ SHORTEST = 12  # words; shorter texts are not compared
 _ROW = 3
 
 
-def overlap(text: str, other: str) -> float:
-    """The share of runs of three words that the shorter text has in common with the longer one, 0 to 1."""
-    mine, theirs = _runs(text), _runs(other)
+def overlap(text: str, other: str, question: str = "") -> float:
+    """The share of runs of three words that the shorter text has in common with the longer one, 0 to 1.
+
+    Runs of the question do not count: "To use less water at home, ..." may begin each point.
+    """
+    asked = _runs(question)
+    mine, theirs = _runs(text) - asked, _runs(other) - asked
     least = min(len(mine), len(theirs))
     return len(mine & theirs) / least if least >= SHORTEST - _ROW + 1 else 0.0
 
 
-def said_before(text: str, others: Iterable[str]) -> bool:
-    """Whether a text says what one of the others says."""
-    return any(overlap(text, other) >= SAME for other in others)
+def said_before(text: str, others: Iterable[str], question: str = "") -> bool:
+    """Whether a text says what one of the others says, the words of the question apart."""
+    return any(overlap(text, other, question) >= SAME for other in others)
 
 
 def _runs(text: str) -> frozenset[tuple[str, ...]]:
