@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.backends.base import Capabilities
-from stretto.router.forecast import TOKENS_BY_SHAPE, Speed, answer_tokens, speed_of, straight
+from stretto.route import DecodingForecast
+from stretto.router.forecast import SPECULATION, TOKENS_BY_SHAPE, Speed, answer_tokens, speed_of, straight
 from stretto.router.shape import SHAPES
 from stretto.strategies.items.offer import items_forecast
 from stretto.strategies.skeleton_offer import skeleton_forecast
@@ -31,6 +32,19 @@ def test_a_skeleton_is_faster_and_dearer():
     assert prospects["skeleton"].seconds < prospects["direct"].seconds
     assert prospects["skeleton"].tokens > prospects["direct"].tokens
     assert prospects["skeleton"].calls == 7
+
+
+def test_points_of_a_weak_model_are_short_however_long_a_straight_answer_is():
+    usual, short = (skeleton_forecast(REMOTE, 20, 2_000, most) for most in (None, 90))
+    assert short.seconds < usual.seconds / 3
+    assert skeleton_forecast(REMOTE, 20, 60, 90) == skeleton_forecast(REMOTE, 20, 60)
+
+
+def test_what_drafts_won_in_code_or_loops_is_not_expected_of_an_answer_in_points():
+    seen = DecodingForecast(step_ms=12.0, ms_per_token=3.0, tokens_per_step=4.0)
+    rates = {shape: speed_of("local:any", Capabilities(), decoding=seen, shape=shape).tokens_per_s for shape in SHAPES}
+    assert rates["code"] == pytest.approx(1000 / 3)
+    assert rates["points"] == pytest.approx(1000 / 12 * SPECULATION)
 
 
 def test_fewer_slots_mean_more_waves():

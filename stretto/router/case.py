@@ -137,7 +137,8 @@ class Case:
         """The assumed or measured speed of the backend."""
         kept = {} if self.abilities is None else self.abilities.tokens_per_s
         able = self.backend.capabilities
-        return speed_of(self.backend.name, able, self.role, self.decoding_forecast, self.measured, kept=kept)
+        drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
+        return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape)
 
     @cached_property
     def straight(self) -> Forecast:

@@ -23,6 +23,7 @@ TOKENS_PER_WORD = 1.35
 INSTRUCTION_TOKENS = 220  # of the prompt of one part, besides the question
 SLOWEST_PART = 1.5  # times the mean
 SPECULATION = 1.5  # times as fast is a call that runs alone; calls side by side leave little room for drafts
+# Drafts of points win no more than that either: what was measured may come from code, or from an answer that looped.
 SHORT_PROMPT = 64  # tokens that a model in this process has to read of a usual prompt; what it has read, it keeps
 READ_PER_S = 8_000.0  # prompt tokens a second, on a server that reads each prompt from its beginning
 
@@ -55,6 +56,7 @@ def speed_of(
     measured: Measured | None = None,
     *,
     kept: Mapping[int, float] | None = None,
+    shape: Shape | None = None,
 ) -> Speed:
     """The assumed speed of a backend: models in this process are slower per call, small remote ones are faster.
 
@@ -65,7 +67,10 @@ def speed_of(
     if decoding is not None and decoding.ms_per_token:
         step_ms = StepCost(measured.step_ms) if measured is not None and measured.step_ms else None
         first_s = 0.15 if step_ms is None else step_ms(SHORT_PROMPT) / 1000
-        return Speed(first_s, 1000 / decoding.ms_per_token, slots, step_ms=step_ms)
+        ms_per_token = decoding.ms_per_token
+        if shape == "points" and decoding.step_ms is not None:
+            ms_per_token = max(ms_per_token, decoding.step_ms / SPECULATION)
+        return Speed(first_s, 1000 / ms_per_token, slots, step_ms=step_ms)
     if kept and 1 in kept:
         ms = {streams: 1000 / rate for streams, rate in kept.items() if rate > 0}
         return Speed(0.15 if name.startswith("local:") else 0.6, kept[1], slots, step_ms=StepCost(ms))

@@ -33,11 +33,10 @@ from stretto.strategies.harm.watch import SpoiledError, Watch
 from stretto.strategies.limits import share_of, tell_limits
 from stretto.strategies.one_point import OnePoint
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
-from stretto.strategies.skeleton_offer import offer_skeleton
+from stretto.strategies.skeleton_offer import SMALL_POINT, offer_skeleton
 
 FEWEST_POINTS = 2
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
-SMALL_POINT = 90  # tokens of a point of two sentences, which a weak model is asked for
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
 ROOM = 3  # a point may run to this many times its budget before it is cut
 THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from stretto.prompts import SMALL
 from stretto.route import Forecast
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
@@ -15,12 +16,14 @@ PRIORITY = 10
 POINTS = 6
 OUTLINE_TOKENS = 70
 LENGTH = 1.2  # answers in points are longer than those of ``direct``
+SMALL_POINT = 90  # tokens of a point of two sentences, which a weak model is asked for
 
 
 def offer_skeleton(case: Case) -> Offer:
     """Offer an outline with parallel points if the shape model is confident enough that they suit."""
     sure, needed = case.judgement.skeleton, case.threshold
-    forecast = skeleton_forecast(case.speed, case.prompt_tokens, case.answer_tokens)
+    most = SMALL_POINT if case.backend.capabilities.prompt_family == SMALL else None
+    forecast = skeleton_forecast(case.speed, case.prompt_tokens, case.answer_tokens, most)
     suits = sure >= needed and not case.judgement.unsure
     doubted = case.judgement.shape == "points" and not suits
     doubt = (
@@ -42,14 +45,15 @@ def offer_skeleton(case: Case) -> Offer:
     )
 
 
-def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
-    """Expected cost: an outline, then waves of as many points as the backend has slots.
+def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int, most: int | None = None) -> Forecast:
+    """Expected cost: an outline, then waves of as many points as the backend has slots, of ``most`` tokens each.
 
     A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). Where the server keeps nothing of
     what it has read, each of these calls reads the prompt anew.
     """
-    written = answer * LENGTH
+    written = answer * LENGTH if most is None else min(answer * LENGTH, most * POINTS)
     point = written / POINTS * SLOWEST_PART
+    point = point if most is None else min(point, most)
     waves = math.ceil(POINTS / speed.slots)
     point_s = seconds(speed, point, calls=min(POINTS, speed.slots))
     total_s = seconds(speed, OUTLINE_TOKENS / speed.alone) + waves * point_s
