@@ -158,8 +158,10 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
         asked = "" if named == "auto" else f" although strategy={named!r} was asked for"
         return _Decision(case, offers, STRAIGHT, 1.0, f"Written straight through{asked}: {whole}.")
     if named != "auto":
-        confidence = offers[named].confidence if named in offers else 1.0
-        return _Decision(case, offers, named, confidence, "Asked for by the caller.")
+        wanted = offers.get(named)
+        against = case.unheld(wanted.needs) if wanted is not None else None
+        cause = f"Asked for by the caller, although {against}." if against else "Asked for by the caller."
+        return _Decision(case, offers, named, 1.0 if wanted is None else wanted.confidence, cause)
     suited = [name for name, offer in offers.items() if offer.suits]
     best = max(suited, key=lambda name: (offers[name].priority, offers[name].confidence), default=STRAIGHT)
     offer = offers[best]

@@ -410,6 +410,9 @@ class _Skeleton:
         room = SMALL_POINT if self.small else int(words * TOKENS_PER_WORD * ROOM)
         room = min(room, self.request.part_tokens or sys.maxsize) + self.thinking
         room = share_of(self.request, room, count or EXPECTED_POINTS)
+        seed = self.request.options.seed
+        if seed is not None:  # points that draw the same random numbers begin with the same words
+            seed += point.index
         others = [other.full_title for other in known]
 
         def watch() -> Watch:
@@ -421,7 +424,7 @@ class _Skeleton:
             title=point.full_title,
             called=f"Point {point.index}, {point.title!r},",
             prompt=prompt,
-            options=self.request.options.model_copy(update={"max_tokens": room, "stop": ()}),
+            options=self.request.options.model_copy(update={"max_tokens": room, "stop": (), "seed": seed}),
             after=parents,
             another_way=another_way,
             watch=watch,

@@ -58,7 +58,7 @@ def echoing(prompt):
         return "positive"
     if "outline of the answer" in asked or "Points:" in asked:
         return "1. **Title of the first point**: ...\n2. **Title of the second point**: ..."
-    if "about this advice" in asked:
+    if "point of the answer is" in asked:
         return asked
     return "You write one part of the answer to this question. Other writers, who cannot see your text."
 
@@ -204,6 +204,9 @@ async def test_labels_that_are_not_held_are_not_classified_in_parts_and_the_caus
         assert route.strategy == "direct"
         assert "does not hold labels out of a list (5 of 10 in the check of 2026-11-24" in route.cause
         assert "`stretto check`" in route.cause
+        demanded = await stretto.route(REVIEWS, strategy="items")
+        assert demanded.strategy == "items"
+        assert demanded.cause.startswith("Asked for by the caller, although the model does not hold labels")
         translated = await stretto.route("Translate into French:\n- dog\n- cat\n- hen\n- ant")
         assert translated.strategy == "items"  # which needs no labels
 

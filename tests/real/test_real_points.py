@@ -10,6 +10,12 @@ from stretto.strategies.harm.words import words_of
 
 pytestmark = pytest.mark.anyio
 
+BY_POINTS = [
+    "What are the advantages of working from home?",
+    "What are the main causes of traffic jams in cities?",
+    "How can I reduce food waste at home?",
+    "What should I think of before buying a used car?",
+]
 QUESTIONS = ["What are the advantages of working from home?", "Wie pflege ich ein Fahrrad?"]
 
 
@@ -32,3 +38,13 @@ async def test_points_hold_no_placeholder_and_no_line_of_a_prompt(llamacpp, ques
     assert not any(says_the_same(title, other) for title in titles for other in titles if title is not other)
     assert not sent.hold(words_of(answer.text))
     assert answer.strategy == "skeleton" or "straight on instead of by points" in answer.warnings[0]
+
+
+async def test_questions_that_ask_for_points_are_answered_by_points(llamacpp):
+    async with llamacpp.client() as stretto:
+        answers = [await stretto.ask(question, max_tokens=800, temperature=0) for question in BY_POINTS]
+    by_points = [answer for answer in answers if answer.strategy == "skeleton"]
+    assert len(by_points) >= 3, [answer.warnings for answer in answers]
+    for answer in by_points:
+        titles = [branch.title for branch in answer.branches if branch.kind == "point"]
+        assert sum(f"**{title}**: " in answer.text for title in titles) >= 2

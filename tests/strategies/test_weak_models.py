@@ -184,6 +184,14 @@ async def test_a_small_model_gets_examples_and_one_thing_at_a_time():
     assert not any("other writers" in prompt.lower() for prompt in prompts)
 
 
+async def test_points_are_drawn_with_seeds_of_their_own():
+    backend = ScriptedBackend({r"Points:$": "1. Oil the chain\n2. Pump the tyres", "": "Text."}, capabilities=SMALL)
+    await ask(backend, seed=7)
+    assert [options.seed for _, options in backend.calls] == [7, 8, 9]
+    await ask(backend)
+    assert [options.seed for _, options in backend.calls[3:]] == [None] * 3
+
+
 async def test_a_small_model_is_asked_in_the_language_of_the_question():
     backend = ScriptedBackend({r"Punkte:$": "1. Kette ölen\n2. Reifen aufpumpen", "": "Ein Satz."}, capabilities=SMALL)
     await ask(backend, "Wie pflege ich ein Fahrrad?")

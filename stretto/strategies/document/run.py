@@ -17,7 +17,7 @@ from stretto.document import Document
 from stretto.documents import cut
 from stretto.errors import StrettoError
 from stretto.events import PassageRead
-from stretto.prompts import POCKET
+from stretto.prompts import POCKET, SMALL
 from stretto.request import Message, Request
 from stretto.strategies.branch import BranchSpec, Running
 from stretto.strategies.direct import asked
@@ -27,7 +27,7 @@ from stretto.strategies.document.counting import Counter, estimate, total_tokens
 from stretto.strategies.document.density import share_of
 from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.library import Library, Place
-from stretto.strategies.document.sizes import SMALL, Sizes, sizes_of
+from stretto.strategies.document.sizes import Sizes, sizes_of
 from stretto.strategies.document.task import Task, task_of
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.fencing import unfenced

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from stretto.backends.base import Capabilities, Measured
 from stretto.errors import ContextOverflowError
+from stretto.prompts import SMALL
 from stretto.request import Request
 from stretto.strategies.document.task import Task
 
@@ -15,7 +16,6 @@ __all__ = [
     "EDGE",
     "LARGEST_CHUNK",
     "OUTLINE",
-    "SMALL",
     "UNKNOWN_WINDOW",
     "Sizes",
     "read_well",
@@ -23,7 +23,6 @@ __all__ = [
     "useful_slots",
 ]
 
-SMALL = "small"  # the family of prompts of models that hold no record
 _SMALL_PASSAGE = 256  # tokens of a passage in which such a model finds a sentence
 _SMALL_RECORD = 96
 UNKNOWN_WINDOW = 32_000  # tokens; of an unknown model
