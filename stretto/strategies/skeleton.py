@@ -38,6 +38,7 @@ from stretto.strategies.skeleton_offer import SMALL_POINT, offer_skeleton
 FEWEST_POINTS = 2
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
+SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
 ROOM = 3  # a point may run to this many times its budget before it is cut
 THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens
 
@@ -372,7 +373,8 @@ class _Skeleton:
             number = f"exactly {self.wanted} points, as the question asks for"
         prompt = self._shared_prompt(asked(self.request, self.runner, OUTLINES[self.careful], number=number))
         drawn: dict[str, Any] = {"temperature": 0.0} if self.small else {}  # its form is lost where tokens are drawn
-        changed = {"max_tokens": OUTLINE_TOKENS + self.thinking, "stop": (), **drawn}
+        most = SMALL_OUTLINE if self.small else OUTLINE_TOKENS
+        changed = {"max_tokens": most + self.thinking, "stop": (), **drawn}
         options = self.request.options.model_copy(update=changed)
 
         def another_way(received: str) -> Prompt:
