@@ -14,7 +14,7 @@ TOO_MANY = 2
 
 @dataclass
 class Standing:
-    """How the last skeletons of one backend turned out, for as long as the process runs."""
+    """How the last skeletons of one backend in one language turned out, for as long as the process runs."""
 
     last: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
 
@@ -32,21 +32,24 @@ class Standing:
         """Why no further skeleton is offered, as half a sentence."""
         if self.wrong < TOO_MANY:
             return None
-        wrong = f"{self.wrong} of the last {len(self.last)} answers in points of this model went wrong"
+        wrong = f"{self.wrong} of the last {len(self.last)} answers in points of this model in this language went wrong"
         return f"{wrong}; `stretto check` measures what it holds"
 
 
-_standings: dict[int, tuple[ref[Backend], Standing]] = {}
+_standings: dict[int, tuple[ref[Backend], dict[str, Standing]]] = {}
 
 
-def standing_of(backend: Backend) -> Standing:
-    """The standing of a backend, one for all clients that use it."""
+def standing_of(backend: Backend, language: str) -> Standing:
+    """The standing of a backend in a language, one for all clients that use it.
+
+    A weak model that holds outlines in English may hardly speak German: one says nothing about the other.
+    """
     key = id(backend)  # a backend of a caller may be no key itself
     found = _standings.get(key)
     if found is None or found[0]() is not backend:
         try:
-            found = (ref(backend, lambda _: _standings.pop(key, None)), Standing())
+            found = (ref(backend, lambda _: _standings.pop(key, None)), {})
         except TypeError:  # it takes no weak references
             return Standing()
         _standings[key] = found
-    return found[1]
+    return found[1].setdefault(language, Standing())

@@ -208,8 +208,8 @@ class FanOut:
         return measured_by(self._backend)
 
     def note_skeleton(self, *, held: bool) -> None:
-        """Note whether this model held an outline and its points."""
-        standing_of(self._backend).note(held=held)
+        """Note whether this model held an outline and its points in the answer's language."""
+        standing_of(self._backend, self.language).note(held=held)
 
     @contextmanager
     def until_deadline(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from stretto.language.telling import language_of
 from stretto.prompts import SMALL
 from stretto.route import Forecast
 from stretto.router.case import Case
@@ -40,9 +41,14 @@ def offer_skeleton(case: Case) -> Offer:
         priority=PRIORITY,
         although="points in parallel would serve",
         needs=("outline", "point"),
-        obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.parse) or standing_of(case.backend).against),
+        obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.parse) or _seen_against(case)),
         doubt=doubt,
     )
+
+
+def _seen_against(case: Case) -> str | None:
+    """What the last skeletons of the model in the question's language say against another one."""
+    return standing_of(case.backend, language_of(case.request.question)).against
 
 
 def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int, most: int | None = None) -> Forecast:
