@@ -372,7 +372,7 @@ class _Skeleton:
         if self.wanted:
             number = f"exactly {self.wanted} points, as the question asks for"
         prompt = self._shared_prompt(asked(self.request, self.runner, OUTLINES[self.careful], number=number))
-        drawn: dict[str, Any] = {"temperature": 0.0} if self.small else {}  # its form is lost where tokens are drawn
+        drawn: dict[str, Any] = {"temperature": 0.0, "top_p": None} if self.small else {}  # drawn tokens lose its form
         most = SMALL_OUTLINE if self.small else OUTLINE_TOKENS
         changed = {"max_tokens": most + self.thinking, "stop": (), **drawn}
         options = self.request.options.model_copy(update=changed)
