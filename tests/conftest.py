@@ -1,13 +1,34 @@
+import gc
 import os
 import sys
 
 import pytest
 from hypothesis import settings
+from patience import slowness
 
 os.environ.setdefault("STRETTO_COMPILED", "1")  # what a test sees does not depend on how far a compiler is
 
-settings.register_profile("any machine", deadline=None)  # a busy machine is not a failure
-settings.load_profile("any machine")
+# A busy machine is not a failure. `make test-targets` takes the second profile for all properties.
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=200)
+settings.load_profile("quick")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the plugin reads it
+def pytest_configure(config):
+    """A limit on a test ends what hangs, and nothing that is only slow. Workers take that of the process above them."""
+    if not hasattr(config, "workerinput"):
+        config.option.timeout = slowness() * float(config.option.timeout or config.getini("timeout"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What the tests import stays: neither while they are collected nor in a test is it looked through for garbage."""
+    gc.disable()
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from patience import patience
 
 HERE = shutil.which("redis-server")
 needs_redis = pytest.mark.skipif(HERE is None, reason="no redis-server here: apt-get install redis-server")
@@ -37,7 +38,7 @@ class RedisServer:
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         for _ in range(200):
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as talk:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=patience(5)) as talk:
                     talk.sendall(b"PING\r\n")
                     if talk.recv(7) == b"+PONG\r\n":
                         return

@@ -10,6 +10,7 @@ from itertools import product
 
 import anyio
 import pytest
+from patience import patience
 
 from stretto import AsyncStretto, StrettoError
 from stretto.backends.registry import open_backend
@@ -93,7 +94,7 @@ async def serving(provider, script=None, *, resilience=RESILIENCE, **server_opti
         )
         async with aclosing(backend), AsyncStretto(backend) as stretto:
             yield stretto, server
-        with anyio.fail_after(5):
+        with anyio.fail_after(patience(5)):
             await server.wait_until(lambda s: s.open_connections == 0 and s.active_streams == 0)
     assert len(asyncio.all_tasks()) == tasks
     assert own_threads() == threads
@@ -251,7 +252,7 @@ async def test_a_client_closed_in_mid_answer_leaves_no_stream_open(provider):
             async for event in stream:
                 if event.type == "branch_delta" and event.branch_id == "point-2":
                     break
-        with anyio.fail_after(5):
+        with anyio.fail_after(patience(5)):
             await server.wait_until(lambda s: s.active_streams == 0)
 
 

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from patience import patience
 
 from stretto import (
     AnswerFinished,
@@ -121,7 +122,7 @@ async def test_a_cancelled_ask_leaves_nothing_running():
     backend = Stuck(SKELETON)
     async with AsyncStretto(backend) as stretto, anyio.create_task_group() as tasks:
         tasks.start_soon(stretto.ask, "Why?")
-        with anyio.fail_after(5):
+        with anyio.fail_after(patience(5)):
             while not backend.calls:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

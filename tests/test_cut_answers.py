@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from patience import patience
 
 from stretto import AsyncStretto, Request, Settings
 from stretto.errors import IncompleteAnswerError, ServerFailedError, SettingsError, StreamBrokenError
@@ -222,7 +223,7 @@ async def test_an_answer_tells_how_it_was_written_in_the_end():
     assert (await ask(SKELETON)).strategy == "skeleton"
     fell_back = await ask({OUTLINE: "I would rather not.", "": "Straight."})
     assert (fell_back.route.strategy, fell_back.strategy) == ("skeleton", "direct")
-    with anyio.fail_after(60):
+    with anyio.fail_after(patience(60)):
         not_split = await ask({"": "Straight."}, "Write a poem about the sea.", strategy="items")
     assert not_split.strategy == "direct"
 

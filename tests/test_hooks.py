@@ -5,6 +5,7 @@ import logging
 
 import anyio
 import pytest
+from patience import patience
 
 from stretto import AsyncStretto, CallEnded, Hooks, Route, ServerFailedError, StreamBrokenError
 from stretto.backends.resilience.resilient import Resilience, resilient
@@ -71,7 +72,7 @@ async def test_a_cancelled_call_is_told_with_neither_error_nor_finish_reason():
     backend = ScriptedBackend({"": Reply("late", hold=anyio.Event())})
     async with AsyncStretto(backend, hooks=Hooks(on_call=calls.append)) as stretto, anyio.create_task_group() as tasks:
         tasks.start_soon(stretto.ask, "Why?")
-        with anyio.fail_after(30):
+        with anyio.fail_after(patience(30)):
             while not backend.calls:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

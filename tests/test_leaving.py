@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.lowlevel
 import pytest
+from patience import patience
 
 from stretto import AnswerFinished, AsyncStretto, Stretto, StrettoError
 from stretto.testing import ScriptedBackend
@@ -150,7 +151,9 @@ with stretto.stream("Why?", strategy="direct") as events:
     for _ in events:
         sys.exit(7)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
+    )
     assert (done.returncode, done.stderr) == (7, "")
 
 
@@ -181,9 +184,9 @@ def test_closing_a_client_ends_what_other_threads_are_asking():
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert hangs.wait(60)
+    assert hangs.wait(patience(60))
     client.close()
-    thread.join(60)
+    thread.join(patience(60))
     assert said == ["This client was closed while it was answering."]
 
 
@@ -192,14 +195,14 @@ def test_threads_that_ask_first_at_the_same_time_share_one_loop():
     client, begin, answers = Stretto(ScriptedBackend(ENDLESS)), threading.Barrier(8), []
 
     def ask():
-        begin.wait(60)
+        begin.wait(patience(60))
         answers.append(client.ask("Why?", strategy="direct").text)
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patience(60))
     assert answers == ["A straight answer."] * 8
     assert threading.active_count() == before + 1
     client.close()
@@ -247,7 +250,7 @@ async def main():
 asyncio.run(main())
 """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -341,7 +344,9 @@ async def main():
 
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=True
+    )
     assert done.stdout == "True\nYes.\n"
 
 
@@ -382,7 +387,9 @@ client = Stretto(ScriptedBackend({"": Reply(chunks=["One", "two"], chunk_delay_s
 context = client.stream("Why?", strategy="direct")
 assert next(context.__enter__().text()) == "One"
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=True
+    )
     assert (done.stdout, done.stderr) == ("", "")
 
 
@@ -410,7 +417,9 @@ except DeadlineExceededError as error:
 go_on.set()
 print(ask(deadline_s=60))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=True
+    )
     assert done.stdout.splitlines() == [
         "The deadline passed after 0.05 s, while the library was still being imported. Allow more with deadline_s.",
         "Yes.",
@@ -433,7 +442,9 @@ class LooksUp(ScriptedBackend):
 client = Stretto(LooksUp({"": "A straight answer."}))
 threading.Thread(target=lambda: print(client.ask("Why?", strategy="direct"))).start()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
+    )
     assert (done.stdout, done.stderr) == ("A straight answer.\n", "")
 
 
@@ -454,7 +465,9 @@ def refuse(*arguments, **options):
 def forbid():
     threading._start_new_thread = threading._start_joinable_thread = refuse
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "A straight answer.\n", "")
 
 
@@ -494,5 +507,7 @@ asking = threading.Thread(target=ask, daemon=True)
 asking.start()
 hangs.wait()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\nended True\n", "")

@@ -8,6 +8,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from patience import patience
 
 from stretto import AsyncStretto, ServerFailedError
 from stretto.backends.resilience.resilient import Resilience, resilient
@@ -131,7 +132,7 @@ async def test_a_cancelled_answer_ends_all_its_spans(spans):
     backend = ScriptedBackend({"": Reply("late", hold=anyio.Event())})
     async with AsyncStretto(backend) as stretto, anyio.create_task_group() as tasks:
         tasks.start_soon(stretto.ask, "Why?")
-        with anyio.fail_after(30):
+        with anyio.fail_after(patience(30)):
             while not backend.calls:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

@@ -2,6 +2,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from patience import patience
 from talking import KEY, asking, hear
 
 from stretto import AsyncStretto
@@ -132,7 +133,7 @@ async def test_the_wait_for_a_trial_is_bounded():
         async with anyio.create_task_group() as callers:
             callers.start_soon(hear, backend)
             await server.wait_until(lambda server: server.requests[-1].outcome == "stall")
-            with anyio.fail_after(60), pytest.raises(BreakerOpenError, match="tries it now"):
+            with anyio.fail_after(patience(60)), pytest.raises(BreakerOpenError, match="tries it now"):
                 await hear(backend)
             callers.cancel_scope.cancel()
         await backend.aclose()

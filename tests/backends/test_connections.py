@@ -8,6 +8,7 @@ import threading
 import anyio
 import anyio.lowlevel
 import pytest
+from patience import patience
 
 from stretto import AsyncStretto, StrettoError
 from stretto.testing.server import ScriptedServer
@@ -29,10 +30,10 @@ def server_url():
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert started.wait(60)
+    assert started.wait(patience(60))
     yield urls[0]
     stop[0]()
-    thread.join(60)
+    thread.join(patience(60))
 
 
 def sockets_to(url):
@@ -65,7 +66,7 @@ def test_closing_a_client_in_another_event_loop_closes_the_connections_of_one_th
         assert len(sockets_to(server_url)) == 1
         thread = threading.Thread(target=lambda: asyncio.run(client.aclose()))
         thread.start()
-        thread.join(60)
+        thread.join(patience(60))
 
         async def all_closed():
             for _ in range(100):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from patience import patience
 from talking import KEY, asking
 
 from stretto import AsyncStretto, BackendError, Capabilities, Chunk, StreamBrokenError, Usage
@@ -71,7 +72,7 @@ class Limited(Own):
 
     @asynccontextmanager
     async def stream(self, prompt, options):  # noqa: ARG002 - as above
-        with anyio.fail_after(600):
+        with anyio.fail_after(patience(600)):
             async with aclosing(self.chunks()) as chunks:
                 yield chunks
 

@@ -11,6 +11,7 @@ from dataclasses import astuple
 import anyio
 import anyio.lowlevel
 import pytest
+from patience import patience
 from small_models import collect, opened, prompt, save, text_of
 
 from stretto.answer import Usage
@@ -339,7 +340,7 @@ async def test_while_a_schema_is_compiled_the_event_loop_and_other_requests_go_o
     def before():
         announced.append(engine._serving._coming)
         begun.set()
-        assert others_ended.wait(60), "another request did not get through while a schema was compiled"
+        assert others_ended.wait(patience(60)), "another request did not get through while a schema was compiled"
 
     answers = {}
 
@@ -359,7 +360,7 @@ async def test_while_a_schema_is_compiled_the_event_loop_and_other_requests_go_o
         asked = in_threads(monkeypatch, Grammars, "constraint")
         async with anyio.create_task_group() as group:
             group.start_soon(held, backend)
-            with anyio.fail_after(60):
+            with anyio.fail_after(patience(60)):
                 while not begun.is_set():
                     await anyio.lowlevel.checkpoint()
             expected = await collect(backend, max_tokens=20)

@@ -11,6 +11,7 @@ from contextlib import suppress
 import anyio
 import anyio.lowlevel
 import pytest
+from patience import patience
 from small_models import collect, opened, prompt, save, text_of
 
 from stretto import Stretto
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 def run(code, *arguments, flags=()):
     command = [sys.executable, *flags, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=patience(110), check=False)
 
 
 async def test_models_that_are_loaded_at_the_same_time_do_not_break_each_other(tmp_path):
@@ -108,7 +109,7 @@ async def test_a_backend_that_waits_for_another_model_to_load_can_be_closed(fold
 
     def slow(self):
         loading.set()
-        assert load.wait(60)
+        assert load.wait(patience(60))
         return real(self)
 
     monkeypatch.setattr(LoadingOptions, "_load", slow)
@@ -273,7 +274,7 @@ def test_a_deadline_holds_while_the_model_is_loading(folder, monkeypatch):
     real = LoadingOptions._load
 
     def slow(self):
-        assert load.wait(60)
+        assert load.wait(patience(60))
         return real(self)
 
     monkeypatch.setattr(LoadingOptions, "_load", slow)

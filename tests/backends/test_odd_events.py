@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import anyio
 import pytest
+from patience import patience
 from talking import KEY, Heard, asking, hear
 
 from stretto import AsyncStretto
@@ -389,7 +390,7 @@ async def test_events_without_text_are_a_stall_although_they_never_stop(api, kin
         (Resilience(attempts=1, first_text_s=60, stall_s=0.3), api.delta("one"), r"no more text for 0\.3 s.*stall_s"),
     ):
         async with talk(api, raw(api.start(), before, endless, endless=True), policy) as (backend, _):
-            with anyio.fail_after(30), pytest.raises(StalledError, match=said):
+            with anyio.fail_after(patience(30)), pytest.raises(StalledError, match=said):
                 await hear(backend)
 
 

@@ -7,6 +7,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 from engines import MODEL, llamacpp, lmstudio, ollama, sglang, vllm
+from patience import patience
 from talking import asking, hear, settled
 
 from stretto import AsyncStretto, Settings
@@ -270,7 +271,7 @@ async def silent():
 
 async def test_a_server_that_stays_silent_holds_an_answer_up_for_a_moment_only():
     async with silent() as (backend, _):
-        with anyio.fail_after(20):
+        with anyio.fail_after(patience(20)):
             await ask_servers([backend], deadline_s=0.5)
             await ask_servers([backend], deadline_s=3_600)  # it was asked a moment ago: not again
     assert backend._learned.facts is None

@@ -2,6 +2,7 @@
 
 import anyio
 from axe_playwright_python.async_playwright import Axe
+from patience import patience
 
 from stretto.testing import Reply, ScriptedBackend
 
@@ -31,6 +32,6 @@ async def no_violations(page):
 
 
 async def until(condition):
-    with anyio.fail_after(60):
+    with anyio.fail_after(patience(60)):
         while not condition():
             await anyio.lowlevel.checkpoint()

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from patience import patience
 from playwright.async_api import async_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
@@ -13,8 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
 from live_server import serving
 
 from stretto import AsyncStretto, Settings
-
-PATIENCE_MS = 60_000
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ async def page(chromium):
     """An empty page, for what is served by a program."""
     context = await chromium.new_context()
     opened = await context.new_page()
-    opened.set_default_timeout(PATIENCE_MS)
+    opened.set_default_timeout(patience(60_000))
     yield opened
     await context.close()
 
@@ -55,7 +54,7 @@ def chatting(chromium):
         ):
             context = await chromium.new_context(viewport=viewport, accept_downloads=True, **how)
             page = await context.new_page()
-            page.set_default_timeout(PATIENCE_MS)
+            page.set_default_timeout(patience(60_000))
             page.complaints, page.addresses = [], []
             page.on("pageerror", lambda error: page.complaints.append(str(error)))
             page.on("request", lambda request: page.addresses.append(request.url))

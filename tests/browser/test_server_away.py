@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.streams.text import TextReceiveStream
+from patience import patience
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -23,7 +24,7 @@ async def server(port, script):
     command = [sys.executable, PROGRAM, str(port), json.dumps(script)]
     process = await anyio.open_process(command, stderr=None, env={**os.environ, "STRETTO_SETTINGS": os.devnull})
     try:
-        with anyio.fail_after(120):
+        with anyio.fail_after(patience(120)):
             address = await TextReceiveStream(process.stdout).receive()
         yield process, address.strip()
     finally:
@@ -34,7 +35,7 @@ async def server(port, script):
 async def gone(process):
     if process.returncode is None:
         process.kill()
-    with anyio.fail_after(60, shield=True):
+    with anyio.fail_after(patience(60), shield=True):
         await process.wait()
 
 

@@ -5,6 +5,7 @@ import json
 import anyio
 import pytest
 from asking import ENDED, READY, ask, until
+from patience import patience
 
 from stretto.testing import Reply, ScriptedBackend
 
@@ -39,7 +40,7 @@ async def test_an_answer_under_way_is_kept_now_and_then(chatting):
     script = {"": Reply(chunks=[f"word{n} " for n in range(10_000)], chunk_delay_s=0.05)}
     async with chatting(ScriptedBackend(script)) as page:
         await ask(page, strategy="direct")
-        with anyio.fail_after(60):
+        with anyio.fail_after(patience(60)):
             while "word0" not in await page.evaluate(KEPT):
                 pass
         await page.reload()
@@ -55,7 +56,7 @@ async def test_the_list_keeps_the_focus_while_an_answer_is_kept(chatting):
         button = await page.query_selector("#conversations button[aria-label^=Delete]")
         await button.focus()
         times = set()
-        with anyio.fail_after(60):
+        with anyio.fail_after(patience(60)):
             while len(times) < 3:  # the answer was kept twice
                 (kept,) = json.loads(await page.evaluate(KEPT))
                 times.add(kept["changed"])

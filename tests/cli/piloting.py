@@ -3,14 +3,13 @@
 from contextlib import asynccontextmanager
 
 import anyio
+from patience import patience
 
 from stretto.cli.chat_state import ChatState
 from stretto.cli.terminal.answer import AnswerView
 from stretto.cli.terminal.app import ChatApp
 from stretto.cli.terminal.lines import Words
 from stretto.cli.terminal.written import Written
-
-PATIENCE_S = 100
 
 
 class Driven:
@@ -21,7 +20,7 @@ class Driven:
 
     async def until(self, condition):
         """Let the application run until the condition holds."""
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(patience(100)):
             while not condition():
                 await self.pilot.pause()
 

@@ -11,7 +11,7 @@ import subprocess
 import termios
 import time
 
-PATIENCE_S = 60.0
+from patience import patience
 
 
 class Terminal:
@@ -66,11 +66,11 @@ class Terminal:
         if self._controller is not None:
             while self._program.poll() is None and self._read(time.monotonic() + 1):
                 pass
-        return self._program.wait(PATIENCE_S)
+        return self._program.wait(patience(60))
 
     def interrupt_until(self, pattern):
         """Press Ctrl-C, and again: at a prompt, readline may overlook one that comes in the wrong moment."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + patience(60)
         while not re.search(pattern, self.seen, re.DOTALL):
             assert time.monotonic() < until, f"{pattern!r} was not shown, only {self.seen!r}"
             self.interrupt()
@@ -81,7 +81,7 @@ class Terminal:
 
     def wait_for(self, pattern):
         """Read until the pattern is found in what came since the last find; returns all of that."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + patience(60)
         while not (found := re.search(pattern, self.seen, re.DOTALL)):
             assert self._read(until), f"{pattern!r} was not shown, only {self.seen!r}"
         shown, self.seen = self.seen[: found.end()], self.seen[found.end() :]
@@ -89,10 +89,10 @@ class Terminal:
 
     def wait_for_end(self):
         """Read to the end; returns what came and the exit code."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + patience(60)
         while self._read(until):
             pass
-        return self.seen, self._program.wait(PATIENCE_S)
+        return self.seen, self._program.wait(patience(60))
 
     def _read(self, until):
         ready, _, _ = select.select([self._controller], [], [], max(0.0, until - time.monotonic()))

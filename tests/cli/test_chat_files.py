@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from patience import patience
 
 from stretto.answer import Answer
 from stretto.cli.chat_file import ChatFile, Turn, read
@@ -75,7 +76,7 @@ def test_an_edited_question_is_another_way_and_the_newest_counts(chat):
 def test_two_processes_that_write_one_chat_lose_nothing(chat):
     chat.asked(Turn("first", "One?"))
     both = [writing(chat.file, name, 100) for name in ("left", "right")]
-    assert [process.wait(60) for process in both] == [0, 0]
+    assert [process.wait(patience(60)) for process in both] == [0, 0]
     for process in both:
         process.stdout.close()
     assert {turn.id for turn in chat.read().turns} == {

@@ -6,16 +6,16 @@ import subprocess
 import sys
 
 import pytest
+from patience import patience
 
 START = [sys.executable, "-c", "import sys; sys.argv[0] = 'stretto'; from stretto.cli import main; main()"]
-PATIENCE_S = 60
 
 
 def stretto(*arguments, **environment):
     """What the program prints, line by line; 80 columns wide, which shells do not say."""
     environment = {**os.environ, "COLUMNS": "80", **environment}
     return subprocess.run(
-        [*START, *arguments], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        [*START, *arguments], env=environment, capture_output=True, text=True, timeout=patience(60), check=True
     ).stdout.splitlines()
 
 

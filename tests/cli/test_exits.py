@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import typer
+from patience import patience
 
 from stretto.cli.exits import Exit, reporting
 from stretto.errors import DeadlineExceededError
@@ -30,7 +31,7 @@ def fail(*arguments, stdout=subprocess.PIPE, unbuffered=""):
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
         check=False,
     )

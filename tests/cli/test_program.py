@@ -9,6 +9,7 @@ import sys
 from importlib.metadata import version
 
 import pytest
+from patience import patience
 from terminal import Terminal
 
 STRETTO = [sys.executable, "-m", "stretto.cli"]
@@ -26,13 +27,11 @@ MARKDOWN = json.dumps({"": "Some *tea*, `milk`."})
 TURNED = json.dumps({"": "See \u202eexe.\u202d\u2066txt\u2069 and \u05e9\u05dc\u05d5\u05dd."})
 COLOUR = re.compile(r"\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-PATIENCE_S = 60
-
 needs_terminal = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are a thing of POSIX")
 
 
 def run(command, **options):
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False, **options)
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["route", "How are you?"], ["prompts", "list"]])
@@ -41,7 +40,7 @@ def test_a_reader_that_went_away_has_its_own_exit_code_in_every_command(command)
     os.close(read_end)
     try:
         result = subprocess.run(
-            [*STRETTO, *command], stdout=write_end, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False
+            [*STRETTO, *command], stdout=write_end, stderr=subprocess.PIPE, timeout=patience(60), check=False
         )
     finally:
         os.close(write_end)
@@ -89,7 +88,7 @@ def test_ctrl_c_ends_the_answer_with_its_line(program):
     ) as running:
         assert running.stdout.read(4) == b"One "
         running.send_signal(signal.SIGINT)
-        rest, said = running.communicate(timeout=PATIENCE_S)
+        rest, said = running.communicate(timeout=patience(60))
     assert rest == b"\n"
     assert said == b"interrupted\n"
     assert running.returncode == 130
@@ -179,7 +178,7 @@ def test_a_chat_that_waits_for_a_pipe_is_ended_by_ctrl_c(program):
         running.stdin.flush()
         assert running.stdout.readline() == b"A plain answer.\n"
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=PATIENCE_S)
+        _, said = running.communicate(timeout=patience(60))
     assert said in (b"interrupted\n", b"cancelled\n")
     assert running.returncode == 130
 
@@ -245,7 +244,7 @@ def test_an_output_that_is_full_is_one_line(program):
     with open("/dev/full", "w") as full:  # noqa: PTH123
         command = program(PLAIN, "ask", "Why?", "--quiet")
         result = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=patience(60), check=False
         )
     assert result.returncode == 1
     assert result.stderr.startswith("error: The output cannot be written: No space left on device.")

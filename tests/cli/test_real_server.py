@@ -5,6 +5,7 @@ import sys
 
 import anyio
 import pytest
+from patience import patience
 
 from stretto.testing.server import Fault, HttpReply, Rule, ScriptedServer
 
@@ -14,7 +15,7 @@ KEY = "sk-test-0123456789abcdef"
 
 async def ask(server, *arguments, **environment):
     command = [sys.executable, "-m", "stretto.cli", "ask", "-m", "openai:scripted", "--base-url", server.openai_url]
-    with anyio.fail_after(60):
+    with anyio.fail_after(patience(60)):
         result = await anyio.run_process(
             [*command, *arguments], check=False, env={**os.environ, "STRETTO_RETRIES": "0", **environment}
         )

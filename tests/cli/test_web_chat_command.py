@@ -6,6 +6,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from patience import patience
 
 import stretto.server.web
 
@@ -14,11 +15,11 @@ def test_the_page_is_served_and_a_signal_ends_it(program, tmp_path):
     command = program('{"": "Yes."}', "chat", "--web", "--no-browser")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
         address = next(word for line in running.stderr for word in line.split() if word.startswith("http://127.0.0.1:"))
-        with urllib.request.urlopen(address, timeout=20) as page:  # noqa: S310 - this machine
+        with urllib.request.urlopen(address, timeout=patience(20)) as page:  # noqa: S310 - this machine
             assert b"<title>Stretto</title>" in page.read()
             assert "script-src 'self'" in page.headers["content-security-policy"]
         running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 130
+        assert running.wait(patience(30)) == 130
 
 
 @pytest.mark.parametrize("option", [("--system", "Be brief."), ("--strategy", "direct"), ("--trace",)])

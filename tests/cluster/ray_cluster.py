@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import openai
+from patience import patience
 
 # Ray reads these when it is imported. On a busy machine its proxy takes longer to start than the 5 s it is given.
 os.environ |= {
@@ -55,7 +56,7 @@ class Cluster:
 
     async def until(self, wanted):
         """The replicas, as soon as they are as wanted."""
-        with anyio.fail_after(100):
+        with anyio.fail_after(patience(100)):
             while True:
                 with anyio.move_on_after(10), suppress(RayError):  # of one that has just died
                     if wanted(found := await self.replicas()):

@@ -9,6 +9,7 @@ import anyio
 import httpx
 import openai
 import pytest
+from patience import patience
 from ray import serve
 from ray_cluster import Cluster
 
@@ -89,7 +90,7 @@ async def test_a_client_that_goes_away_ends_its_generations_on_the_replicas(clus
     asked = {"model": "stretto-items", "messages": [{"role": "user", "content": ITEMS}], "stream": True}
     before = sum(each["begun"] for each in await cluster.replicas())
     async with (
-        httpx.AsyncClient(base_url=cluster.url, timeout=60) as client,
+        httpx.AsyncClient(base_url=cluster.url, timeout=patience(60)) as client,
         client.stream("POST", "/v1/chat/completions", json=asked) as response,
     ):
         async for line in response.aiter_lines():
@@ -114,7 +115,7 @@ async def test_a_replica_that_is_killed_in_mid_answer_costs_no_part_of_the_answe
     }
     killed, text, last = None, "", {}
     async with (
-        httpx.AsyncClient(base_url=cluster.url, timeout=120) as client,
+        httpx.AsyncClient(base_url=cluster.url, timeout=patience(120)) as client,
         client.stream("POST", "/v1/chat/completions", json=asked) as response,
     ):
         assert response.status_code == 200
@@ -145,9 +146,9 @@ async def test_the_counters_of_all_servers_are_on_one_page(port):
         await anyio.to_thread.run_sync(lambda: serve.run(build(options), name="counted", route_prefix="/counted"))
         asked = {"model": "stretto-direct", "messages": [{"role": "user", "content": QUESTION}]}
         answers, counted = 0, {}
-        with anyio.fail_after(100):
+        with anyio.fail_after(patience(100)):
             while len(counted) < 2:  # until each of the two has answered
-                async with cluster.openai() as client, httpx.AsyncClient(timeout=60) as http:
+                async with cluster.openai() as client, httpx.AsyncClient(timeout=patience(60)) as http:
                     await client.chat.completions.create(**asked)
                     page = (await http.get(f"{cluster.url}/metrics")).text
                 answers += 1
@@ -176,7 +177,7 @@ async def test_under_load_a_second_replica_is_added_and_used(port):
         await cluster.until(lambda found: len(found) == 2 and all(each["begun"] for each in found))
         asking = False
     assert await backend.count_replicas() in (1, 2)
-    with anyio.fail_after(30):
+    with anyio.fail_after(patience(30)):
         while backend.capabilities.parallel_slots != 4:
             await backend.count_replicas()
             await anyio.sleep(0.2)

@@ -5,6 +5,7 @@ import sys
 import anyio
 import pytest
 from files import bomb, broken_page, empty_pages, pdf, word, word_without_text
+from patience import patience
 
 from stretto import AsyncStretto, Document, Stretto
 from stretto.documents import cut, read_document, read_documents
@@ -222,7 +223,7 @@ async def test_files_are_read_beside_the_event_loop(tmp_path):
     file = made(tmp_path, "a.fifo.txt", "")
     file.unlink()
     os.mkfifo(file)
-    with anyio.fail_after(20):
+    with anyio.fail_after(patience(20)):
         async with AsyncStretto(ScriptedBackend({"": "Fine."})) as stretto, anyio.create_task_group() as tasks:
 
             async def write():

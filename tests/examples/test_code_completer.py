@@ -12,6 +12,7 @@ import anyio
 import httpx
 import pytest
 import uvicorn
+from patience import patience
 from terminal import Terminal
 
 FOLDER = Path(__file__).parents[2] / "examples" / "code_completer"
@@ -31,11 +32,11 @@ async def plug_in(endpoint):
     server = uvicorn.Server(uvicorn.Config(endpoint.app, port=0, ws="none", log_level="warning"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve)
-        with anyio.fail_after(120):
+        with anyio.fail_after(patience(120)):
             while not server.started:
                 await anyio.lowlevel.checkpoint()
         port = server.servers[0].sockets[0].getsockname()[1]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=patience(60)) as client:
             yield client, endpoint.app.state.completer
         server.should_exit = True
 
@@ -66,7 +67,7 @@ async def test_a_newer_keystroke_cancels_the_older_one_of_the_same_editor(endpoi
     free = threading.Event()
 
     def holding():
-        free.wait(60)
+        free.wait(patience(60))
         yield
 
     ends = {}
@@ -79,11 +80,11 @@ async def test_a_newer_keystroke_cancels_the_older_one_of_the_same_editor(endpoi
         async with anyio.create_task_group() as tasks:
             for waiting, (name, editor) in enumerate((("older", "vim"), ("other", "emacs")), 1):
                 tasks.start_soon(ask, name, editor)
-                with anyio.fail_after(30):
+                with anyio.fail_after(patience(30)):
                     while completer.engine.occupancy.waiting < waiting:
                         await anyio.lowlevel.checkpoint()
             tasks.start_soon(ask, "newer", "vim")
-            with anyio.fail_after(30):
+            with anyio.fail_after(patience(30)):
                 while "older" not in ends:
                     await anyio.lowlevel.checkpoint()
             free.set()
@@ -97,17 +98,17 @@ async def test_a_plug_in_that_leaves_ends_its_completion(endpoint):
     free = threading.Event()
 
     def holding():
-        free.wait(60)
+        free.wait(patience(60))
         yield
 
     async with plug_in(endpoint) as (client, completer):
         completer.engine.run_alongside(holding())
         body = {"editor": "vim", "before": CODE}
         async with client.stream("POST", "/complete", json=body):
-            with anyio.fail_after(30):
+            with anyio.fail_after(patience(30)):
                 while completer.engine.occupancy.waiting == 0:
                     await anyio.lowlevel.checkpoint()
-        with anyio.fail_after(30):
+        with anyio.fail_after(patience(30)):
             while completer.engine.occupancy.waiting:
                 await anyio.lowlevel.checkpoint()
         free.set()

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 import reader
+from patience import patience
 
 from stretto import AsyncStretto, Document
 from stretto.testing import ScriptedBackend
@@ -27,7 +28,7 @@ def run(folder, *command, cwd):
         capture_output=True,
         check=False,
         text=True,
-        timeout=240,
+        timeout=patience(240),
         env={**os.environ, "STRETTO_SETTINGS": os.devnull},
     )
     assert done.returncode == 0, done.stderr
@@ -86,7 +87,7 @@ async def test_a_web_application_streams_its_events(monkeypatch):
 
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app", timeout=120) as client,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app", timeout=patience(120)) as client,
     ):
         assert "<h1>Ask</h1>" in (await client.get("/")).text
         body = (await client.get("/answer", params={"question": "How do I look after a bicycle?"})).text
@@ -100,7 +101,7 @@ def test_the_notebook_runs_and_its_answers_show_themselves(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     shutil.copy(FOLDER / "notebook" / "answers.ipynb", tmp_path)
     book = nbformat.read(tmp_path / "answers.ipynb", as_version=4)
-    nbclient.NotebookClient(book, timeout=200, kernel_name="python3").execute()
+    nbclient.NotebookClient(book, timeout=patience(200), kernel_name="python3").execute()
     shown = [
         output.data for cell in book.cells if cell.cell_type == "code" for output in cell.outputs if "data" in output
     ]
@@ -188,7 +189,7 @@ async def test_a_contract_reader_finds_everything_in_all_files(monkeypatch):
 
 def test_a_contract_that_is_not_there_is_one_line(tmp_path):
     command = [sys.executable, str(FOLDER / "contract_reader" / "contract_reader.py"), "Why?", "lost.pdf"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, text=True, timeout=240)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, text=True, timeout=patience(240))
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "lost.pdf" in done.stderr

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import patience
 
 PROGRAM = """
 import logging
@@ -29,7 +30,12 @@ COMPILED, LOADED = "False True chosen\n", "True True chosen\n"
 def run(folder, program=PROGRAM, **changed):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), **changed}
     return subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=110
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience(110),
     )
 
 
@@ -81,7 +87,7 @@ def test_two_processes_at_once_compile_once(tmp_path):
         subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    assert [process.communicate(timeout=110)[0] for process in both] == [COMPILED, COMPILED]
+    assert [process.communicate(timeout=patience(110))[0] for process in both] == [COMPILED, COMPILED]
     assert len(sizes(tmp_path)) == 2
     assert not sizes(tmp_path, "*.new")
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
 from forwards import Watched
+from patience import patience
 from tiny_models import WINDOW, build
 from transformers import LlamaForCausalLM
 
@@ -242,7 +243,7 @@ class Collected:
             self.on_piece()
 
     def wait(self):
-        assert self._ended.wait(30)
+        assert self._ended.wait(patience(30))
         return self.events[-1]
 
 
@@ -267,7 +268,7 @@ def test_closing_ends_running_and_waiting_requests_and_the_thread(loaded, start)
     with engine.announced():
         engine.submit(Generation(PROMPTS[0], 10**6), running := Collected(on_piece=started.set))
         engine.submit(Generation(PROMPTS[1], 10**6), waiting := Collected())
-    assert started.wait(30)
+    assert started.wait(patience(30))
     engine.close()
     engine.close()
     assert threading.active_count() == before
@@ -316,7 +317,7 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
         return model.forward(rows, cache, keep)
 
     engine = start(replace(model, forward=Watched(model.forward, forward)), measure=True)
-    assert timed.wait(60)
+    assert timed.wait(patience(60))
     engine.wait_measured()
     tokens(engine.submit(Generation(PROMPTS[0], 2)))
     assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
@@ -337,7 +338,7 @@ def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noq
 
     def forward(rows, cache, keep):
         seen.append(rows.tokens.shape[1])
-        assert ready.wait(60)
+        assert ready.wait(patience(60))
         if len(seen) == 3:
             handles.append(engine.submit(Generation(PROMPTS[0], 2, decoding=decoding)))
             asked.set()
@@ -345,7 +346,7 @@ def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noq
 
     engine = start(replace(model, forward=Watched(model.forward, forward)), measure=True)
     ready.set()
-    assert asked.wait(60)
+    assert asked.wait(patience(60))
     tokens(handles[0])
     assert seen[: len(rounds) + 3] == [64, *rounds, len(PROMPTS[0]), 1]
     engine.wait_measured()

@@ -6,6 +6,7 @@ import weakref
 from dataclasses import replace
 
 from asking import PROMPTS, tokens
+from patience import patience
 from tiny_models import build
 
 from stretto.local_engine.generation import Generation
@@ -26,7 +27,7 @@ def test_a_forgotten_engine_ends_its_thread_and_frees_its_model(tokenizer):
     assert thread is not None
     del engine, model
     gc.collect()
-    thread.join(60)
+    thread.join(patience(60))
     assert not thread.is_alive()
     del thread
     gc.collect()
@@ -41,5 +42,5 @@ def test_a_forgotten_engine_ends_only_after_its_requests(tokenizer):
     assert thread is not None
     del handle
     gc.collect()
-    thread.join(60)
+    thread.join(patience(60))
     assert not thread.is_alive()

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from asking import PROMPTS, tokens
 from forwards import Watched
+from patience import patience
 from wild_drafters import RandomTrees
 
 from stretto.errors import BackendError
@@ -20,15 +21,13 @@ from stretto.local_engine.serving import thread as serving_thread
 from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.scheduler import Scheduler
 
-WAIT_S = 60  # a request that nobody ends fails the test, not the run
-
 
 def ended(engine, request, **options):
     """How a request ended; it is an error here if it does not."""
     events = queue.SimpleQueue()
     engine.submit(request, events.put, **options)
     while True:
-        event = events.get(timeout=WAIT_S)
+        event = events.get(timeout=patience(60))
         if isinstance(event, Finished):
             return event
 
@@ -110,7 +109,7 @@ def test_a_failure_that_lasts_ends_the_engine_and_later_requests_are_refused_wit
         patch.setattr(Scheduler, "fail", raising(ValueError("worse")))
         patch.setattr(Scheduler, "turn", raising(ValueError("the batch is torn")))
         engine.submit(Generation(PROMPTS[0], 3), lambda _: None)
-        engine._serving._thread.join(WAIT_S)
+        engine._serving._thread.join(patience(60))
     with pytest.raises(BackendError, match=r"The engine of local:llama has ended.* ValueError: worse Make a new one"):
         engine.submit(Generation(PROMPTS[0], 3))
     engine.close()
@@ -135,7 +134,7 @@ def test_a_table_of_costs_that_cannot_be_fitted_leaves_no_request_hanging(loaded
     engine = start(loaded("llama"), measure=True)
     waiting = threading.Thread(target=engine.wait_measured, daemon=True)
     waiting.start()
-    waiting.join(WAIT_S)
+    waiting.join(patience(60))
     assert not waiting.is_alive()
     assert ended(engine, Generation(PROMPTS[0], 3)).error is None
 
@@ -171,7 +170,7 @@ class Hanging(RandomTrees):
 
     def propose(self, context, rows):
         self.hangs.set()
-        self.release.wait(WAIT_S)
+        self.release.wait(patience(60))
         return super().propose(context, rows)
 
 
@@ -182,13 +181,13 @@ def test_an_engine_whose_drafter_hangs_can_be_closed_and_tells_its_request_of_th
     hangs, release, events = threading.Event(), threading.Event(), queue.SimpleQueue()
     engine = start(loaded("llama"), drafters=DRAFTERS | {"hanging": lambda _: Hanging(hangs, release)})
     engine.submit(Generation(PROMPTS[0], 5, decoding="hanging"), events.put)
-    assert hangs.wait(WAIT_S)
+    assert hangs.wait(patience(60))
     engine.close()
     assert not release.is_set()
     with pytest.raises(BackendError, match="is closed"):
         engine.submit(Generation(PROMPTS[0], 5))
     release.set()
-    while not isinstance(event := events.get(timeout=WAIT_S), Finished):
+    while not isinstance(event := events.get(timeout=patience(60)), Finished):
         pass
     assert event.reason == "cancelled"
 
@@ -219,5 +218,7 @@ hangs.wait()
 engine.close()
 print("closed")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(300), check=False
+    )
     assert (done.returncode, done.stdout) == (0, "closed\n"), done.stderr

@@ -9,6 +9,7 @@ import weakref
 import pytest
 import torch
 from asking import PROMPTS, tokens
+from patience import patience
 from tiny_models import SIZES, build
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -119,7 +120,7 @@ def test_a_loaded_model_takes_little_more_memory_than_its_weights(tmp_path, toke
     tokenizer.save_pretrained(tmp_path)
     del model
     command = [sys.executable, "-c", MEMORY, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(300), check=False)
     assert weights > 70e6
     assert int(done.stdout) < 1.3 * weights, done.stderr
 

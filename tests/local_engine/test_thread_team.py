@@ -4,18 +4,19 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from patience import patience
 
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads, most_parts, share, together
 
 
 def test_all_parts_run_at_the_same_time():
-    gate = threading.Barrier(4, timeout=30)
+    gate = threading.Barrier(4, timeout=patience(30))
     together(lambda part: gate.wait(), 4)
     assert gate.broken is False
 
 
 def test_several_callers_do_not_wait_for_each_other():
-    everybody, ends = threading.Barrier(12, timeout=30), []
+    everybody, ends = threading.Barrier(12, timeout=patience(30)), []
 
     def ask(name):
         together(lambda part: everybody.wait(), 3)
@@ -25,13 +26,13 @@ def test_several_callers_do_not_wait_for_each_other():
     for caller in callers:
         caller.start()
     for caller in callers:
-        caller.join(30)
+        caller.join(patience(30))
     assert sorted(ends) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
 def test_where_one_part_fails_the_others_are_let_go_and_the_next_call_works(failing):
-    gate = threading.Barrier(3, timeout=30)
+    gate = threading.Barrier(3, timeout=patience(30))
 
     def work(part):
         if part == failing:
@@ -57,7 +58,7 @@ def test_those_who_help_a_thread_end_with_it():
         helping = pool.submit(work).result()
     assert len(helping) == 2
     for thread in helping:
-        thread.join(30)
+        thread.join(patience(30))
     assert not any(thread.is_alive() for thread in helping)
 
 

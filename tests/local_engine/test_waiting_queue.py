@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from asking import PROMPTS, submit_together, tokens
 from forwards import Watched
+from patience import patience
 from tiny_models import WINDOW
 
 from stretto.local_engine.generation import Finished, Generation
@@ -21,7 +22,7 @@ def test_a_request_comes_through_all_stages_before_its_first_text(loaded, start)
 
     engine = start(loaded("llama"))
     engine.submit(Generation(PROMPTS[0], 3), listen, on_stage=lambda stage, at_s: seen.append((stage, at_s)))
-    assert ended.wait(60)
+    assert ended.wait(patience(60))
     assert [stage for stage, _ in seen[:4]] == ["submitted", "admitted", "prompt_read", "first_token"]
     assert [at_s for _, at_s in seen[:4]] == sorted(at_s for _, at_s in seen[:4])
     assert seen[-1] == "Finished"

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from patience import patience
 
 from stretto import AsyncStretto, Settings
 
@@ -62,7 +63,7 @@ class RealServer:
     def page(self, path):
         """The status and the body of a path; status 0: nobody listens."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=60) as response:  # noqa: S310 - http of this machine
+            with urllib.request.urlopen(self.url + path, timeout=patience(60)) as response:  # noqa: S310 - http of this machine
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -72,7 +73,7 @@ class RealServer:
     def tokens(self, text):
         body = json.dumps({"content": text, "add_special": False}).encode()
         asked = urllib.request.Request(f"{self.url}/tokenize", body, {"Content-Type": "application/json"})  # noqa: S310
-        with urllib.request.urlopen(asked, timeout=60) as response:  # noqa: S310 - as above
+        with urllib.request.urlopen(asked, timeout=patience(60)) as response:  # noqa: S310 - as above
             return json.load(response)["tokens"]
 
     def busy_slots(self):

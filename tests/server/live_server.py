@@ -7,6 +7,7 @@ import anthropic
 import anyio
 import httpx
 import openai
+from patience import patience
 
 from stretto import AsyncStretto, Settings
 from stretto.server import ServerOptions, create_app
@@ -37,12 +38,12 @@ class Live:
         return anthropic.AsyncAnthropic(base_url=self.url, api_key=key, max_retries=0, **how)
 
     def http(self, **how):
-        return httpx.AsyncClient(base_url=self.url, timeout=30, **how)
+        return httpx.AsyncClient(base_url=self.url, timeout=patience(30), **how)
 
 
 async def until(condition):
     """Return as soon as the condition holds."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(patience(20)):
         while not condition():
             await anyio.lowlevel.checkpoint()
 

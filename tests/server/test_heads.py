@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import pytest
 from live_server import QUESTION, serving, until
+from patience import patience
 
 from stretto import AsyncStretto
 from stretto.testing import Reply, ScriptedBackend
@@ -43,7 +44,7 @@ class Wire:
     async def rest(self):
         """All that comes until the server closes the connection."""
         got = b""
-        with anyio.fail_after(20), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+        with anyio.fail_after(patience(20)), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
             while True:
                 got += await self._stream.receive()
         return got
@@ -110,7 +111,7 @@ async def test_trailers_are_bounded():
     async with connected() as wire:
         await wire.send(b"GET /health HTTP/1.1\r\n" + FIELDS + CHUNKED + b"0\r\n")
         await until(lambda: wire.held.cycle.response_complete)
-        with pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)), anyio.fail_after(60):
+        with pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)), anyio.fail_after(patience(60)):
             for _ in range(512):
                 await wire.send(LINES)
         assert wire.held.transport.is_closing()

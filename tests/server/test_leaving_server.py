@@ -14,6 +14,7 @@ import httpx
 import openai
 import pytest
 from live_server import QUESTION, in_front_of, serving, until
+from patience import patience
 
 from stretto import AsyncStretto, SettingsError
 from stretto.server import ServerOptions
@@ -33,7 +34,7 @@ def answering():
 
 
 async def nothing_left(live):
-    with anyio.fail_after(10):
+    with anyio.fail_after(patience(10)):
         await live.upstream.wait_until(lambda upstream: upstream.active_streams == 0)
         await until(lambda: not answering() and not live.service.gate.running)
 
@@ -57,7 +58,7 @@ async def test_a_client_that_goes_away_ends_its_calls(path, asked, stream):
             tasks.cancel_scope.cancel()
         await nothing_left(live)
         async with live.http() as http:
-            with anyio.fail_after(10):
+            with anyio.fail_after(patience(10)):
                 while "stretto_clients_left_total{" not in (await http.get("/metrics")).text:
                     pass
 
@@ -210,11 +211,11 @@ def started(*arguments, **environment):
 def test_the_program_ends_in_order_at_a_signal(sent, code):
     process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1")
     with process:
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as opened:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=patience(5)) as opened:
             opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert b"200 OK" in opened.recv(4096)
         process.send_signal(sent)
-        assert process.wait(20) == code
+        assert process.wait(patience(20)) == code
         assert "Traceback" not in process.stderr.read()
 
 
@@ -237,12 +238,12 @@ async def test_a_server_serves_though_nobody_can_read_what_it_says():
 
 def test_a_second_signal_ends_the_program_at_once():
     process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1", "--drain", "600")
-    with process, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as opened:
+    with process, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=patience(5)) as opened:
         opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         opened.recv(4096)
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(patience(20)) == 130
 
 
 async def test_a_second_signal_ends_streams_with_the_error_of_their_api():
@@ -272,13 +273,13 @@ def test_a_port_in_use_and_a_missing_package_are_one_line_each():
     with listening(ServerOptions(port=0)) as taken:
         port = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "stretto.cli", "serve", "-m", "local:pocket", "--port", port]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(60))
     assert result.returncode == 2
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     blocked = "import sys; sys.modules['uvicorn'] = None; from stretto.cli import main; main()"
     result = subprocess.run(
-        [sys.executable, "-c", blocked, "serve"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", blocked, "serve"], capture_output=True, text=True, check=False, timeout=patience(60)
     )
     assert result.returncode == 2
     assert "pip install 'stretto[server]'" in result.stderr

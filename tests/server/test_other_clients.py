@@ -12,6 +12,7 @@ from anyio.from_thread import start_blocking_portal
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from live_server import QUESTION, in_front_of, serving
+from patience import patience
 
 from stretto import AsyncStretto
 from stretto.testing.obliging import oblige
@@ -111,7 +112,11 @@ async def test_the_sdks_talk_to_the_pocket_model(pocket):
 def test_curl_reads_a_stream(obliging):
     body = json.dumps({"model": "stretto", "messages": QUESTION, "stream": True})
     command = ["curl", "-sSN", f"{obliging.openai_url}/chat/completions", "-H", "content-type: application/json"]
-    said = subprocess.run([*command, "-d", body], capture_output=True, text=True, check=True, timeout=30).stdout
+    said = subprocess.run(
+        [*command, "-d", body], capture_output=True, text=True, check=True, timeout=patience(30)
+    ).stdout
     assert said.rstrip().endswith("data: [DONE]")
-    plain = subprocess.run([*command[:3], "-d", body], capture_output=True, text=True, check=True, timeout=30).stdout
+    plain = subprocess.run(
+        [*command[:3], "-d", body], capture_output=True, text=True, check=True, timeout=patience(30)
+    ).stdout
     assert "content-type: application/json" in json.loads(plain)["error"]["message"]

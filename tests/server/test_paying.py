@@ -5,6 +5,7 @@ import json
 import anyio
 import pytest
 from live_server import QUESTION, in_front_of, until
+from patience import patience
 from starlette.routing import Route
 
 from stretto.server import ServerOptions, create_app
@@ -52,7 +53,7 @@ async def test_a_client_that_leaves_in_mid_stream_pays_for_what_was_written(tmp_
                 if text.count("word") >= 45:
                     break
         await until(lambda: not live.service.gate.running)
-        with anyio.fail_after(20):
+        with anyio.fail_after(patience(20)):
             while left_of(live) > 0:  # it is taken when the answer has ended
                 await anyio.lowlevel.checkpoint()
         refused = await http.post(path, json=body)

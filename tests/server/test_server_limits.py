@@ -10,6 +10,7 @@ import anyio
 import openai
 import pytest
 from live_server import QUESTION, in_front_of, until
+from patience import patience
 
 from stretto import SettingsError
 from stretto.server import ServerOptions
@@ -277,7 +278,7 @@ async def test_no_more_than_some_of_a_body_that_is_too_large_is_read():
         head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
         await stream.send(f"{head}content-type: application/json\r\ncontent-length: 10000000000\r\n\r\n{{".encode())
         answer = b""
-        with anyio.fail_after(20), suppress(anyio.EndOfStream):
+        with anyio.fail_after(patience(20)), suppress(anyio.EndOfStream):
             while True:
                 answer += await stream.receive()
     assert answer.startswith(b"HTTP/1.1 413")
@@ -306,7 +307,7 @@ async def test_headers_are_bounded_before_anything_is_checked(live):
 
 
 def _with_long_header(port):
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as opened:
+    with socket.create_connection(("127.0.0.1", port), timeout=patience(20)) as opened:
         with suppress(OSError):  # closed while it is being sent
             opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"a" * (1 << 22))
         return opened.recv(4096)

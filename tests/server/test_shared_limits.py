@@ -11,6 +11,7 @@ import anyio
 import openai
 import pytest
 from live_server import QUESTION, in_front_of
+from patience import patience
 from redis.asyncio import Redis
 from redis_server import RedisServer, free_port, needs_redis
 
@@ -71,7 +72,7 @@ async def test_the_answers_of_a_key_at_a_time_are_those_of_both_servers(redis, t
                     await ask(live)
             asking.cancel_scope.cancel()
         async with Redis.from_url(redis.url) as client:
-            with anyio.fail_after(20):
+            with anyio.fail_after(patience(20)):
                 while await client.keys("*places*"):  # given back after the answer is no longer counted here
                     await anyio.lowlevel.checkpoint()
         assert await ask(second) == "Hello."  # the second request of this minute: those in vain were none
@@ -90,7 +91,7 @@ async def test_a_place_is_held_anew_and_one_that_nobody_holds_comes_free(redis):
             (key,) = await client.keys("places:*")
             for _ in range(3):
                 now += 0.02
-                with anyio.fail_after(20):
+                with anyio.fail_after(patience(20)):
                     while not await client.zcount(key, now + 0.03, "inf"):
                         pass
             async with places.one() as second, places.one() as third:
@@ -146,7 +147,7 @@ async def test_the_program_says_where_limits_are_shared_and_shows_no_password(re
         command += ["--base-url", upstream.openai_url, "--shared", f"redis://anna:hunter2@127.0.0.1:{redis.port}/2"]
         async with await anyio.open_process(command, env={**os.environ, "STRETTO_SETTINGS": os.devnull}) as server:
             said = ""
-            with anyio.fail_after(60):
+            with anyio.fail_after(patience(60)):
                 while "Ctrl-C" not in said:
                     said += (await server.stderr.receive()).decode()
                 # A wrong password, as this Redis knows none: the server goes on without it.

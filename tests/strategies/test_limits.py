@@ -1,5 +1,6 @@
 import anyio
 import pytest
+from patience import patience
 
 from stretto import AsyncStretto
 from stretto.testing import Reply, ScriptedBackend
@@ -80,7 +81,7 @@ async def test_all_parts_that_wait_for_room_get_it():
         return Reply("Short.", hold=begun)
 
     backend = ScriptedBackend(script)
-    with anyio.fail_after(60):
+    with anyio.fail_after(patience(60)):
         async with AsyncStretto(backend) as stretto:
             answer = await stretto.ask(QUESTION, strategy="skeleton", max_tokens=160)
     assert (answer.text.count("Short."), answer.finish_reason) == (10, "stop")

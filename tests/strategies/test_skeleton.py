@@ -1,5 +1,6 @@
 import anyio
 import pytest
+from patience import patience
 from streaming import streamed
 
 from stretto import AsyncStretto
@@ -141,7 +142,7 @@ async def test_the_first_title_is_shown_as_soon_as_a_second_point_has_begun():
     shown = []
     backend = Waiting(script(Reply(chunks=["1. Tyres\n", "2.", " Chain\n3. Brakes"])))
     async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton") as stream:
-        with anyio.fail_after(10):
+        with anyio.fail_after(patience(10)):
             async for text in stream.text():
                 shown.append(text)
                 if "".join(shown).endswith("Pump them."):
@@ -319,7 +320,7 @@ async def test_in_a_race_the_loser_is_cancelled_and_its_tokens_are_counted():
 
 async def test_in_a_race_the_straight_answer_does_not_wait_for_a_silent_outline():
     backend = ScriptedBackend(script(Reply("1. Tyres", hold=anyio.Event())))
-    with anyio.fail_after(5):
+    with anyio.fail_after(patience(5)):
         answer, _ = await ask(backend, race=True)
     assert answer.text == "A straight answer."
     assert answer.finish_reason == "stop"

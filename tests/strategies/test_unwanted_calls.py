@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from patience import patience
 
 from stretto import AsyncStretto, ToolCall
 from stretto.backends.base import Capabilities
@@ -15,7 +16,7 @@ LEFT_OUT = "scripted:model called tools in a part of the answer; the calls were 
 
 async def asked(script, prompt, slots=1, **options):
     backend = ScriptedBackend(script, capabilities=Capabilities(parallel_slots=slots))
-    with anyio.fail_after(20):
+    with anyio.fail_after(patience(20)):
         async with AsyncStretto(backend) as stretto, stretto.stream(prompt, **options) as events:
             kinds = [event.type async for event in events]
             return events.answer, kinds

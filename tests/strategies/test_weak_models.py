@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from patience import patience
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
@@ -254,6 +255,6 @@ async def test_the_straight_answer_does_not_wait_for_the_outline_that_spoiled_it
                     await never.wait()
 
     outline = Reply(chunks=["1. Title of the first point\n", "2. Chain"])
-    with anyio.fail_after(60):
+    with anyio.fail_after(patience(60)):
         answer = await ask(Stuck({OUTLINE: outline, "": "A straight answer."}))
     assert answer.text == "A straight answer."

@@ -23,10 +23,8 @@ def clean_environment(monkeypatch):
 @pytest.fixture
 async def connections_closed(anyio_backend):
     """Let the event loop close the connections of chat models that nobody refers to any more."""
-    gc.freeze()  # what is there already need not be looked through again
     yield
     gc.collect()
-    gc.unfreeze()
     for _ in range(100):  # turns of the loop, which closing takes a few of
         await anyio.lowlevel.checkpoint()
 

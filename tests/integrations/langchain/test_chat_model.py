@@ -17,6 +17,7 @@ from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.tools import tool
 from langchain_core.tracers import BaseTracer
 from langchain_openai import ChatOpenAI
+from patience import patience
 from pydantic import BaseModel
 from serving import served
 
@@ -139,7 +140,7 @@ async def test_a_stream_that_is_left_ends_its_runs_and_its_calls():
         assert (await anext(stream)).content == "one"
         await stream.aclose()
         (root,) = traced.roots
-        with anyio.fail_after(10):  # LangChain leaves the model's own generator to the event loop
+        with anyio.fail_after(patience(10)):  # LangChain leaves the model's own generator to the event loop
             while root.child_runs[0].end_time is None:
                 await anyio.lowlevel.checkpoint()
     assert root.child_runs[0].error
