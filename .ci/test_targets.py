@@ -1,10 +1,11 @@
-"""Test compiled code for other processors than this one, as far as numba can be told to compile for them.
+"""Test what takes long, then compiled code for other processors, as far as numba can be told to compile for them.
 
     python .ci/test_targets.py                    each in turn
     python .ci/test_targets.py generic nehalem    some of them
+    python .ci/test_targets.py thorough           what `make test` leaves out, and more examples of each property
 
-Each has a separate folder of compiled code, which is removed afterwards. The code uses only instructions that the
-processor is said to have. So this shows that code for older processors is right, not that it runs on them.
+Each processor has a separate folder of compiled code, which is removed afterwards. The code uses only instructions that
+the processor is said to have. So this shows that code for older processors is right, not that it runs on them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import time
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1]
-TARGETS = {
+TARGETS: dict[str, dict[str, str]] = {
+    "thorough": {},
     "generic": {"NUMBA_CPU_NAME": "generic"},
     "without-avx": {"NUMBA_ENABLE_AVX": "0"},
     "nehalem": {"NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ""},
@@ -31,6 +33,7 @@ COMPILED = (
     "tests/local_engine/test_draws.py",
     "tests/local_engine/drafting/test_auto.py",
 )
+THOROUGH = ("-m", "thorough or hypothesis", "--hypothesis-profile", "thorough", "--dist", "worksteal")
 ANY = ("tests/local_engine/test_engine.py", "tests/backends/test_local_backend.py", "tests/test_answer_decoding.py")
 
 
@@ -46,8 +49,10 @@ def passed(name: str) -> bool:
     """Run the tests for one."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stretto-target-") as folder:
-        environment = {**os.environ, **TARGETS[name], "NUMBA_CACHE_DIR": folder}
-        tests = ANY if name == "no-compiler" else COMPILED
+        environment = {**os.environ, **TARGETS[name]}
+        if name != "thorough":
+            environment["NUMBA_CACHE_DIR"] = folder
+        tests = {"thorough": THOROUGH, "no-compiler": ANY}.get(name, COMPILED)
         command = [sys.executable, "-m", "pytest", "--quiet", "--timeout", "600", "--numprocesses", "auto", *tests]
         done = subprocess.run(command, cwd=SOURCE, env=environment, check=False)
     print(f"test-targets: {name}: {time.monotonic() - began:.0f} s", flush=True)

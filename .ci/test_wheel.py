@@ -34,8 +34,7 @@ LEFT_OUT = (
     "tests/strategies/test_hostile_texts.py",  # of code that no package decides
     "tests/test_router_train.py",
     "tests/patterns",  # of the source, by the private parser of one Python
-    "tests/test_types.py",  # of the source
-    "tests/test_imports.py",
+    "tests/test_imports.py",  # of the source
     "tests/test_wheel.py",  # builds a wheel
 )
 DESELECTED = ("tests/cli/test_program.py::test_help_imports_nothing_heavy",)  # old typer imports all of rich for help

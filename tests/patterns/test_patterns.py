@@ -13,6 +13,7 @@ def run(*given):
     return subprocess.run([sys.executable, *given], cwd=HERE, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_every_pattern_is_matched_in_linear_time():
     """In a process of its own: patterns are seen as modules are imported. It takes a minute of an idle processor."""

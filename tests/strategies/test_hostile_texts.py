@@ -8,6 +8,7 @@ from hostile import FRAGMENTS, PARSERS
 from hostile import __file__ as hostile_program
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import patience
 
 from stretto import AsyncStretto
 from stretto.strategies.outline import MOST_WORDS, OutlineParser
@@ -26,10 +27,15 @@ class Boundless(ScriptedBackend):
 HOSTILE = st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join)
 
 
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("parser", PARSERS)
 def test_long_hostile_texts_are_read_within_a_limit_of_processor_time(parser):
     done = subprocess.run(
-        [sys.executable, hostile_program, parser, str(CPU_S)], capture_output=True, text=True, check=False
+        [sys.executable, hostile_program, parser, str(round(patience(CPU_S)))],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.splitlines()[-1] == "done", f"{done.stdout.splitlines()[-1]} {done.stderr[-500:]}"
 
