@@ -1,8 +1,8 @@
 # make demo         a real answer on this machine, no key, no network
-# make test         format, lint, types, tests
+# make test         format, lint, types, tests but those marked as thorough
 # make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
-# make test-targets tests of compiled code for older processors, and without a compiler
+# make test-targets the thorough tests; those of compiled code for older processors, and without a compiler
 # make test-cluster a Ray cluster of this machine, in a separate environment, and limits that servers share by Redis
 # make test-real    SmolLM2-135M in this process and behind llama.cpp's own server; installs both (130 MB of downloads)
 # make test-litellm litellm as a client of the server, in a separate environment
@@ -12,6 +12,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Programs that the tests start read our modules compiled, also where the surroundings ask Python to keep none.
+export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test test-browser test-wheel test-targets test-cluster test-real test-litellm install-cost lint types docs bench clean
