@@ -43,7 +43,7 @@ test-cluster: build/cluster/.ready
 
 build/cluster/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/cluster
-	build/cluster/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,server,redis,ray,test]'
+	build/cluster/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,server,redis,ray,test]'
 	@touch $@
 
 test-real: $(VENV)/.real
