@@ -3,6 +3,7 @@ from email.utils import format_datetime
 
 import anyio
 import pytest
+from patience import patience
 from talking import KEY, asking, hear, settled
 
 from stretto.backends.providers.failures import rejected_parameter
@@ -90,7 +91,13 @@ async def test_under_many_faults_every_answer_is_whole_or_an_error_and_nothing_i
         Fault("status", status=503),
     ]
     policy = Resilience(
-        attempts=4, first_wait_s=0.001, first_text_s=1.0, stall_s=1.0, max_in_flight=8, breaker_faults=1000, hedge=True
+        attempts=4,
+        first_wait_s=0.001,
+        first_text_s=patience(1),
+        stall_s=patience(1),
+        max_in_flight=8,
+        breaker_faults=1000,
+        hedge=True,
     )
     outcomes = []
     async with ScriptedServer(HttpReply("one two three four five")) as server:

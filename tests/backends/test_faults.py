@@ -181,7 +181,7 @@ async def test_late_first_texts_do_not_open_the_breaker(model):
 
 
 async def test_a_call_that_later_ones_overtook_hangs_and_is_asked_again(model):
-    policy = Resilience(attempts=2, first_wait_s=0.001, first_text_s=3)
+    policy = Resilience(attempts=2, first_wait_s=0.001, first_text_s=patience(1))
     async with talk(model, policy) as (backend, server):
         server.script(Fault("stall", after=0))
         heard = []
@@ -198,7 +198,7 @@ async def test_a_call_that_later_ones_overtook_hangs_and_is_asked_again(model):
 
 
 async def test_what_another_call_took_shortens_a_wait_that_has_begun(model):
-    policy = Resilience(attempts=2, first_wait_s=0.001, first_text_s=1)
+    policy = Resilience(attempts=2, first_wait_s=0.001, first_text_s=patience(1))
     long = asking("word " * 20_000)  # hundreds of seconds where nothing is measured yet
     async with talk(model, policy) as (backend, server):
         server.script(Fault("stall", after=0))

@@ -2,9 +2,11 @@
 
 import re
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
+from patience import patience
 from reader import FACTS, answer_to, haystack
 
 from stretto import AsyncStretto
@@ -108,7 +110,7 @@ async def test_who_wants_no_answer_without_a_passage_gets_an_error_that_holds_it
 
 
 async def test_a_stall_is_given_up_and_asked_again():
-    policy = Resilience(attempts=4, first_wait_s=0.001, longest_wait_s=0.001, first_text_s=1, stall_s=1)
+    policy = replace(QUICK, attempts=4, first_text_s=patience(1), stall_s=patience(1))
     async with asked(policy=policy, faults=[None, Fault("stall"), Fault("stall", after=3)]) as (answer, _):
         assert not nothing_is_missing(answer)
         assert len(answer.citations) == len(FACTS)

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from patience import patience
 
 from stretto import AsyncStretto, BranchSpec, DeadlineExceededError, Message, Prompt
 from stretto.backends.resilience.resilient import Resilience, resilient
@@ -115,7 +116,7 @@ async def test_what_was_written_before_the_deadline_is_the_answer():
         await checkpoint()
         await anyio.sleep_forever()
 
-    answer = await ask(run, deadline_s=0.5)
+    answer = await ask(run, deadline_s=patience(0.5))
     assert (answer.text, answer.finish_reason) == ("Yes.", "deadline")
     assert any("deadline_s" in warning for warning in answer.warnings)
 
