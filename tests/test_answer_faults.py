@@ -262,7 +262,7 @@ async def test_a_client_closed_in_mid_answer_leaves_no_stream_open(provider):
 
 async def test_at_the_deadline_what_is_there_is_kept(provider):
     async with serving(provider, Script({SECOND: [Fault("stall", after=1)]}), resilience=Resilience()) as (stretto, _):
-        answer = await ask(stretto, deadline_s=0.6)
+        answer = await ask(stretto, deadline_s=patience(0.6))
     assert answer.finish_reason == "deadline"
     assert answer.text.startswith("1. **Tyres**: Pump them up well.\n2. **Chain**: Oil […broken off]")
     assert answer.text.endswith("3. **Brakes**: Test them before every ride.")
