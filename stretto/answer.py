@@ -83,7 +83,7 @@ class Cost(BaseModel):
 
     Attributes:
         usd: US dollars, for everything that was generated and read, discarded tokens included.
-        as_of: the day of the prices; ``None`` where no price was needed.
+        as_of: the day of the prices; ``None`` where no price was needed, or where the source names a release instead.
         source: where the prices come from.
     """
 

@@ -35,7 +35,15 @@ class SettingsError(StrettoError, ValueError):
 
 
 class MissingDependencyError(StrettoError, ImportError):
-    """A package of an optional extra is not installed."""
+    """A package of an optional extra is not installed; ``name`` is that package."""
+
+
+def missing(what: str, package: str, extra: str, more: str = "") -> MissingDependencyError:
+    """Give the error for a package that is not installed: what needs it, the package, and the extra that brings it."""
+    return MissingDependencyError(
+        f"{what} needs {package}, which is not installed. Run: pip install 'stretto[{extra}]'{more}",
+        name=package,
+    )
 
 
 class DeadlineExceededError(StrettoError, TimeoutError):
@@ -69,10 +77,14 @@ class BackendError(StrettoError):
         headers: response headers (rate limits, request id); never the request's.
         said: what the server said, without keys and bounded; empty where it said nothing.
         usage: what the failed call had cost, retries included (`stretto.Usage`); ``None`` if unknown.
+        attempts: how often the call was sent.
+        remarks: sentences that follow the message: how often it was tried, and why not again.
     """
 
     transient = False
     said = ""
+    attempts = 1
+    remarks: tuple[str, ...] = ()
     usage: Any = None  # a Usage; this module knows no other
 
     def __init__(
@@ -92,6 +104,13 @@ class BackendError(StrettoError):
             self.transient = transient
         self.retry_after_s = retry_after_s
         self.headers: Mapping[str, str] = headers or {}
+
+    def __str__(self) -> str:
+        return " ".join((super().__str__(), *self.remarks))
+
+    def remark(self, sentence: str) -> None:
+        """Add a sentence to what the error says."""
+        self.remarks = (*self.remarks, sentence)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args[0], self.__dict__)

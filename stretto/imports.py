@@ -39,6 +39,7 @@ def import_all() -> None:
         if not _done:
             for name in _MODULES:
                 importlib.import_module(name)
+            importlib.import_module("stretto.prices.listed").load()
             request = importlib.import_module("stretto.request").Request.of("Name two reasons.")
             importlib.import_module("stretto.router").Router().decide(request, {"main": _NOBODY})
             _done.update(_MODULES)  # only now: a module is in sys.modules before its import has ended

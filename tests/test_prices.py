@@ -1,11 +1,13 @@
 """What an answer costs: list prices, prices of the caller's own, and models without a price."""
 
+import sys
 from datetime import date
 
 import pytest
 
 from stretto import AsyncStretto, Settings, SettingsError, Usage
 from stretto.prices import Price, Prices
+from stretto.prices.listed import load
 from stretto.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +38,15 @@ def test_a_long_prompt_costs_more_and_two_short_ones_together_do_not():
     assert price.at(short).input == 1.0
 
 
+@pytest.fixture
+def no_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    load.cache_clear()
+    yield
+    load.cache_clear()
+
+
+@pytest.mark.usefixtures("no_package")
 def test_list_prices_are_dated_and_know_dated_names():
     usage = [Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)]
     cost = Prices().cost("openai:gpt-5-mini", usage)
@@ -60,6 +71,34 @@ def test_list_prices_hold_at_the_provider_only_and_own_prices_everywhere(tmp_pat
     assert prices.cost("openai:house-model", usage, listed=False).usd == 1.0
     assert prices.cost("openai:gpt-5-mini", usage).usd == 100.0  # before the list price
     assert prices.cost("openai:gpt-5", usage).usd == 1.25
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt_tokens"),
+    [("openai:gpt-5-mini", 90_000), ("anthropic:claude-sonnet-4-5-20250929", 190_000), ("openai:gpt-5.4", 600_000)],
+)
+def test_the_package_of_prices_gives_what_the_file_gave_where_both_know_the_model(model, prompt_tokens, monkeypatch):
+    pytest.importorskip("genai_prices")
+    usages = [
+        Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000, calls=100),
+        Usage(prompt_tokens=prompt_tokens, cached_tokens=60_000, cache_write_tokens=0, completion_tokens=70, calls=1),
+    ]
+    by_package = Prices().cost(model, usages)
+    monkeypatch.setattr("stretto.prices.cost_by_package", lambda *_: None)
+    by_file = Prices().cost(model, usages)
+    assert by_package.source.startswith("the list prices of genai-prices")
+    assert by_package.as_of is None
+    assert by_file.as_of is not None
+    assert by_package.usd == pytest.approx(by_file.usd)
+
+
+def test_own_prices_and_models_that_only_the_file_knows_go_around_the_package(tmp_path):
+    pytest.importorskip("genai_prices")
+    own = tmp_path / "prices.toml"
+    own.write_text(OWN)
+    usage = [Usage(prompt_tokens=1_000_000)]
+    assert Prices(own).cost("openai:gpt-5-mini", usage).source == "our contract"
+    assert Prices().cost("anthropic:claude-mythos-5", usage).as_of is not None
 
 
 @pytest.mark.parametrize(

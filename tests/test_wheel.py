@@ -53,6 +53,8 @@ def test_the_wheel_holds_what_the_library_reads_at_run_time(wheel):
         "stretto/py.typed",
         "stretto/router/model.npz",
         "stretto/router/lexicon.txt",
+        "stretto/backends/known_models.toml",
+        "stretto/prices/prices.toml",
         "stretto/backends/resilience/scripts/limits_take.lua",
         "stretto/language/words.toml",
         "stretto/language/lists.toml",
@@ -116,10 +118,26 @@ def test_the_links_of_the_readme_lead_to_files_of_the_repository(metadata):
     assert [link for link in images if "/blob/" in link] == []
 
 
-def test_using_a_langchain_model_or_an_api_asks_for_no_extra(metadata):
+def test_the_plain_install_is_what_the_first_example_needs(metadata):
     plain = {re.match(r"[\w-]+", line)[0] for line in metadata.get_all("Requires-Dist") if "extra ==" not in line}
-    assert {"openai", "anthropic"} <= plain
-    assert not plain & {"langchain-core", "torch", "transformers", "numba", "httpx", "httpx2", "pypdf"}
+    assert plain == {
+        "anyio",
+        "jiter",
+        "jsonschema-rs",
+        "markdown-it-py",
+        "numpy",
+        "openai",
+        "opentelemetry-api",
+        "platformdirs",
+        "pydantic",
+    }
+
+
+def test_the_extra_all_holds_every_extra_but_ray_and_those_of_developers(metadata):
+    (everything,) = re.findall(r"stretto\[([\w,-]+)\]; extra == 'all'", "\n".join(metadata.get_all("Requires-Dist")))
+    direct = set(everything.split(","))
+    within = {"cli", "local"}  # of chat, server and compiled
+    assert set(metadata.get_all("Provides-Extra")) == direct | within | {"all", "dev", "ray", "test"}
 
 
 def test_the_lowest_versions_that_are_promised_are_those_that_are_tested(metadata):

@@ -1,25 +1,27 @@
-"""What is known of remote models without a call: one table, by the beginnings of their names.
+"""What is known of remote models without a call: the rows of ``known_models.toml``, by the beginnings of their names.
 
-Context windows, output limits and cache minima are those of the providers' documentation. A row that
-stands for several models holds the largest output limit among them: a provider refuses a larger number
-itself. Unknown models get cautious values, and ``context_window=None`` where nobody can know it.
+Unknown models get cautious values, and ``context_window=None`` where nobody can know it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+import tomllib
+from collections import ChainMap
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from functools import cache
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict
 
 from stretto.backends.base import Capabilities, Prompt
 from stretto.prompts.families import family_of
 
-_SAMPLING = frozenset({"temperature", "top_p"})
-_SAMPLING_AND_STOP = _SAMPLING | {"stop"}
 
-
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(BaseModel):
     """One row of the table.
 
     Attributes:
@@ -32,6 +34,8 @@ class Known:
         refuses: parameters that are answered with a 400.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     window: int
     output: int
     reasoning: bool = False
@@ -41,44 +45,38 @@ class Known:
     refuses: frozenset[str] = frozenset()
 
 
-# Longest prefix wins. OpenAI's reasoning models take no sampling parameters and no stop sequences.
-_OPENAI = {
-    "gpt-6": Known(400_000, 400_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
-    "gpt-5": Known(400_000, 128_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
-    "gpt-5-chat": Known(128_000, 16_384, logprobs=True),
-    "gpt-4.1": Known(1_047_576, 32_768, logprobs=True),
-    "gpt-4o": Known(128_000, 16_384, logprobs=True),
-    "gpt-4-turbo": Known(128_000, 4_096, json_schema=False, logprobs=True),
-    "gpt-4": Known(8_192, 8_192, json_schema=False, logprobs=True),
-    "gpt-3.5-turbo": Known(16_385, 4_096, json_schema=False, logprobs=True),
-    "o1": Known(200_000, 100_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
-    "o3": Known(200_000, 100_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
-    "o4": Known(200_000, 100_000, reasoning=True, refuses=_SAMPLING_AND_STOP),
-}
-_ANTHROPIC = {
-    "claude-": Known(200_000, 128_000, reasoning=True, cached_from=4_096, refuses=_SAMPLING),
-    "claude-haiku-4": Known(200_000, 64_000, reasoning=True, cached_from=4_096),
-    "claude-haiku-4-5": Known(200_000, 64_000, cached_from=4_096),
-    "claude-sonnet-4": Known(200_000, 64_000, reasoning=True, cached_from=4_096),
-    "claude-sonnet-4-5": Known(200_000, 64_000),
-    "claude-sonnet-4-6": Known(200_000, 128_000, reasoning=True, cached_from=2_048),
-    "claude-opus-4": Known(200_000, 128_000, reasoning=True, cached_from=4_096),
-    "claude-opus-4-7": Known(200_000, 128_000, reasoning=True, cached_from=4_096, refuses=_SAMPLING),
-    "claude-opus-4-8": Known(200_000, 128_000, reasoning=True, cached_from=4_096, refuses=_SAMPLING),
-}
-_BY_PROVIDER = {"openai": _OPENAI, "anthropic": _ANTHROPIC}
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    as_of: date
+    source: str
+    openai: dict[str, Known]
+    anthropic: dict[str, Known]
+
+
 _UNKNOWN = Capabilities(parallel_slots=8)
 _UNKNOWN_OUTPUT = 1_048_576  # tokens; no model writes more
 
 
-def _row(table: dict[str, Known], model: str) -> Known | None:
-    prefix = max((prefix for prefix in table if model.startswith(prefix)), key=len, default=None)
-    return None if prefix is None else table[prefix]
+@cache
+def _by_provider() -> dict[str, dict[str, Known]]:
+    text = files("stretto.backends").joinpath("known_models.toml").read_text(encoding="utf-8")
+    table = _Table.model_validate(tomllib.loads(text))
+    return {"openai": table.openai, "anthropic": table.anthropic}
+
+
+def _row(provider: str, model: str) -> Known | None:
+    return _longest(_by_provider().get(provider, {}), model)
+
+
+def _longest(rows: Mapping[str, Known], model: str) -> Known | None:
+    prefix = max((prefix for prefix in rows if model.startswith(prefix)), key=len, default=None)
+    return None if prefix is None else rows[prefix]
 
 
 def capabilities_of(provider: str, model: str) -> Capabilities:
     """Look up a model; ``reasoning`` means that it takes an effort."""
-    known = _row(_BY_PROVIDER.get(provider, {}), model)
+    known = _row(provider, model)
     if known is None:
         # Most servers that speak OpenAI's API have log-probabilities; the others refuse them with a message.
         openai = provider == "openai"
@@ -101,19 +99,19 @@ def capabilities_of(provider: str, model: str) -> Capabilities:
 
 def refused_by(model: str) -> frozenset[str]:
     """Parameters that a model does not take. Servers of other providers serve the same models: the name decides."""
-    known = _row(_OPENAI | _ANTHROPIC, model)
+    known = _longest(ChainMap(*_by_provider().values()), model)
     return frozenset() if known is None else known.refuses
 
 
 def may_take_schema(provider: str, model: str) -> bool:
     """Whether a JSON schema is sent: to models that are known to keep to one, and to unknown ones, which may."""
-    known = _row(_BY_PROVIDER.get(provider, {}), model)
+    known = _row(provider, model)
     return known is None or known.json_schema
 
 
 def bounded_output(provider: str, model: str, wanted: int | None) -> int | None:
     """Give the tokens to ask for: what is wanted, but no more than the model can write."""
-    known = _row(_BY_PROVIDER.get(provider, {}), model)
+    known = _row(provider, model)
     most = _UNKNOWN_OUTPUT if known is None else known.output
     return None if wanted is None else min(wanted, most)
 

@@ -1,5 +1,8 @@
 """The command line: ``stretto ask | route | chat | serve | check | compare | bench | doctor`` and others."""
 
+_PACKAGES = {"typer", "rich", "click"}  # of the extra cli
+_EXTRAS = {"chat": "chat", "serve": "server"}  # what brings cli along
+
 
 def main() -> None:
     """Run the program ``stretto``."""
@@ -9,6 +12,15 @@ def main() -> None:
         from stretto.cli.app import run  # noqa: PLC0415 - likewise
 
         run()
+    except ModuleNotFoundError as error:
+        if error.name not in _PACKAGES:
+            raise
+        from stretto.errors import missing  # noqa: PLC0415 - only here
+
+        command = next((word for word in sys.argv[1:2] if word in _EXTRAS), "")
+        what = f"stretto {command}" if command else "The command stretto"
+        print(f"error: {missing(what, error.name, _EXTRAS.get(command, 'cli'))}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:  # while modules are imported; later ones are dealt with by the command
         print("interrupted", file=sys.stderr)
         sys.exit(130)

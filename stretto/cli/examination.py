@@ -168,7 +168,9 @@ def look_at_machine() -> tuple[dict[str, Any], str | None]:
 
 def _remote(provider: str, variable: str, environ: Mapping[str, str]) -> Verdict:
     if find_spec(provider) is None:
-        return Verdict(provider, False, f"the package {provider} is not installed. Run: pip install {provider}")
+        return Verdict(
+            provider, False, f"the package {provider} is not installed. Run: pip install 'stretto[{provider}]'"
+        )
     if not environ.get(variable, "").strip():
         beside = ", or give --base-url of a compatible server" if provider == "openai" else ""
         return Verdict(provider, False, f"{variable} is not set. Set it{beside}")

@@ -12,7 +12,7 @@ import typer
 from stretto.cli import options
 from stretto.cli.exits import Exit, reporting
 from stretto.cli.opening import key_in, local_options, opener_of
-from stretto.errors import MissingDependencyError, SettingsError
+from stretto.errors import MissingDependencyError, SettingsError, missing
 
 if TYPE_CHECKING:
     from stretto.client import AsyncStretto
@@ -106,9 +106,7 @@ def serve(
     except ImportError as error:
         if isinstance(error, MissingDependencyError) or (error.name or "").startswith("stretto"):
             raise
-        raise MissingDependencyError(
-            f"stretto serve needs {error.name}, which is not installed. Run: pip install 'stretto[server]'"
-        ) from None
+        raise missing("stretto serve", str(error.name), "server") from None
 
     def tell(line: str) -> None:
         with suppress(OSError, ValueError):  # a full disk, a reader that left: no reason not to serve

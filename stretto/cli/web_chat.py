@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from stretto.errors import MissingDependencyError
+from stretto.errors import MissingDependencyError, missing
 
 if TYPE_CHECKING:
     from stretto.client import AsyncStretto
@@ -22,9 +22,7 @@ def serve_chat(client: AsyncStretto, *, port: int = 0, browse: bool = True) -> i
     except ImportError as error:
         if isinstance(error, MissingDependencyError) or (error.name or "").startswith("stretto"):
             raise
-        raise MissingDependencyError(
-            f"stretto chat --web needs {error.name}, which is not installed. Run: pip install 'stretto[server]'"
-        ) from None
+        raise missing("stretto chat --web", str(error.name), "server") from None
 
     def announce(address: str, _: Service) -> None:
         if client.chosen_because:

@@ -1,10 +1,10 @@
-"""What an answer costs in money: list prices by model, and a caller's own prices before them."""
+"""What an answer costs in money: by a caller's own prices, else by list prices: genai-prices', or those of our file."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stretto.answer import Cost, Usage
 from stretto.arguments import reason, shown
 from stretto.errors import SettingsError
+from stretto.prices.listed import cost_by_package
 
 __all__ = ["Price", "Prices", "Tier"]
 
@@ -104,13 +105,20 @@ class Prices:
         """
         if model.startswith("local:"):
             return Cost(usd=0.0, source="it ran on this machine")
-        tables = (self._own, _list_prices() if listed else None)
-        for table in tables:
-            price = None if table is None else table.models.get(model) or table.models.get(_DATED.sub("", model))
-            if table is not None and price is not None:
-                usd = sum(price.at(usage).of(usage) for usage in usages)
-                return Cost(usd=usd, as_of=table.as_of, source=table.source)
+        usages, names = list(usages), (model, _DATED.sub("", model))
+        cost = None if self._own is None else _by_table(self._own, names, usages)
+        if cost is None and listed:
+            plain = [name.partition(":")[2] for name in names]
+            cost = cost_by_package(model, plain, usages) or _by_table(_list_prices(), names, usages)
+        return cost
+
+
+def _by_table(table: _Listed, names: Sequence[str], usages: Sequence[Usage]) -> Cost | None:
+    price = next((table.models[name] for name in names if name in table.models), None)
+    if price is None:
         return None
+    usd = sum(price.at(usage).of(usage) for usage in usages)
+    return Cost(usd=usd, as_of=table.as_of, source=table.source)
 
 
 @cache

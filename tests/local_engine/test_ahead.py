@@ -66,5 +66,5 @@ def test_without_the_local_packages_it_is_one_line(tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr == (
-        "local:pocket needs torch, which cannot be imported here. Run: pip install 'stretto[local]'\n"
+        "local:pocket needs torch, which cannot be imported here. Run: pip install 'stretto[cli,compiled]'\n"
     )

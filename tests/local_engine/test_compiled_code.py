@@ -158,12 +158,19 @@ HIDDEN = "sys.modules['numba'] = sys.modules['llvmlite'] = None"
 @pytest.mark.parametrize(
     ("before", "compiled", "environment"),
     [
-        (HIDDEN, None, {}),
+        (HIDDEN, False, {}),
+        (HIDDEN, None, {"STRETTO_COMPILED": "0"}),
         ("", False, {}),
         ("", None, {"STRETTO_COMPILED": "0"}),
         ("", None, {"NUMBA_DISABLE_JIT": "1"}),
     ],
-    ids=["no numba", "compiled=False", "STRETTO_COMPILED=0", "NUMBA_DISABLE_JIT=1"],
+    ids=[
+        "no numba, compiled=False",
+        "no numba, STRETTO_COMPILED=0",
+        "compiled=False",
+        "STRETTO_COMPILED=0",
+        "NUMBA_DISABLE_JIT=1",
+    ],
 )
 def test_without_compiled_code_all_of_it_runs_in_torch_and_python(before, compiled, environment, tmp_path):
     given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
@@ -183,18 +190,20 @@ def test_without_compiled_code_all_of_it_runs_in_torch_and_python(before, compil
     assert not list(Path(tmp_path).iterdir())
 
 
-def test_one_warning_says_that_compiled_code_was_asked_for_and_there_is_no_compiler(tmp_path):
+@pytest.mark.parametrize("compiled", [None, True])
+def test_one_warning_says_which_extra_brings_the_compiler(compiled, tmp_path):
     given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
+    given.pop("STRETTO_COMPILED")
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT.format(before=HIDDEN, compiled=True)],
+        [sys.executable, "-c", WITHOUT.format(before=HIDDEN, compiled=compiled)],
         env=given,
         capture_output=True,
         text=True,
         check=True,
     )
     assert done.stderr.splitlines() == [
-        "Local models run in torch's operations, more slowly: compiling for this processor failed (numba is not "
-        "installed). STRETTO_COMPILED=0 keeps from trying."
+        "Local models run in torch's operations, more slowly: numba is not installed. "
+        "Run: pip install 'stretto[compiled]'. STRETTO_COMPILED=0 does without it."
     ]
 
 

@@ -108,7 +108,7 @@ class ParameterMemory:
         learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent, told)
         if not learned or (why := why_not_again()):
             if learned:
-                failure.args = (f"{failure} Not sent again without it: {why}.",)
+                failure.remark(f"Not sent again without it: {why}.")
             charge(failure, usage)
             raise failure
         count_repetition()

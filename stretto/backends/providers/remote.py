@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -30,7 +31,7 @@ from stretto.backends.providers.learned import learned
 from stretto.backends.providers.parameters import ParameterMemory
 from stretto.backends.providers.pieces import IncomingAnswer, Piece
 from stretto.bounds import is_long
-from stretto.errors import AuthenticationError, BackendError, StreamBrokenError
+from stretto.errors import AuthenticationError, BackendError, StreamBrokenError, missing
 from stretto.request import GenerationOptions
 
 _CLOSING_S = 5.0
@@ -55,7 +56,7 @@ class RemoteBackend(ABC):
 
     ``base_url`` is the address of a compatible server. The key of the environment goes to the
     provider, or to the address that the environment names, never to a ``base_url`` given here:
-    for that one, pass ``api_key``.
+    for that one, pass ``api_key``. Raises `MissingDependencyError` where the provider's SDK is not installed.
     """
 
     provider: ClassVar[str]
@@ -67,6 +68,9 @@ class RemoteBackend(ABC):
 
     def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
         self.model = model
+        package = self.sdk.partition(".")[0]
+        if find_spec(package) is None:
+            raise missing(self.name, package, package)
         self.compatible = base_url is not None
         key = api_key or (None if self.compatible else os.environ.get(self.key_variable, "").strip())
         self._key = SecretStr(key or "")

@@ -108,7 +108,7 @@ class Circuit:
             repeated = self.suspects.note(request)
             if why := self.suspects.why_not_again(request):
                 error.transient = False
-                error.args = (f"{error} Not tried again: {why}.",)
+                error.remark(f"Not tried again: {why}.")
             if repeated:
                 if trial is not None:
                     self._opened_s = now_s

@@ -21,7 +21,7 @@ from stretto.backends.providers.headers import LONGEST_S
 from stretto.backends.resilience.rate_limits import BELIEVED_S
 from stretto.backends.resilience.shared import News, Room, SharedHealth, SharedLimits, Standing
 from stretto.backends.resilience.suspects import MOST_TRIALS
-from stretto.errors import MissingDependencyError, SettingsError
+from stretto.errors import SettingsError, missing
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -64,10 +64,7 @@ class RedisStore:
         try:
             from redis.asyncio.connection import parse_url  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
-            raise MissingDependencyError(
-                f"Sharing limits through Redis needs {error.name}, which is not installed. "
-                "Run: pip install 'stretto[redis]'"
-            ) from None
+            raise missing("Sharing limits through Redis", str(error.name), "redis") from None
         try:
             found = parse_url(url)
         except ValueError:  # its message and the value may hold a password

@@ -75,10 +75,11 @@ class Retry(Wrapper):
 
     async def _begin(self, stack: AsyncExitStack, prompt: Prompt, options: GenerationOptions) -> Replay:
         spent = Usage()
-        attempt = 0
+        attempt = sent = 0
         loaded_by = anyio.current_time() + self._longest_pause_s
         while True:
             attempt += 1
+            sent += 1
             try:
                 async with AsyncExitStack() as trial:
                     chunks = await open_to_first_text(trial, self.inner, prompt, options)
@@ -91,6 +92,7 @@ class Retry(Wrapper):
                 else:
                     wait_s = self._wait_s(error, attempt)
                 _count_call(error)
+                error.attempts = sent
                 if not error.transient or self._must_stop(error, attempt, wait_s):
                     charge(error, spent)
                     raise
@@ -104,10 +106,11 @@ class Retry(Wrapper):
 
     def _must_stop(self, error: BackendError, attempt: int, wait_s: float) -> bool:
         if attempt >= self._attempts:
-            error.args = (f"{error} Tried {attempt} times.",) if attempt > 1 else error.args
+            if attempt > 1:
+                error.remark(f"Tried {attempt} times.")
             return True
         if why := why_not_again() or why_not_wait(wait_s, self._longest_pause_s):
-            error.args = (f"{error} Not tried again: {why}.",)
+            error.remark(f"Not tried again: {why}.")
             return True
         return False
 

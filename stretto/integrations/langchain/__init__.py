@@ -3,15 +3,12 @@
 Importing this imports langchain-core, which comes with ``pip install 'stretto[langchain]'``.
 """
 
-from stretto.errors import MissingDependencyError
+from stretto.errors import missing
 
 try:
     import langchain_core  # noqa: F401 - only to say clearly what is missing
 except ImportError as error:
-    raise MissingDependencyError(
-        "stretto.integrations.langchain needs langchain-core, which is not installed. "
-        "Run: pip install 'stretto[langchain]'"
-    ) from error
+    raise missing("stretto.integrations.langchain", "langchain-core", "langchain") from error
 
 from stretto.integrations.langchain.chat_model import ChatStretto
 from stretto.integrations.langchain.runnables import RouterRunnable, StrettoRunnable

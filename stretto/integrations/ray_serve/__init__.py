@@ -3,15 +3,13 @@
 Importing this imports Ray, which comes with ``pip install 'stretto[ray]'``.
 """
 
-from stretto.errors import MissingDependencyError
+from stretto.errors import missing
 
 try:
     import ray.serve  # noqa: F401 - only to say clearly what is missing
 except ImportError as error:
-    raise MissingDependencyError(
-        f"stretto.integrations.ray_serve needs {error.name}, which is not installed. "
-        "Run: pip install 'stretto[ray,server]', and 'stretto[local]' for models in the cluster."
-    ) from error
+    more = ", and 'stretto[local]' for models in the cluster."
+    raise missing("stretto.integrations.ray_serve", str(error.name), "ray", more) from error
 
 from stretto.integrations.ray_serve.application import build
 from stretto.integrations.ray_serve.backend import RayBackend

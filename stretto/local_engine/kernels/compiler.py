@@ -106,6 +106,8 @@ class Compilation:
                 cause = self._compile(niceness)
                 if cause:
                     _warn(cause)
+            elif self._parts and not _is_switched_off() and not _has_numba():
+                _warn(_obstacle())
         except Exception as error:  # noqa: BLE001 - an answer needs no compiler
             _warn(f"{type(error).__name__}: {error}")
         finally:
@@ -171,12 +173,23 @@ def _warn(cause: str) -> None:
     if _warned.is_set():
         return
     _warned.set()
+    if not _has_numba():
+        _log.warning(
+            "Local models run in torch's operations, more slowly: numba is not installed. "
+            "Run: pip install 'stretto[compiled]'. %s=0 does without it.",
+            VARIABLE,
+        )
+        return
     _log.warning(
         "Local models run in torch's operations, more slowly: compiling for this processor failed (%s). "
         "%s=0 keeps from trying.",
         cause,
         VARIABLE,
     )
+
+
+def _has_numba() -> bool:
+    return find_spec("numba") is not None
 
 
 def _can_compile() -> bool:
@@ -190,6 +203,6 @@ def _is_switched_off() -> bool:
 
 def _obstacle() -> str:
     """Why nothing can be compiled here; an empty text if it can."""
-    if find_spec("numba") is None:
+    if not _has_numba():
         return "numba is not installed"
     return "this program is one file without an interpreter" if getattr(sys, "frozen", False) else ""

@@ -8,9 +8,6 @@ from __future__ import annotations
 import argparse
 import time
 
-from rich.console import Console
-from rich.text import Text
-
 from stretto.errors import StrettoError
 from stretto.local_engine.model.source import find_source
 
@@ -21,12 +18,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Compile the code that a model runs, and load the model, which tries it."""
     parser = argparse.ArgumentParser(prog="python -m stretto.local_engine.measuring.ahead", description=main.__doc__)
     parser.add_argument("model", nargs="?", default="local:pocket", metavar="MODEL", help="default %(default)s")
-    name, console = (
-        parser.parse_args(arguments).model,
-        Console(highlight=False, soft_wrap=True, markup=False, emoji=False),
-    )
+    name = parser.parse_args(arguments).model
     began = time.monotonic()
     try:  # imports torch
+        from rich.console import Console  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
         from stretto.local_engine.drafting.warm_up import DRAFTING, UNITS  # noqa: PLC0415
         from stretto.local_engine.kernels.compiler import compile_now, try_again  # noqa: PLC0415
         from stretto.local_engine.kernels.parts import CHOOSING  # noqa: PLC0415
@@ -35,8 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
     except ImportError as error:
         raise SystemExit(
             f"{name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
-            "Run: pip install 'stretto[local]'"
+            "Run: pip install 'stretto[cli,compiled]'"
         ) from None
+    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
     try:
         with console.status(Text(f"compiling {name} for this processor")):
             try_again()

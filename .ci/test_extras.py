@@ -1,0 +1,84 @@
+"""Test each extra alone: the wheel in a new environment, a question that the extra makes possible, a real answer.
+
+    python .ci/test_extras.py               all of them, and the plain install
+    python .ci/test_extras.py cli server    some of them; `core` is the plain install
+
+The plain install is also asked for what each extra brings: it must say in one sentence which package is missing and
+how it is installed. What is asked stands in `asked_of_extras.py`, which the new environment's interpreter runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[1]
+EXTRAS = (
+    "core",
+    "openai",
+    "anthropic",
+    "cli",
+    "chat",
+    "langchain",
+    "documents",
+    "server",
+    "redis",
+    "prices",
+    "local",
+    "compiled",
+    "ray",
+    "all",
+)
+
+
+def main() -> int:
+    """Build the wheel and try the extras; the exit status is 1 if one of them failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("extras", nargs="*", metavar="EXTRA", help=", ".join(EXTRAS))
+    wanted = parser.parse_args().extras or EXTRAS
+    if unknown := set(wanted) - set(EXTRAS):
+        parser.error(f"there is no extra {', '.join(sorted(unknown))}: {', '.join(EXTRAS)}")
+    with tempfile.TemporaryDirectory(prefix="stretto-extras-") as folder:
+        pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, str(SOURCE))
+        (wheel,) = Path(folder).glob("*.whl")
+        failed = [extra for extra in wanted if not works(extra, wheel, Path(folder) / extra)]
+    print(f"test-extras: {len(wanted) - len(failed)} of {len(wanted)} work", *failed and ["FAILED:", *failed])
+    return 1 if failed else 0
+
+
+def works(extra: str, wheel: Path, folder: Path) -> bool:
+    """Install one extra, and ask what it makes possible; the folder is removed again."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = str(folder / "bin" / "python")
+    # A build of torch for processors alone is taken where there is one.
+    constraints = folder / "constraints.txt"
+    constraints.write_text((SOURCE / "constraints.txt").read_text(encoding="utf-8").replace("+cpu", ""), "utf-8")
+    named = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
+    pip(python, "install", "--no-compile", "--constraint", str(constraints), named)
+    installed = time.monotonic()
+    asked = shutil.copy(SOURCE / ".ci" / "asked_of_extras.py", folder)  # beside no package of ours
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([python, asked, extra], cwd=folder, env=environment, check=False).returncode == 0
+    shutil.rmtree(folder)  # torch takes a gigabyte
+    print(
+        f"test-extras: {extra}: {'works' if done else 'FAILED'}, installed in {installed - began:.0f} s, "
+        f"asked in {time.monotonic() - installed:.0f} s",
+        flush=True,
+    )
+    return done
+
+
+def pip(python: str, command: str, *arguments: str) -> None:
+    """Run pip and stop at its failures."""
+    subprocess.run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", command, *arguments], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
