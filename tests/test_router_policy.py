@@ -243,10 +243,6 @@ def test_a_backend_with_few_slots_writes_straight_through():
     assert "openai:scripted runs only 2 calls at once" in route.cause
 
 
-def test_a_backend_that_batches_what_is_sent_together_will_do():
-    assert fixed(0.95, main=backend(joins_running_batch=False)).strategy == "skeleton"
-
-
 def test_a_prompt_that_fills_the_window_is_not_sent_many_times():
     assert "context window of 200 tokens" in fixed(0.95, main=backend(context_window=200)).cause
 

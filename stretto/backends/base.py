@@ -65,8 +65,6 @@ class Capabilities:
         prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
         prefix_caching: its server reads the common beginning of prompts only once. ``None``: not known.
         speculation: its server drafts tokens and verifies them. ``None``: not known.
-        joins_running_batch: a call sent while others run starts at once. False: calls that belong
-            together are sent together, after what they wait for is complete.
         prompt_family: family of prompt templates this model understands.
         names: speakers can be told apart by `Message.name`.
         tools: takes tools, and calls them.
@@ -91,7 +89,6 @@ class Capabilities:
     prompt_cache_minimum: int | None = None
     prefix_caching: bool | None = None
     speculation: bool | None = None
-    joins_running_batch: bool = True
     prompt_family: str = "general"
     names: bool = False
     tools: bool = False

@@ -128,7 +128,7 @@ class ChatFile:
             if not self._known:
                 self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 records.insert(0, {"type": "chat", "format": FORMAT, "id": self.id, "began": now()})
-            making = 0 if self._known else os.O_CREAT | os.O_EXCL
+            making = getattr(os, "O_BINARY", 0) | (0 if self._known else os.O_CREAT | os.O_EXCL)
             opened = os.open(self.file, os.O_RDWR | os.O_APPEND | making, 0o600)
             try:
                 _lock(opened)

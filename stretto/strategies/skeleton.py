@@ -69,9 +69,9 @@ class _Skeleton:
         self.omits = request.on_missing == "omit"  # a label waits for the first text of its point
         self.small = runner.capabilities.prompt_family == SMALL
         self.careful = request.preference == "careful" and not self.small
-        # Points wait for the whole outline when all are to know all, when the backend runs them as one batch, or when
-        # the outline of a weak model has to prove itself first.
-        self.waits = self.careful or self.small or not runner.capabilities.joins_running_batch
+        # Points wait for the whole outline when all are to know all, or when the outline of a weak model has to prove
+        # itself first.
+        self.waits = self.careful or self.small
         self.effort: Literal["low"] | None = None if self.careful else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
         self.wanted = self.parse.points.asked

@@ -62,7 +62,6 @@ def test_the_capabilities_come_from_the_folder(folder):
     assert backend.capabilities.prompt_family == "small"  # by its size
     assert {"auto", "autoregressive", "lookahead"} < set(backend.capabilities.decodings)
     assert "draft_model" not in backend.capabilities.decodings
-    assert backend.capabilities.joins_running_batch
 
 
 @pytest.mark.parametrize(

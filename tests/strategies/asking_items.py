@@ -6,7 +6,7 @@ from stretto.backends.base import Capabilities
 
 QUESTION = "Give the plural of each word: cat, child, mouse"
 PLURALS = {"cat": "cats", "child": "children", "mouse": "mice"}
-POCKET = Capabilities(prompt_family="pocket", joins_running_batch=False)
+POCKET = Capabilities(prompt_family="pocket")
 
 
 def entry(item):

@@ -75,12 +75,6 @@ async def test_a_call_starts_as_soon_as_its_angle_is_known():
     assert stream.answer.text.count("Ride") == 10
 
 
-async def test_calls_of_one_batch_wait_for_the_whole_plan_and_know_all_angles():
-    backend = ScriptedBackend(writing(), capabilities=Capabilities(joins_running_batch=False))
-    await ask(backend)
-    assert "Leave these angles to the other writers: comfort; price." in text_of(backend.calls[1][0])
-
-
 async def test_three_samples_need_no_plan():
     backend = ScriptedBackend(writing())
     answer = await ask(backend, "Write 3 limericks about rain")

@@ -100,18 +100,12 @@ async def test_a_point_that_starts_early_knows_the_points_before_it():
     assert "3. Brakes" not in second
 
 
-async def test_a_backend_that_runs_batches_gets_all_points_at_once_after_the_outline():
-    backend = ScriptedBackend(script(), capabilities=Capabilities(joins_running_batch=False))
-    await ask(backend)
-    assert all("1. Tyres\n2. Chain\n3. Brakes" in p.messages[-1].content for p, _ in backend.calls[1:])
-
-
 @pytest.mark.parametrize(
     "outline",
     ["", "I cannot make an outline of that.", "1. Only this", Reply("I'm sorry, no.", finish_reason="refusal")],
 )
 async def test_no_outline_one_point_or_a_refusal_goes_on_straight_with_a_warning(outline):
-    backend = ScriptedBackend(script(outline), capabilities=Capabilities(joins_running_batch=False))
+    backend = ScriptedBackend(script(outline))
     answer, _ = await ask(backend)
     assert answer.text == "A straight answer."
     assert len(answer.warnings) == 1

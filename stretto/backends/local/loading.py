@@ -102,7 +102,6 @@ class LoadingOptions:
         return Capabilities(
             context_window=self.source.context_window(),
             parallel_slots=_SLOTS,
-            joins_running_batch=True,
             prompt_family=POCKET if pocket else family_of(self.source.name, self.source.parameters()),
             reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
             passage_tokens=_POCKET_PASSAGE if pocket and self.has_reading else None,

@@ -65,7 +65,7 @@ class Samples:
         return None
 
     async def _plan(self, shares: list[int]) -> str | None:
-        """Have an angle written for each call; start calls meanwhile if the backend lets them join a running batch."""
+        """Have an angle written for each call, which starts when its angle is there."""
         calls, runner = self.calls, self.calls.runner
         plan = calls.start(
             "plan", "plan", "samples_plan", room=100 + ANGLE_TOKENS * len(shares), count=str(len(shares))
@@ -90,8 +90,7 @@ class Samples:
     def _know(self, angles: list[str], shares: list[int]) -> None:
         for angle in angles:
             self.angles.append(angle)
-            if self.calls.runner.capabilities.joins_running_batch:
-                self._start(shares, angle)
+            self._start(shares, angle)
 
     def _start(self, shares: list[int], angle: str) -> None:
         number = len(self.groups)
