@@ -14,7 +14,21 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1]
-EXTRAS = ("", "chat", "langchain", "documents", "server", "redis", "ray", "local", "all")
+EXTRAS = (
+    "",
+    "anthropic",
+    "cli",
+    "chat",
+    "langchain",
+    "documents",
+    "server",
+    "redis",
+    "prices",
+    "ray",
+    "local",
+    "compiled",
+    "all",
+)
 
 
 def main() -> None:

@@ -91,7 +91,7 @@ file = ChatFile(Path("chats") / "one.jsonl")
 for number, question in enumerate(("Is tea healthy?", "Und grüner Tee? 茶")):
     file.asked(Turn(str(number), question))
 assert b"\\r" not in file.file.read_bytes()
-assert [turn.question for turn in file.read().turns.values()] == ["Is tea healthy?", "Und grüner Tee? 茶"]
+assert [turn.question for turn in file.read().turns] == ["Is tea healthy?", "Und grüner Tee? 茶"]
 print(sorted(set(refused)))
 """
 
@@ -136,7 +136,7 @@ def test_every_module_can_be_imported(tmp_path):
 
 @pytest.mark.parametrize(
     ("program", "missed"),
-    [(CHAT, "fcntl"), (DOCUMENT, "os.O_NONBLOCK"), (LOCAL, "mmap")],
+    [(CHAT, "fcntl"), (DOCUMENT, "os.O_NONBLOCK"), (LOCAL, "os.register_at_fork")],
     ids=["chat", "document", "local"],
 )
 def test_what_needs_the_system_most_works_without_what_windows_lacks(program, missed, tmp_path):
