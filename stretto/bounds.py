@@ -1,4 +1,4 @@
-"""How many messages, parts, tools and stop texts a request may have: each costs time before anything is sent."""
+"""How much a request may hold, and from what size on it is worked on in a thread: each entry costs time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from typing import Any
 
 from stretto.errors import InvalidRequestError
 
-__all__ = ["LONG", "MOST", "check_numbers", "is_long"]
+__all__ = ["LONG", "LONG_TEXT", "MOST", "VERY_LONG", "check_numbers", "is_long"]
 
 MOST: Mapping[str, int] = {"messages": 20_000, "parts": 20_000, "tools": 1_024, "stop": 1_000}
 """The most of each; the parts are those of all messages together."""
 
 LONG = 32
 """From so many on, they are read and made ready in a thread: an event loop has others to serve meanwhile."""
+
+VERY_LONG = 250
+"""From so many on, not even the SDKs' own steps on them are taken in the event loop."""
+
+LONG_TEXT = 4_096
+"""Characters from which on a text is searched in a thread."""
 
 
 def check_numbers(**given: Any) -> None:
@@ -28,9 +34,9 @@ def check_numbers(**given: Any) -> None:
             )
 
 
-def is_long(*lists: Any) -> bool:
-    """Whether reading these would hold the event loop for longer than a moment."""
-    return any(_is_list(each) and (len(each) > LONG or sum(_parts(each)) > LONG) for each in lists)
+def is_long(*lists: Any, most: int = LONG) -> bool:
+    """Whether reading these would hold the event loop for longer than a moment: more than ``most`` entries or parts."""
+    return any(_is_list(each) and (len(each) > most or sum(_parts(each)) > most) for each in lists)
 
 
 def _parts(messages: Any) -> Iterable[int]:

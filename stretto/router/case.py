@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from stretto.abilities import Abilities, abilities_of
 from stretto.backends.base import Backend, Measured, measured_by
@@ -13,6 +12,7 @@ from stretto.router import obstacles
 from stretto.router.decoding import Choice, choose_decoding
 from stretto.router.demands import may_be_list
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, speed_of, straight
+from stretto.router.lazy import lazy
 from stretto.router.parse import Parse
 from stretto.router.reading import excerpt
 from stretto.router.reason import deciding
@@ -95,7 +95,7 @@ class Case:
         shape = self.judgement.shape
         return f"the answer most likely {PHRASES[shape]} ({self.judgement.shapes[shape]:.0%} sure{self.reason})"
 
-    @cached_property
+    @lazy
     def reason(self) -> str:
         """What decided the shape, and how likely the next one is, as the end of a bracket."""
         judgement = self.judgement
@@ -105,7 +105,7 @@ class Case:
         rest = judgement.shapes[after]
         return f"{by}; {NAMES[after]} {rest:.0%}" if rest >= LEAST_NAMED else by
 
-    @cached_property
+    @lazy
     def prompt_tokens(self) -> int:
         """Estimated prompt tokens: 4 characters each, 2.5 in messages that are not ASCII."""
         total = 0.0
@@ -113,17 +113,17 @@ class Case:
             total += len(message.content) / (4 if message.content.isascii() else 2.5)
         return round(total) + sum(len(document.text) for document in self.request.documents) // 4
 
-    @cached_property
+    @lazy
     def answer_tokens(self) -> int:
         """Estimated tokens of the answer: typical of its shape, or as the question asks."""
         return answer_tokens(self.judgement.shape, words=self.parse.words, max_tokens=self.request.options.max_tokens)
 
-    @cached_property
+    @lazy
     def measured(self) -> Measured | None:
         """What the backend has measured of its speed."""
         return measured_by(self.backend)
 
-    @cached_property
+    @lazy
     def abilities(self) -> Abilities | None:
         """What `stretto check` found of the model."""
         return abilities_of(self.backend)
@@ -132,7 +132,7 @@ class Case:
         """Why the model cannot serve what needs these abilities, as half a sentence; ``None`` if nothing is known."""
         return None if not needs or self.abilities is None else self.abilities.against(*needs)
 
-    @cached_property
+    @lazy
     def speed(self) -> Speed:
         """The assumed or measured speed of the backend."""
         kept = {} if self.abilities is None else self.abilities.tokens_per_s
@@ -140,12 +140,12 @@ class Case:
         drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
         return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape)
 
-    @cached_property
+    @lazy
     def straight(self) -> Forecast:
         """Expected cost of a single generation, the baseline for the other strategies."""
         return straight(self.speed, self.prompt_tokens, self.answer_tokens)
 
-    @cached_property
+    @lazy
     def decoding(self) -> Choice:
         """The decoding method, if the backend is local."""
         backend = self.backend
@@ -153,7 +153,7 @@ class Case:
         step_ms = self.measured.step_ms.get(1) if self.measured is not None else None
         return choose_decoding(self.request, backend.name, able, shape, self.parse, step_ms=step_ms)
 
-    @cached_property
+    @lazy
     def decoding_forecast(self) -> DecodingForecast | None:
         """Expected speed of the decoding method."""
         method = self.decoding.method
@@ -181,7 +181,7 @@ class Case:
         """Whether the forecasts rest on what the steps of a local model were measured to take."""
         return self.speed.step_ms is not None
 
-    @cached_property
+    @lazy
     def _form(self) -> tuple[int, str | None]:
         """Number of lines that can be answered separately, and why they must not be; 0 and ``None`` without a list."""
         question, judged = self.request.question, self.judgement.shapes["items"]

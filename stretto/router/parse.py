@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stretto.language.counting import Points, points_in
@@ -12,6 +11,7 @@ from stretto.language.forms import FormName, depth_wanted, form_named, words_wan
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.demands import items_wanted, wants_brevity, wants_format
+from stretto.router.lazy import lazy
 from stretto.router.reading import excerpt, question_in_context
 from stretto.router.tails import wants_finished_list
 
@@ -43,17 +43,17 @@ class Parse:
 
     __hash__ = None  # type: ignore[assignment]  # equality without a meaningful hash
 
-    @cached_property
+    @lazy
     def folded(self) -> str:
         """Beginning and end of the text, folded."""
         return fold(excerpt(self.text))
 
-    @cached_property
+    @lazy
     def points(self) -> Points:
         """How many points the question asks for."""
         return points_in(self.folded)
 
-    @cached_property
+    @lazy
     def items(self) -> int:
         """Number of items that the question contains or asks for: those of `split`, else those that its form shows."""
         from stretto.strategies.items.splitting import Split  # noqa: PLC0415 - its patterns are slow to compile
@@ -61,37 +61,37 @@ class Parse:
         taken = self.split
         return (len(taken.items) or taken.count) if isinstance(taken, Split) else items_wanted(self.text)
 
-    @cached_property
+    @lazy
     def words(self) -> int | None:
         """Length in words that the question asks for, if it names one."""
         return words_wanted(self.folded)
 
-    @cached_property
+    @lazy
     def depth(self) -> float:
         """Length of each part that the question asks for, as a multiple of the usual length."""
         return depth_wanted(self.folded)
 
-    @cached_property
+    @lazy
     def form(self) -> FormName | None:
         """Form of the answer that the question asks for, if it names one."""
         return form_named(self.folded)
 
-    @cached_property
+    @lazy
     def brevity(self) -> str | None:
         """The words that ask for a short answer as a whole."""
         return wants_brevity(self.text)
 
-    @cached_property
+    @lazy
     def format(self) -> str | None:
         """The words that ask for a machine-readable answer."""
         return wants_format(self.text)
 
-    @cached_property
+    @lazy
     def tail(self) -> str | None:
         """The words that ask for something that needs the finished list."""
         return wants_finished_list(self.text)
 
-    @cached_property
+    @lazy
     def split(self) -> Split | NotSplit:
         """One task with its items or samples, or why the question cannot be split."""
         from stretto.strategies.items.splitting import split  # noqa: PLC0415 - its patterns are slow to compile

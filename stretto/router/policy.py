@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
 from stretto.backends.base import Backend
+from stretto.bounds import LONG, LONG_TEXT
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Route
@@ -84,11 +87,20 @@ class Router:
         backends: Mapping[str, Backend],
         strategies: Mapping[str, Strategy] | None = None,
     ) -> Route:
-        """Choose like `decide`; in the grey zone, ask for a second opinion if this router has one."""
+        """Choose like `decide`; in the grey zone, ask for a second opinion if this router has one.
+
+        A long request is read in a thread, the strategies' offers included.
+        """
         started = time.perf_counter()
         chosen_from = _strategies(request, strategies)
-        decision = _quickest(self._case(request, backends), backends, chosen_from)
-        first = _route(decision, started)
+
+        def decided() -> tuple[_Decision, Route]:
+            decision = _quickest(self._case(request, backends), backends, chosen_from)
+            return decision, _route(decision, started)
+
+        # Searching a text of 100 kB takes longer than others in the event loop should wait.
+        long = len(request.messages) > LONG or sum(len(each.content) for each in request.messages) > LONG_TEXT
+        decision, first = await anyio.to_thread.run_sync(decided) if long else decided()
         asked = self.second_opinion
         if asked is None or "small" not in backends or not _grey(decision, asked):
             return first

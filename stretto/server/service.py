@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping
 
 import anyio
+import anyio.to_thread
 
 from stretto.backends.base import Prompt
+from stretto.backends.providers.http_clients import make_ready
 from stretto.client import AsyncStretto
 from stretto.errors import StrettoError
 from stretto.request import Message
@@ -56,6 +58,8 @@ class Service:
                 await self.client.store.reach()  # it warns where it cannot be, and the server goes on without
             await self.client.route("Is it ready?")
             for backend in self.client.backends.values():
+                if (sdk := getattr(backend, "sdk", None)) is not None:
+                    await anyio.to_thread.run_sync(make_ready, sdk)
                 if backend.name.startswith("local:"):
                     await backend.count_tokens(Prompt((Message(role="user", content="Hello."),)))
         except StrettoError as error:

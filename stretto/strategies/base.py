@@ -52,8 +52,8 @@ class Strategy(Protocol):
         """Return how well the strategy suits this request and at what cost; ``None``: not at all.
 
         This runs for every request, so it must take a fraction of a millisecond and make no call. A strategy that is
-        only used by name returns ``None``. Exceptions are logged and count as ``None``, except for
-        `InvalidRequestError`, which ends the request.
+        only used by name returns ``None``. For a long request, it runs in a thread. Exceptions are logged and count as
+        ``None``, except for `InvalidRequestError`, which ends the request.
         """
         ...
 

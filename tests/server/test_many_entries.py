@@ -1,5 +1,7 @@
 """Bodies of many messages, tools or stop texts are read beside the other requests, or refused by their number."""
 
+import gc
+import sys
 import threading
 
 import anyio
@@ -8,7 +10,9 @@ from live_server import in_front_of, serving
 
 from stretto import AsyncStretto
 from stretto.bounds import MOST
+from stretto.server.app import create_app
 from stretto.server.chat import Chat
+from stretto.server.running import _prepare
 from stretto.testing import ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -70,3 +74,15 @@ async def test_a_strategy_that_works_past_its_deadline_is_a_504():
         asked = {"model": "stretto", "messages": [TURN], "stretto": {"strategy": "slow", "deadline_s": 0.05}}
         response = await http.post("/v1/chat/completions", json=asked)
     assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
+
+
+async def test_what_was_imported_is_no_part_of_later_garbage_collections():
+    async with AsyncStretto("openai:some-model", base_url="http://127.0.0.1:9/v1", api_key="any") as client:
+        service = create_app(client).state.service
+        before = gc.get_freeze_count()
+        try:
+            await _prepare(service)
+            assert gc.get_freeze_count() > before + 10_000
+            assert "openai.resources.chat.completions" in sys.modules
+        finally:
+            gc.unfreeze()

@@ -27,8 +27,9 @@ from stretto.backends.providers.event_values import (
     word_of,
 )
 from stretto.backends.providers.http_clients import async_client
+from stretto.backends.providers.long_bodies import around_the_sdk, post_very_long
 from stretto.backends.providers.pieces import Finish, Piece, Thought
-from stretto.backends.providers.remote import RemoteBackend, around_the_sdk
+from stretto.backends.providers.remote import RemoteBackend
 from stretto.request import GenerationOptions
 from stretto.tool_calls import ToolCallDelta
 
@@ -93,6 +94,14 @@ class AnthropicBackend(RemoteBackend):
         sent["output_config"] = output | dict(extra.pop("output_config", {}))  # the caller's values take precedence
         if not sent["output_config"]:
             del sent["output_config"]
+        import anthropic  # noqa: PLC0415 - imported long since
+        from anthropic.types import RawMessageStreamEvent  # noqa: PLC0415 - as above
+
+        body = {**sent, "stream": True, **sampling, **extra}
+        stream_of = anthropic.AsyncStream[RawMessageStreamEvent]
+        stream = await post_very_long(client, "/v1/messages", body, stream_of)
+        if stream is not None:
+            return stream
         sent, beside = around_the_sdk(sent)
         return await client.messages.create(**sent, stream=True, extra_body=(beside | sampling | extra) or None)
 

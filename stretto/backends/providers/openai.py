@@ -35,9 +35,10 @@ from stretto.backends.providers.event_values import (
 )
 from stretto.backends.providers.fetching import fetching
 from stretto.backends.providers.http_clients import async_client
+from stretto.backends.providers.long_bodies import around_the_sdk, post_very_long
 from stretto.backends.providers.parameters import GUIDED_JSON
 from stretto.backends.providers.pieces import Finish, Piece, Thought
-from stretto.backends.providers.remote import RemoteBackend, around_the_sdk
+from stretto.backends.providers.remote import RemoteBackend
 from stretto.backends.providers.server_facts import ServerFacts, able
 from stretto.errors import BackendError, StrettoError
 from stretto.request import GenerationOptions
@@ -180,6 +181,13 @@ class OpenAIBackend(RemoteBackend):
         known = {name: value for name, value in parameters.items() if name != GUIDED_JSON}
         if GUIDED_JSON in parameters:  # the SDK has no such argument
             extra = extra | {GUIDED_JSON: parameters[GUIDED_JSON]}
+        import openai  # noqa: PLC0415 - imported long since
+        from openai.types.chat import ChatCompletionChunk  # noqa: PLC0415 - as above
+
+        stream_of = openai.AsyncStream[ChatCompletionChunk]
+        stream = await post_very_long(client, "/chat/completions", {**known, **extra}, stream_of)
+        if stream is not None:
+            return stream
         known, beside = around_the_sdk(known)
         return await client.chat.completions.create(**known, extra_body={**beside, **extra} or None)
 

@@ -315,17 +315,6 @@ class RemoteBackend(ABC):
         return translate(error, self.name, self._key.get_secret_value(), endpoint=self.endpoint, started=started)
 
 
-def around_the_sdk(parameters: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split what is sent into the SDK's arguments and what goes into the body beside them.
-
-    The SDKs walk through each message and tool by its type in Python, a millisecond for each, which would hold the
-    event loop for seconds. Few of them stay arguments, where tools that trace the SDKs look for them.
-    """
-    listed = {name: value for name, value in parameters.items() if isinstance(value, list) and is_long(value)}
-    arguments = {name: [] if name in listed else value for name, value in parameters.items()}
-    return arguments, listed
-
-
 async def _usage_after(pieces: AsyncIterator[Piece], usage: Usage) -> Usage:
     """Read what follows the finish reason, for a moment: the usage. A fault there cannot spoil a whole answer."""
     with anyio.move_on_after(_AFTER_FINISH_S):

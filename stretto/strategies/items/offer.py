@@ -9,6 +9,7 @@ from stretto.route import Forecast
 from stretto.router.case import PHRASES, Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
 from stretto.router.offer import Offer
+from stretto.router.reading import excerpt
 
 PRIORITY = 20  # the form of a request is better evidence of items than its words are of points
 THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
@@ -27,7 +28,7 @@ def offer_items(case: Case) -> Offer:
     forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items) if items > 1 else None
 
     gain = case.gain(forecast) if forecast is not None else ""
-    needs = ("item", "label") if _LABELS.search(case.text) else ("item",)
+    needs = ("item", "label") if _LABELS.search(excerpt(case.text)) else ("item",)
 
     def obstacle() -> str | None:
         return case.obstacle(forecast)

@@ -22,6 +22,7 @@ LONG_ITEM = 600  # characters; two items as long as this are worth two calls
 MOST_ITEMS = 1000
 MOST_READ = 400_000  # characters, and
 MOST_LINES = 10_000  # of a list; looking through more would hold up everything else for seconds
+MOST_AROUND = 20_000  # characters around a list, which a dozen patterns search for reasons against splitting
 READ = 2000  # characters of a request without a list that are searched for reasons against splitting
 LONG_INTRODUCTION = 500  # characters; of a longer one only the sentence before the list counts
 
@@ -120,6 +121,8 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
     """Reasons against splitting a request at a list, the clearest first."""
     around = f"{listing.before}\n\n{listing.after}".strip()
     number = len(listing.items)
+    if len(around) > MOST_AROUND:
+        yield NotSplit(f"the text around its list is longer than {MOST_AROUND:,} characters")
     if not _tells(listing):
         yield NotSplit("nothing says that the same is to be done with each item", final=False)
     if marked(around):
