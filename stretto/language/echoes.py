@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from stretto.language.folding import fold
+
 
 @dataclass(frozen=True, slots=True)
 class Echoes:
@@ -18,6 +20,8 @@ class Echoes:
     intros: frozenset[str]
     generic: frozenset[str]
     refusals: tuple[str, ...]
+    remarks: tuple[str, ...]
+    announces: tuple[str, ...]
 
 
 @cache
@@ -26,7 +30,10 @@ def echoes() -> Echoes:
     tables = tomllib.loads(files("stretto.language").joinpath("echoes.toml").read_text("utf-8")).values()
 
     def words(kind: str) -> frozenset[str]:
-        return frozenset(word for table in tables for word in table[kind].split())
+        return frozenset(word for table in tables for word in table.get(kind, "").split())
+
+    def begins(kind: str) -> tuple[str, ...]:
+        return tuple(fold(each) for table in tables for each in table.get(kind, ()))
 
     return Echoes(
         labels=words("labels"),
@@ -35,6 +42,8 @@ def echoes() -> Echoes:
         intros=words("intros"),
         generic=words("generic"),
         refusals=tuple(each for table in tables for each in table["refusals"]),
+        remarks=begins("remarks"),
+        announces=begins("announces"),
     )
 
 

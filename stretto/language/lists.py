@@ -11,19 +11,19 @@ from typing import Any
 _NOTHING = "(?!)"
 
 
-def listed(key: str) -> re.Pattern[str]:
-    """Any of the words that all languages list under a key, to be searched for."""
-    return re.compile(rf"\b{spaced(key)}(?!\w)|{unspaced(key)}", re.IGNORECASE)
+def listed(key: str, language: str | None = None) -> re.Pattern[str]:
+    """Any of the words that all languages, or one of them, list under a key, to be searched for."""
+    return re.compile(rf"\b{spaced(key, language)}(?!\w)|{unspaced(key, language)}", re.IGNORECASE)
 
 
-def spaced(key: str) -> str:
+def spaced(key: str, language: str | None = None) -> str:
     """A pattern for one of these words in languages with blanks between words; the caller asks for their edges."""
-    return _either(key, whole_words=True)
+    return _either(key, language, whole_words=True)
 
 
-def unspaced(key: str) -> str:
+def unspaced(key: str, language: str | None = None) -> str:
     """A pattern for one of these words in languages without blanks between words."""
-    return _either(key, whole_words=False)
+    return _either(key, language, whole_words=False)
 
 
 def languages(key: str) -> list[str]:
@@ -36,8 +36,9 @@ def _tables() -> dict[str, dict[str, Any]]:
     return tomllib.loads(files("stretto.language").joinpath("lists.toml").read_text("utf-8"))
 
 
-def _either(key: str, *, whole_words: bool) -> str:
+def _either(key: str, language: str | None, *, whole_words: bool) -> str:
     if not languages(key):
         raise LookupError(f"lists.toml has no {key!r} in any language")
-    tables = [table for table in _tables().values() if table.get("whole-words", True) is whole_words]
+    tables = _tables().values() if language is None else [_tables()[language]]
+    tables = [table for table in tables if table.get("whole-words", True) is whole_words]
     return f"(?:{'|'.join(dict.fromkeys(each for table in tables for each in table.get(key, ()))) or _NOTHING})"

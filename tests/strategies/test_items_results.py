@@ -35,6 +35,14 @@ REMARK = "Write only the result for this entry: no number, no heading, no repeti
         ("Clasifica cada reseña como positiva o negativa", "positiva negativa"),
         ("Классифицируй каждый отзыв как положительный или отрицательный", "положительный отрицательный"),
         ("将每条评论分类为正面或负面", "正面 负面"),
+        ("将每条评论分类：正面、负面", "正面 负面"),
+        ("Classificeer elke recensie als positief of negatief", "positief negatief"),
+        ("Classificeer elke recensie als positief, negatief of neutraal.", "positief negatief neutraal"),
+        ("次の各レビューを肯定的または否定的に分類してください。", "肯定的 否定的"),
+        ("次の各レビューを肯定、否定、中立のいずれかに分類してください。", "肯定 否定 中立"),
+        ("次の各レビューを分類してください（肯定／否定）", "肯定 否定"),
+        ("다음 각 리뷰를 긍정 또는 부정으로 분류하세요.", "긍정 부정"),
+        ("각 리뷰를 긍정, 부정, 중립 중 하나로 분류해 주세요.", "긍정 부정 중립"),
     ],
 )
 def test_labels_are_read_where_the_task_names_them(task, labels):
@@ -58,6 +66,13 @@ def test_labels_are_read_where_the_task_names_them(task, labels):
         "Answer each question in English or French",
         "Answer each in one word or phrase",
         "Categorize each expense",
+        "Label each as part of speech",
+        "Classificeer elke recensie als positief of negatief en leg uit waarom",
+        "Vertaal elk woord naar het Engels of Frans",
+        "次の各レビューを分類し、理由を書いてください",
+        "次の各レビューを肯定、否定、その他のいずれかに分類してください",
+        "각 리뷰를 긍정 또는 부정으로 분류하고 이유를 쓰세요",
+        "각 문장을 영어 또는 일본어로 번역하세요",
     ],
 )
 def test_labels_are_not_read_where_more_is_allowed(task):
@@ -103,9 +118,80 @@ async def test_what_is_no_label_twice_is_reported_with_its_entry():
     assert left_out.text == "The zip broke.: negative\nWould buy again.: positive"
 
 
-async def test_a_model_that_never_writes_a_label_is_an_error():
+async def test_where_every_item_is_spoiled_the_whole_is_answered_straight_with_a_warning():
+    straight = {r"^Classify each review as positive or negative:\n- Great tent": "All of them: mixed."}
+    backend = ScriptedBackend({**straight, "": "I cannot tell."})
+    answer = await ask(backend, REVIEWS)
+    assert (answer.text, answer.strategy, answer.finish_reason) == ("All of them: mixed.", "direct", "stop")
+    assert answer.warnings == (
+        "Answered straight on instead of item by item: no result could be used: "
+        "The model wrote none of the labels positive, negative. Ask a stronger model.",
+    )
+
+
+@pytest.mark.parametrize("form", ["", " as a JSON array", " as a table", " as a numbered list"])
+async def test_nothing_of_the_spoiled_items_stands_before_the_straight_answer(form):
+    question = f"Define each word{form}:\n- dog\n- cow\n- pig"
+    backend = ScriptedBackend(
+        lambda prompt: "Animals." if prompt.messages[-1].content == question else "I cannot do it."
+    )
+    answer = await ask(backend, question)
+    assert (answer.text, len(backend.calls)) == ("Animals.", 7)
+
+
+async def test_a_straight_answer_is_not_asked_for_beyond_the_budget():
+    backend = ScriptedBackend({"": "I cannot tell."})
     with pytest.raises(StrettoError, match="none of the labels positive, negative"):
-        await ask(ScriptedBackend({"": "I cannot tell."}), REVIEWS)
+        await ask(backend, REVIEWS, budget={"max_calls": 6})
+    assert len(backend.calls) == 6
+
+
+async def test_an_item_without_a_result_before_the_first_one_is_named():
+    answer = await ask(ScriptedBackend({entry(r"Would buy again\."): "positive", "": "I cannot tell."}), REVIEWS)
+    assert answer.text == (
+        "Great tent.: [could not be written]\nThe zip broke.: [could not be written]\nWould buy again.: positive"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "task"),
+    [
+        ("Die Aufgabe verlangt nur ein Wort.", "Give the plural of each word"),
+        ("La tarea pide el plural.", "Give the plural of each word"),
+        ("タスクは複数形を書くことです。", "Give the plural of each word"),
+        ("Je ne peux pas répondre à cette question.", "Define each word"),
+        ("Het spijt me, dat weet ik niet.", "Define each word"),
+        ("죄송합니다. 답할 수 없습니다.", "Define each word"),
+        ("I cannot define this.", "Define each word"),
+    ],
+)
+async def test_remarks_and_refusals_are_no_results_in_other_languages_either(wrong, task):
+    backend = ScriptedBackend({entry("dog"): wrong, entry("cow"): "cows", entry("pig"): "pigs", r"\n\ndog$": "dogs"})
+    assert (await ask(backend, f"{task}: dog, cow, pig")).text == "dog: dogs\ncow: cows\npig: pigs"
+
+
+@pytest.mark.parametrize(
+    "announced",
+    [
+        "Here is the plural: dogs",
+        "Hier ist der Plural:\n\ndogs",
+        "Voici le pluriel : dogs",
+        "结果是：dogs",
+        "다음은 복수형입니다: dogs",
+    ],
+)
+async def test_what_only_announces_a_result_is_left_out(announced):
+    backend = ScriptedBackend({entry("dog"): announced, entry("cow"): "cows", entry("pig"): "pigs"})
+    answer = await ask(backend, "Give the plural of each word: dog, cow, pig")
+    assert (answer.text, len(backend.calls)) == ("dog: dogs\ncow: cows\npig: pigs", 3)
+
+
+async def test_a_translation_may_read_like_a_refusal_or_an_announcement():
+    replies = {entry("No puedo nadar"): "I cannot swim", entry("Aquí está"): "Here is the one", entry("Adiós"): "Bye"}
+    backend = ScriptedBackend(replies)
+    answer = await ask(backend, "Translate each into English:\n- No puedo nadar\n- Aquí está\n- Adiós")
+    assert [line.partition(": ")[2] for line in answer.text.split("\n")] == ["I cannot swim", "Here is the one", "Bye"]
+    assert len(backend.calls) == 3
 
 
 @pytest.mark.parametrize(
@@ -135,8 +221,11 @@ def echo(prompt):
     ["Explain each word: dog, cow, pig", "Answer each question:\n- What is a dog?\n- What is a cow?\n- What is a pig?"],
 )
 async def test_an_echo_is_no_explanation_and_no_answer(question):
-    with pytest.raises(StrettoError, match="repeats the entry"):
-        await ask(ScriptedBackend(echo), question)
+    answer = await ask(ScriptedBackend(echo), question)
+    assert (answer.strategy, answer.text) == ("direct", question.rsplit("\n", 1)[-1])
+    assert answer.warnings == (
+        "Answered straight on instead of item by item: no result could be used: it repeats the entry.",
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from stretto.language.folding import fold
-from stretto.language.lists import listed, spaced, unspaced
+from stretto.language.lists import languages, listed, spaced, unspaced
 
 MOST_LABELS = 40
 LONGEST_LABEL = 40  # characters, and
@@ -29,7 +29,12 @@ _REST = listed("label-rest")
 _EACH = listed("each")
 _OR = rf"\b{spaced('label-or')}\b"
 _BETWEEN = re.compile(rf" ?[,/|、，] ?(?:{_OR} )?| {_OR} |{unspaced('label-or')}", re.IGNORECASE)
-_CHOICE = re.compile(rf"[/|]| {_OR} |{unspaced('label-or')}", re.IGNORECASE)
+_CHOICE = re.compile(rf"[/|]| {_OR} |{unspaced('label-or')}|{unspaced('label-choice')}", re.IGNORECASE)
+_OWN_OR = [  # the "or" of one language may be a frequent word of another: Dutch "of"
+    (listed("label-task", name), re.compile(rf" {spaced('label-or-own', name)} ", re.IGNORECASE))
+    for name in languages("label-or-own")
+]
+_WIDE = str.maketrans("：（）／", ":()/")
 _ARTICLE = re.compile(rf"(?:{spaced('label-article')}) ", re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?;\n。！？；]+")
 _AROUND = " \t\n\r\"'“”„«»‘’`*_#>-–—()[].,;:!?。！，"
@@ -40,9 +45,12 @@ def labels_of(instruction: str, context: str = "") -> tuple[str, ...]:
     if len(instruction) > MOST_READ or len(context) > MOST_READ or _SEVERAL.search(f"{context}\n{instruction}"):
         return ()
     found: tuple[str, ...] = ()
-    for sentence in (" ".join(part.split()) for part in _SENTENCE.split(instruction)):
+    for sentence in (" ".join(part.split()) for part in _SENTENCE.split(instruction.translate(_WIDE))):
         if not sentence or _ONLY.search(sentence):
             continue
+        for task, either in _OWN_OR:
+            if task.search(sentence):
+                sentence = either.sub(" / ", sentence)  # noqa: PLW2901 - the same, in a form that is known
         here = next(filter(None, map(_read, _candidates(sentence))), ())
         if found or not here:
             if found or not (_TASK.search(sentence) or _EACH.search(sentence)):
@@ -93,13 +101,13 @@ def _candidates(sentence: str) -> Iterator[str]:
 
 
 def _read(text: str) -> tuple[str, ...]:
-    plain = text.startswith(":")
+    plain = text.startswith(":") or _CHOICE.search(text) is not None
     text = " ".join(text.lstrip(": ").split())
     if rest := _REST.search(text):
         if len(text[rest.end() :].split()) > ENDING:
             return ()
         text = text[: rest.start()]
-    if not plain and not _CHOICE.search(text):
+    if not plain:
         return ()
     labels = tuple(_ARTICLE.sub("", part.strip(_AROUND), count=1).strip(_AROUND) for part in _BETWEEN.split(text))
     labels = tuple(label for label in labels if label)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from stretto.language.echoes import echoes, refuses
 from stretto.language.folding import fold
 from stretto.language.lists import listed
 from stretto.strategies.harm.screen import Screen
@@ -14,12 +15,14 @@ from stretto.strategies.items.splitting import Split
 
 ROOM = 200  # characters, beside those of its entry, that a result with a label may need
 TAGS = ("<entry", "</entry")
-REMARKS = ("the task asks", "the task is", "the task says", "you are to ", "write only the result", "this entry ")
-"""How a text begins that talks of our prompt; sentences of the prompt itself are found in any language."""
+ANNOUNCED = 80  # characters in which a colon ends "Here is the translation:"
 
 ECHO = "it repeats the entry"
 LEAK = "it repeats words of the prompt"
+REFUSAL = "it is a refusal"
 _NAME = re.compile(r"[:：=→\n]|->| [-–—] ")
+_COLON = re.compile(r"([:：])")
+_BEFORE = " \n\"'“„«*_#"
 _JUDGED = listed("judged")
 _REWRITES = listed("rewrites")
 
@@ -48,18 +51,29 @@ class Check:
         return cls(labels, bool(_REWRITES.search(asked)) or not judged, fold(f"{split.context} {asked}"))
 
     def fault(self, text: str, item: str) -> str:
-        """What is wrong with a whole result; empty if nothing is."""
+        """What is wrong with a whole result that is not announced any more; empty if nothing is."""
         if self.labels:
             wrong = f"The model wrote none of the labels {', '.join(self.labels)}. Ask a stronger model."
             return "" if label_in(text, self.labels, item) is not None else wrong
         known = f"{self.own} {fold(item)}"
         if _is_remark(text, item, known) or any(tag in fold(text) and tag not in known for tag in TAGS):
             return LEAK
+        if not self.changes and refuses(text) and fold(text) not in known:  # a translation may well read like one
+            return REFUSAL
         return ECHO if not self.changes and bare(text) == bare(item) and bare(text) not in self.own else ""
 
     def result(self, text: str, item: str) -> str:
         """A result without fault, as it is delivered."""
+        text = self.unannounced(text, item)
         return (label_in(text, self.labels, item) or "") if self.labels else text
+
+    def unannounced(self, text: str, item: str) -> str:
+        """A result without words such as "Here is the translation:" before it."""
+        folded, known = fold(text[:ANNOUNCED]).lstrip(_BEFORE), f"{self.own} {fold(item)}"
+        begin = next((each for each in echoes().announces if folded.startswith(each)), None)
+        head, colon, rest = _COLON.split(text, maxsplit=1) if _COLON.search(text[:ANNOUNCED]) else ("", "", "")
+        announced = begin is not None and begin not in known and colon and "\n" not in head.strip()
+        return rest.lstrip() if announced and rest.strip() else text
 
     def of_group(self, texts: Sequence[str], items: Sequence[str], clean: Callable[[str], str]) -> list[str | None]:
         """The results of entries that were written in one text; ``None`` for one that has to be written again.
@@ -68,7 +82,8 @@ class Check:
         """
         names = {bare(item) for item in items}
         found: list[str | None] = []
-        for text, item in zip(texts, items, strict=False):
+        for whole, item in zip(texts, items, strict=False):
+            text = self.unannounced(whole, item)
             name = bare(_NAME.split(text, maxsplit=1)[0])
             elsewhere = name != bare(text) and name in names and name != bare(item)
             spoiled = elsewhere or clean(text) != text or self.fault(text, item)
@@ -98,6 +113,8 @@ class ResultWatch:
         self._held += self._screen.feed(text)
         if self.fault:
             return ""
+        if self._open:
+            self._held = self._check.unannounced(self._held, self._item)
         if self._check.labels:
             if len(self._held) > ROOM + len(self._item):
                 self.fault = self._check.fault(self._held, self._item)
@@ -116,6 +133,7 @@ class ResultWatch:
         if self.fault or not self._held.strip():
             return ""
         if self._open:
+            self._held = self._check.unannounced(self._held, self._item)
             self.fault = self._check.fault(self._held, self._item)
             return "" if self.fault else self._check.result(self._held, self._item)
         return self._pass_on(last=True)
@@ -125,8 +143,12 @@ class ResultWatch:
         so_far = fold(self._held).lstrip()
         if bare(self._item).startswith(bare(so_far)):
             return True
-        behind = _behind(so_far, self._item)
-        return any(begin.startswith(behind) for begin in (*REMARKS, *TAGS) if begin not in self._known)
+        behind, words = _behind(so_far, self._item), echoes()
+        begins = [*words.remarks, *words.announces, *TAGS, *(() if self._check.changes else words.refusals)]
+        if any(begin.startswith(behind) for begin in begins if begin not in self._known):
+            return True
+        announced = so_far.lstrip(_BEFORE).startswith(words.announces)
+        return announced and len(so_far) <= ANNOUNCED and "\n" not in so_far.strip()
 
     def _pass_on(self, *, last: bool = False) -> str:
         """Pass on what cannot be part of a tag."""
@@ -149,10 +171,10 @@ class ResultWatch:
 def _behind(text: str, item: str) -> str:
     """A folded text without its entry and the punctuation behind it."""
     own = fold(item).strip()
-    rest = text.lstrip(" \n\"'“„«*_#")
+    rest = text.lstrip(_BEFORE)
     return rest[len(own) :].lstrip(" \n\"'”“»*_:.,-–—→=>") if own and rest.startswith(own) else rest
 
 
 def _is_remark(text: str, item: str, known: str) -> bool:
     behind = _behind(fold(text), item)
-    return any(behind.startswith(begin) and begin not in known for begin in REMARKS)
+    return any(behind.startswith(begin) and begin not in known for begin in echoes().remarks)

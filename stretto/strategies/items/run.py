@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 
+from stretto.answer import Branch
 from stretto.prompts import POCKET, SMALL
 from stretto.request import Request
 from stretto.route import Route
@@ -13,6 +14,7 @@ from stretto.router.parse import parse_of
 from stretto.strategies.branch import Running
 from stretto.strategies.direct import Direct
 from stretto.strategies.fan_out import FanOut
+from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.entries import Entries
 from stretto.strategies.items.layout import Layout, layout_for
@@ -41,11 +43,13 @@ async def write_items(request: Request, route: Route, runner: FanOut) -> None:
         tell_limits(request, runner)
         layout = replace(layout_for(taken), notes=notes_for(request))
         if taken.items:
-            await _Items(calls, taken, layout).run()
-            return
-        cause = await Samples(calls, taken, layout).run()
-        if cause is None:
-            return
+            cause = await _Items(calls, taken, layout).run()
+            if cause is None:
+                return
+        else:
+            cause = await Samples(calls, taken, layout).run()
+            if cause is None:
+                return
     runner.warn(f"Answered straight on instead of item by item: {cause}.")
     await Direct().run(request, route, runner)
 
@@ -82,17 +86,35 @@ class _Items:
         self.alone = calls.runner.capabilities.prompt_family in ONE_AT_A_TIME
         self.check = Check.of(taken, several=bool(layout.columns))
         self.placed = 0  # entries that are placed in the answer
+        self.begun = False  # there is a result: until then nothing is shown, not even a number
+        self.kept = ""  # what stands before the first result
+        self.alones: list[Running] = []  # calls for one item, in the order of the items
 
-    async def run(self) -> None:
+    async def run(self) -> str | None:
+        """Write the items; returns why nothing of them can be shown, where all are spoiled."""
         started = [(group, self._start(group)) for group in self._groups()]
         for group, running in started:
             if len(group) == 1:
                 self._add(group[0], running)
             else:
                 await self._take_apart(group, running)
+        if await self._all_spoiled():
+            for running in self.alones:
+                running.drop("all is asked for in one piece")
+            return f"no result could be used: {str(self.alones[0].exception).rstrip('.')}"
         merge = self.calls.runner.merge
         merge.add(self.layout.closing)
         await merge.finish()
+        return None
+
+    async def _all_spoiled(self) -> bool:
+        """Whether every item is spoiled, and the whole can be asked for in another way."""
+        for running in self.alones:
+            await running.ended()
+            if not isinstance(running.exception, SpoiledError) or running.text.strip():
+                return False
+        whole = len(self.alones) == len(self.taken.items)
+        return whole and self.calls.runner.ledger.calls_left != 0
 
     def _groups(self) -> list[range]:
         """The ranges of item indices that share a call, in order."""
@@ -150,16 +172,32 @@ class _Items:
 
     def _add(self, index: int, running: Running) -> None:
         """Place an item in the answer; it is shown while it streams."""
+        self.alones.append(running)
         merge = self.calls.runner.merge
         omits = self.calls.request.on_missing == "omit"
+        opened = False
+
+        def open_at_once() -> str:
+            nonlocal opened
+            opened = self.begun
+            return self._before(index) if self.begun else ""
+
+        def lead() -> str:
+            text = "" if opened else self.kept + self._before(index)
+            self.begun, self.kept = True, ""
+            return text
+
+        def ending(branch: Branch) -> str:
+            text = self.layout.ending(branch, index)
+            if self.begun or branch.text.strip():
+                return text
+            if not omits:
+                self.kept += self._before(index) + text
+            return ""
+
         if not omits:
-            merge.add(lambda: self._before(index))
-        merge.add_branch(
-            running,
-            lead=(lambda: self._before(index)) if omits else None,
-            filter_=self.layout.filter_(index),
-            ending=lambda branch: self.layout.ending(branch, index),
-        )
+            merge.add(open_at_once)
+        merge.add_branch(running, lead=lead, filter_=self.layout.filter_(index), ending=ending)
 
     def _before(self, index: int) -> str:
         """Text before the entry of an item, which gets the next place."""
@@ -167,7 +205,8 @@ class _Items:
         return self.layout.before(self.placed, index)
 
     def _entry(self, index: int, text: str) -> str:
-        return self._before(index) + self.layout.entry(text, index)
+        before, self.begun, self.kept = self.kept, True, ""
+        return before + self._before(index) + self.layout.entry(text, index)
 
     async def _take_apart(self, group: range, running: Running) -> None:
         """Place the results of a group, and request missing ones item by item."""
