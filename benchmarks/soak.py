@@ -1,7 +1,7 @@
 """A thousand mixed requests against one engine, to see whether anything grows, leaks, hangs or comes out differently.
 
     python benchmarks/soak.py                              1,000 requests on ``local:pocket``
-    python benchmarks/soak.py --update-docs                and writes it into benchmarks/results/batching.md, with a plot
+    python benchmarks/soak.py --update-docs                and writes benchmarks/results/batching.md and a plot
     python benchmarks/soak.py --requests 30                a slice, as in the tests
     python benchmarks/soak.py --minutes 5                  the server instead, with bad requests: `poisoned.py`
 
