@@ -78,6 +78,7 @@ docs: $(VENV)/.dev
 
 docs-site: build/docs/.ready
 	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet
+	! grep -l '<script src="http' build/site/*.html  # it works without a network
 
 # The generator alone: no hook imports Stretto.
 build/docs/.ready: docs/requirements.txt
