@@ -7,6 +7,7 @@
 # make test-cluster a Ray cluster of this machine, in a separate environment, and limits that servers share by Redis
 # make test-real    SmolLM2-135M in this process and behind llama.cpp's own server; installs both (130 MB of downloads)
 # make test-litellm litellm as a client of the server, in a separate environment
+# make docs-site    the pages of docs/ as a site in build/site, in a separate environment; broken links are errors
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
 # CI runs all but test-extras, test-litellm and install-cost. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
 
@@ -17,7 +18,8 @@ BIN    := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-browser test-wheel test-targets test-extras test-cluster test-real test-litellm install-cost lint types docs bench clean
+
+.PHONY: demo test test-browser test-wheel test-targets test-extras test-cluster test-real test-litellm install-cost lint types docs docs-site bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
@@ -81,6 +83,16 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python -m stretto.cli.reference > docs/cli.md
 	$(BIN)/python docs/make_reference.py
+
+docs-site: build/docs/.ready
+	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet
+	! grep -l '<script src="http' build/site/*.html  # it works without a network
+
+# The generator alone: no hook imports Stretto.
+build/docs/.ready: docs/requirements.txt
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/python -m pip install --quiet --disable-pip-version-check --requirement docs/requirements.txt
+	@touch $@
 
 bench: export STRETTO_COMPILED := 1
 bench: $(VENV)/.dev

@@ -31,7 +31,7 @@ from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["ARCHITECTURES", "Row", "examine", "table"]
 
-_DOCS = Path(__file__).resolve().parents[1] / "docs" / "models.md"
+_PAGE = Path(__file__).resolve().with_name("results") / "architectures.md"
 _BEGIN, _END = "<!-- architectures -->", "<!-- end of architectures -->"
 _METHODS = ("autoregressive", "token_recycling", "lookahead", "suffix")
 _LENGTH = 32
@@ -285,7 +285,7 @@ def main() -> None:
     """Examine all architectures, or those named, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", help="architectures to examine; all of them by default")
-    parser.add_argument("--update-docs", action="store_true", help="write the table into docs/models.md")
+    parser.add_argument("--update-docs", action="store_true", help="write benchmarks/results/architectures.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # not typed there
@@ -298,9 +298,9 @@ def main() -> None:
         print(f"{rows[-1].name}: {rows[-1].way} {rows[-1].solo or ''} {rows[-1].batch or ''}", flush=True)
     print(f"\n{table(rows)}")
     if options.update_docs:
-        text = _DOCS.read_text(encoding="utf-8")
+        text = _PAGE.read_text(encoding="utf-8")
         before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-        _DOCS.write_text(f"{before}{_BEGIN}\n\n{table(rows)}\n\n{_END}{after}", encoding="utf-8")
+        _PAGE.write_text(f"{before}{_BEGIN}\n\n{table(rows)}\n\n{_END}{after}", encoding="utf-8")
     if not all(row.equal for row in rows):
         raise SystemExit(1)
 

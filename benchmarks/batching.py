@@ -1,7 +1,7 @@
 """Several requests at once: throughput and latency, against transformers' continuous batching, on one model.
 
     python benchmarks/batching.py                          1, 2, 4, 8, 16 requests on ``local:pocket``
-    python benchmarks/batching.py --update-docs            and writes them and their plot into docs/batching.md
+    python benchmarks/batching.py --update-docs            and writes benchmarks/results/batching.md and its plot
     python benchmarks/batching.py --redraw --update-docs   the same from the kept figures
     python benchmarks/batching.py --quick                  a small run that shows that it works
 
@@ -32,7 +32,7 @@ import torch
 import transformers
 from batching_report import batching_markdown, draw_batching, print_ahead, print_rows
 from comparison.report import fill_block
-from measuring import IMAGES, RESULTS, ROOT, Spread, machine, save
+from measuring import IMAGES, RESULTS, Spread, machine, save
 from prompts import mixed, points
 from rich.console import Console
 from rich.progress import Progress
@@ -283,7 +283,7 @@ def main() -> None:
         save("batching", results)
     draw_batching(results, IMAGES / "batching.png")
     if options.update_docs:
-        fill_block(ROOT / "docs" / "batching.md", batching_markdown(results), "batching")
+        fill_block(RESULTS / "batching.md", batching_markdown(results), "batching")
 
 
 def arguments() -> argparse.Namespace:
@@ -295,7 +295,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--redraw", action="store_true", help="measure nothing; use the kept figures")
-    parser.add_argument("--update-docs", action="store_true", help="write the figures into docs/batching.md")
+    parser.add_argument("--update-docs", action="store_true", help="write benchmarks/results/batching.md")
     parser.add_argument("--quick", action="store_true", help="few requests, few tokens; neither plot nor file")
     options = parser.parse_args()
     if options.quick:

@@ -1,4 +1,4 @@
-"""What the batching benchmark and the soak show to people: tables, the generated blocks of ``docs/batching.md``, plots.
+"""What the batching benchmark and the soak show to people: tables, the blocks of ``benchmarks/results/batching.md``.
 
 Drawn and written from the kept results alone.
 """

@@ -45,7 +45,7 @@ from comparison.ours import Ours
 from comparison.report import draw, fill_block, markdown, print_bars, print_table
 from comparison.run import Method, Run, Task
 from comparison.workloads import WORKLOADS, Workload, workloads
-from measuring import IMAGES, RESULTS, ROOT, machine, save
+from measuring import IMAGES, RESULTS, machine, save
 from rich.console import Console
 from rich.progress import Progress
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -293,9 +293,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small numbers; results are not kept")
     parser.add_argument("--larger", action="store_true", help="only the larger model; the other results are the kept")
     parser.add_argument("--redraw", action="store_true", help="measure nothing, use the kept results")
-    parser.add_argument(
-        "--update-docs", action="store_true", help="write the figures into docs/decoding.md, or its sister"
-    )
+    parser.add_argument("--update-docs", action="store_true", help="write the figures into benchmarks/results")
     parser.add_argument("--try-compile", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     for name, small, usual in (("tokens", 12, 112), ("prompts", 1, 4), ("repetitions", 1, 3), ("turns", 1, 3)):
@@ -336,7 +334,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.redraw or options.larger or not (options.quick or options.only or options.workload):
         draw(results, IMAGES / f"{name}.png")
         if options.update_docs:
-            fill_block(ROOT / "docs" / f"{name}.md", markdown(results))
+            fill_block(RESULTS / f"{name}.md", markdown(results))
     wrong = broken(results["rows"], exact=results.get("exact", True))
     for line in wrong:
         console.print(f"[red]not the answers of one token at a time:[/] {line}")

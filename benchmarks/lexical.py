@@ -1,7 +1,7 @@
 """Lexical unit decoding: speed against agreement with greedy decoding, by alpha and by the length of a unit.
 
     python benchmarks/lexical.py                the pocket model with its adapter
-    python benchmarks/lexical.py --update-docs  the same, and the figures written into docs/lexical.md
+    python benchmarks/lexical.py --update-docs  the same, and writes benchmarks/results/lexical.md
     python benchmarks/lexical.py --quick        a few short answers
     python benchmarks/lexical.py --model local:./folder --alphas 0.5 0.9 --units 2 4
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from comparison.report import fill_block
-from measuring import IMAGES, ROOT, Spread, machine, save
+from measuring import IMAGES, RESULTS, Spread, machine, save
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=8, help="of each workload")
     parser.add_argument("--tokens", type=int, default=160, help="of an answer at most")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--update-docs", action="store_true", help="write the figures into docs/lexical.md")
+    parser.add_argument("--update-docs", action="store_true", help="write benchmarks/results/lexical.md")
     parser.add_argument("--quick", action="store_true", help="little of everything; writes no result and no plot")
     options = parser.parse_args()
     if options.quick:
@@ -259,9 +259,7 @@ def main() -> None:
         console.print(f"kept in {save('lexical', {**about, 'rows': rows}).name}")
         draw(results)
         if options.update_docs:
-            fill_block(
-                ROOT / "docs" / "lexical.md", markdown(rows, f"{machine()}; {model.name}, {model.dtype}"), "lexical"
-            )
+            fill_block(RESULTS / "lexical.md", markdown(rows, f"{machine()}; {model.name}, {model.dtype}"), "lexical")
 
 
 if __name__ == "__main__":

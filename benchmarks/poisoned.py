@@ -186,7 +186,7 @@ async def soak(minutes: float, seed: int) -> Found:
 
 
 def soak_server_markdown(report: dict[str, Any]) -> str:
-    """What came of a run, for docs/server.md."""
+    """What came of a run, for benchmarks/results/server.md."""
     statuses = ", ".join(f"{kind} {'/'.join(sorted(statuses))}" for kind, statuses in report["poisoned"].items())
     first, last = report["memory_mib_quarters"]
     failed = sum(report["failed"].values())

@@ -1,7 +1,7 @@
 """Whether answers are held to JSON schemas: those that fit can be written, and those that do not fit are refused.
 
     python benchmarks/schemas.py                     the JSON Schema Test Suite, by keyword
-    python benchmarks/schemas.py --update-docs       the same, and write the result and docs/decoding.md
+    python benchmarks/schemas.py --update-docs       the same, and write the result and benchmarks/results/schemas.md
     python benchmarks/schemas.py --why               the same, and each instance that fits and cannot be written
 
 Each instance is written token by token, as `json.dumps` writes it, under the constraint that a local model has. One
@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from comparison.report import fill_block
-from measuring import ROOT, save
+from measuring import RESULTS, save
 from pydantic import ValidationError
 from transformers import AutoTokenizer
 
@@ -149,14 +149,16 @@ def _row(name: str, count: Count) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update-docs", action="store_true", help="write the result and the table of docs/decoding.md")
+    parser.add_argument(
+        "--update-docs", action="store_true", help="keep the result, and write benchmarks/results/schemas.md"
+    )
     parser.add_argument("--why", action="store_true", help="print what fits and cannot be written")
     asked = parser.parse_args()
     counts, why = measure()
     sys.stdout.write(table(counts) + ("\n".join(why) + "\n" if asked.why else ""))
     if asked.update_docs:
         save("schemas", counts)
-        fill_block(ROOT / "docs" / "decoding.md", table(counts).rstrip(), "schemas")
+        fill_block(RESULTS / "schemas.md", table(counts).rstrip(), "schemas")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What the server adds to a request, how much it bears, and the same of litellm's proxy, in one run.
 
     python benchmarks/server.py                            all of it: three minutes; litellm is installed once
-    python benchmarks/server.py --update-docs              and writes figures and plot into docs/server.md
+    python benchmarks/server.py --update-docs              and writes benchmarks/results/server.md and its plot
     python benchmarks/server.py --without-litellm --requests 20 --seconds 2 --streams 20      a slice
 
 Behind all of them is one scripted server in a separate process, which answers at once, or at a rate for the streams.
@@ -33,7 +33,7 @@ from typing import Any
 
 from comparison.report import fill_block
 from http_load import Connection, Timing
-from measuring import IMAGES, ROOT, machine, save, scripted_server
+from measuring import IMAGES, RESULTS, ROOT, machine, save, scripted_server
 from rich.console import Console
 from server_report import draw, markdown
 
@@ -288,7 +288,7 @@ def main(show: Callable[[str], None] = console.print) -> None:
     if options.update_docs:
         save("server", results)
         draw(results, IMAGES / "server.png")
-        fill_block(ROOT / "docs" / "server.md", markdown(results), "server")
+        fill_block(RESULTS / "server.md", markdown(results), "server")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ Row = Mapping[str, Any]
 
 
 def markdown(results: Row) -> str:
-    """Three tables for docs/server.md."""
+    """Three tables for benchmarks/results/server.md."""
     direct, sdk = (results["added"][name]["total_ms"] for name in ("scripted server itself", "stretto SDK"))
     lines = [
         f"{results['machine']}. Streams of {results['words']} words that are there at once, one request at a time, "

@@ -1,7 +1,7 @@
 """A thousand mixed requests against one engine, to see whether anything grows, leaks, hangs or comes out differently.
 
     python benchmarks/soak.py                              1,000 requests on ``local:pocket``
-    python benchmarks/soak.py --update-docs                and writes what came of it and its plot into docs/batching.md
+    python benchmarks/soak.py --update-docs                and writes benchmarks/results/batching.md and a plot
     python benchmarks/soak.py --requests 30                a slice, as in the tests
     python benchmarks/soak.py --minutes 5                  the server instead, with bad requests: `poisoned.py`
 
@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from batching_report import draw_soak, soak_markdown
 from comparison.report import fill_block
-from measuring import IMAGES, ROOT, machine, save
+from measuring import IMAGES, RESULTS, machine, save
 from memory import Slope, given_out, resident_bytes
 from poisoned import soak, soak_server_markdown
 from prompts import mixed
@@ -292,7 +292,7 @@ def _soak_server(minutes: float, seed: int, *, update_docs: bool) -> int:
     if minutes >= 5:
         save("soak-server", report)
         if update_docs:
-            fill_block(ROOT / "docs" / "server.md", soak_server_markdown(report), "soak")
+            fill_block(RESULTS / "server.md", soak_server_markdown(report), "soak")
     return 1 if report["failed"] or report["left"] else 0
 
 
@@ -326,7 +326,7 @@ def main() -> int:
         save("soak", results)
         draw_soak(results, IMAGES / "soak.png")
         if options.update_docs:
-            fill_block(ROOT / "docs" / "batching.md", soak_markdown(results), "soak")
+            fill_block(RESULTS / "batching.md", soak_markdown(results), "soak")
     return 0 if report.clean else 1
 
 

@@ -34,7 +34,8 @@ PAGE = Path(__file__).with_name("reference.md")
 INTRODUCTION = """# Reference
 
 Every public name, made from the docstrings by `make docs`. Start with the guides: [asking](asking.md),
-[the command line](cli.md), [testing](testing.md), [extending](extending.md).
+[the command line](cli.md), [testing](testing.md), [extending](extending.md). Where a class lists its attributes or
+parameters, its constructor takes them in that order; pass all but the first by name.
 """
 SECTIONS = {
     "Clients": ("Stretto", "AsyncStretto", "ClientOptions", "SyncAnswerStream", "AnswerStream"),
@@ -64,6 +65,17 @@ BESIDE = {
 """Public names outside ``stretto`` itself, which the guides import."""
 HEADING = re.compile(r"^(#+) `stretto\.(?:\w+\.)*?((?:[A-Z]\w*\.)?\w+)`$", re.MULTILINE)
 LINK = re.compile(r"\[(?P<text>[^\]\n]*)\]\(#(?P<target>[^)\n]*)\)")
+FIELDS = re.compile(r"^\*\*(?:Attributes|Parameters):\*\*$", re.MULTILINE)
+CONSTRUCTOR = re.compile(r"\A(### `\w+`\n\n)```python\n.*?\n```\n\n", re.DOTALL)
+HEAD = re.compile(r"^Name \| .*\n---- \| .*\n", re.MULTILINE)
+ROW = re.compile(r"^`\w+` \| .*$", re.MULTILINE)
+ARGUMENT = re.compile(r" \| (?:<code>(.*)</code>|\*required\*)$")
+PROPERTY = re.compile(
+    r"^#### `\w+\.(?P<name>\w+)`\n\n```python\n(?P=name): (?P<kind>.*)\n```\n\n"
+    r"(?P<said>(?:[^\n#*`>|-].*\n)+)(?=\n|\Z)\n?",
+    re.MULTILINE,
+)
+METHOD = re.compile(r"^#### `(?P<owner>\w+)\.\w+`\n\n```python\n(?P<called>.*?)\n```\n", re.MULTILINE | re.DOTALL)
 CONFIGURATION: Any = {
     "docstring_section_style": "table",
     "filters": ["!^_", "^__call__$", "!^model_config$"],
@@ -87,7 +99,7 @@ def render() -> str:
     for title, names in _sections():
         parts.append(f"## {title}\n")
         parts += [_object(package, name) for name in names]
-    return _linked("\n".join(parts)).rstrip() + "\n"
+    return _compact(_linked("\n".join(parts))).rstrip() + "\n"
 
 
 def _sections() -> Iterator[tuple[str, list[str]]]:
@@ -106,7 +118,50 @@ def _object(package: Any, name: str) -> str:
     known: Object = found.final_target if found.is_alias else found
     if isinstance(known, Class):
         _gather_fields(known)
-    return HEADING.sub(r"\1 `\2`", render_object_docs(known, CONFIGURATION))
+    return _without_constructor(HEADING.sub(r"\1 `\2`", render_object_docs(known, CONFIGURATION)))
+
+
+def _without_constructor(text: str) -> str:
+    """Leave out the constructor of a class that lists what it takes."""
+    return CONSTRUCTOR.sub(r"\1", text) if FIELDS.search(text.partition("\n#### ")[0]) else text
+
+
+def _compact(page: str) -> str:
+    """Lists instead of tables, one entry for a property, one line for a method."""
+    parts = re.split(r"(?=^### )", ROW.sub(_row, HEAD.sub("", page)), flags=re.MULTILINE)
+    return re.sub(r"\n{3,}", "\n\n", METHOD.sub(_method, "".join(map(_properties_first, parts))))
+
+
+def _properties_first(section: str) -> str:
+    """Move the properties of a class to its attributes."""
+    entries = "".join(_property(found) for found in PROPERTY.finditer(section))
+    head, method, rest = PROPERTY.sub("", section).partition("\n#### ")
+    lists = head.rstrip() + ("\n" if entries and head.rstrip().rpartition("\n")[2].startswith("- ") else "\n\n")
+    return f"{lists}{entries}{method}{rest}" if entries else section
+
+
+def _method(found: re.Match[str]) -> str:
+    """A method as a line in bold: its class, and how it is called."""
+    called = re.sub(r"\s+", " ", found["called"]).replace(" | ", "|").replace("( ", "(").replace(", )", ")")
+    return f"**`{found['owner']}.{called}`**\n"
+
+
+def _row(found: re.Match[str]) -> str:
+    """A row of a table as an entry of a list: name, type, default, description."""
+    name, kind, said = (cell.strip() for cell in re.split(r"(?<!\\) \| ?", found[0], maxsplit=2))
+    if argument := ARGUMENT.search(said):
+        said, written = said[: argument.start()], argument[1] or ""
+    else:
+        said, _, written = said.partition("Default: ")
+        written = written.strip().rstrip(".").strip("`")
+    kind = kind.replace(" \\| ", "|").replace(r"\|", "|").removeprefix("<code>").removesuffix("</code>")
+    shown = f" <code>{kind}</code>" if kind else ""
+    return f"- {name}{shown}{f' = `{written}`' if written not in ('', 'None') else ''}: {said.strip()}"
+
+
+def _property(found: re.Match[str]) -> str:
+    """A property with one paragraph as an entry of a list."""
+    return f"- `{found['name']}` <code>{found['kind'].replace(' | ', '|')}</code>: {' '.join(found['said'].split())}\n"
 
 
 def _gather_fields(known: Class) -> None:

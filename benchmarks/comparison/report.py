@@ -41,7 +41,7 @@ def print_bars(console: Console, bars: Iterable[Row]) -> None:
 
 
 def markdown(results: Row) -> str:
-    """The generated block of ``docs/decoding.md``."""
+    """The generated block of ``benchmarks/results/decoding.md``."""
     lines = [f"{results['machine']}; {results['model']}, {results['dtype']}; {_versions(results)}.", ""]
     lines += [f"- {note}" for note in results["notes"]] + [""] * bool(results["notes"])
     for rows in _by_workload(results["rows"]):

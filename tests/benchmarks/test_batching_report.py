@@ -6,7 +6,7 @@ import pytest
 from batching import OURS, Row, Run
 from batching_report import ahead, batching_markdown, draw_batching, draw_soak, soak_markdown
 from comparison.report import fill_block
-from measuring import ROOT
+from measuring import RESULTS
 from memory import Slope
 from soak import Report
 
@@ -47,7 +47,7 @@ def test_without_a_peer_nothing_is_said_about_one(results):
 
 def test_the_page_gets_both_blocks_each_in_its_place(results, soaked, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text((ROOT / "docs" / "batching.md").read_text(encoding="utf-8"), encoding="utf-8")
+    page.write_text((RESULTS / "batching.md").read_text(encoding="utf-8"), encoding="utf-8")
     fill_block(page, batching_markdown(results), "batching")
     fill_block(page, soak_markdown(soaked), "soak")
     first, second = page.read_text(encoding="utf-8").split("## A thousand requests")

@@ -134,7 +134,7 @@ def test_a_page_without_marks_is_refused(tmp_path):
 
 
 def test_the_page_of_the_documentation_has_the_marks():
-    page = (decoding.ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+    page = (decoding.RESULTS / "decoding.md").read_text(encoding="utf-8")
     assert report._BEGIN in page
     assert report._END in page
 

@@ -11,14 +11,28 @@ from stretto.testing.server import Rule, ScriptedServer
 GUIDES = Path(__file__).parents[2] / "docs"
 PAGES = ["asking.md", "backends.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
 # No guides, but their code runs too.
-SHORT = ["../README.md", "testing.md", "observing.md", "cost.md", "router.md", "decoding.md", "lexical.md"]
+SHORT = [
+    "../README.md",
+    "when-an-answer-is-wrong.md",
+    "testing.md",
+    "observing.md",
+    "cost.md",
+    "router.md",
+    "decoding.md",
+    "lexical.md",
+]
 REPLIES = [
     Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
     Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
     Rule("positive or negative", "positive"),
     Rule("", "A text."),
 ]
-LINKING = [*GUIDES.parent.glob("*.md"), *(GUIDES.parent / "examples").rglob("*.md"), *GUIDES.rglob("*.md")]
+BESIDE = ("examples", "recipes", "benchmarks/results")
+LINKING = [
+    *GUIDES.parent.glob("*.md"),
+    *GUIDES.rglob("*.md"),
+    *(page for folder in BESIDE for page in (GUIDES.parent / folder).rglob("*.md")),
+]
 pytestmark = pytest.mark.anyio
 
 
@@ -49,6 +63,13 @@ def test_links_between_pages_lead_somewhere():
     ]
     assert len(links) > 50
     assert [(page.name, target) for page, target in links if not (page.parent / target).exists()] == []
+
+
+def test_pictures_of_the_readme_are_there():
+    readme = GUIDES.parent / "README.md"
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', readme.read_text(encoding="utf-8"))
+    assert len(pictures) == 4
+    assert [each for each in pictures if not (readme.parent / each).exists()] == []
 
 
 def _anchors(page):
