@@ -89,7 +89,7 @@ class AnthropicBackend(RemoteBackend):
     async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
         sent = dict(parameters)
         # The SDK has no arguments for sampling any more; older models still take it.
-        sampling = {name: sent.pop(name) for name in ("temperature", "top_p") if name in sent}
+        sampling: dict[str, Any] = {name: sent.pop(name) for name in ("temperature", "top_p") if name in sent}
         output = {name: sent.pop(name) for name in ("effort", "format") if name in sent}
         sent["output_config"] = output | dict(extra.pop("output_config", {}))  # the caller's values take precedence
         if not sent["output_config"]:
@@ -97,7 +97,7 @@ class AnthropicBackend(RemoteBackend):
         import anthropic  # noqa: PLC0415 - imported long since
         from anthropic.types import RawMessageStreamEvent  # noqa: PLC0415 - as above
 
-        body = {**sent, "stream": True, **sampling, **extra}
+        body: dict[str, Any] = {**sent, "stream": True, **sampling, **extra}
         stream_of = anthropic.AsyncStream[RawMessageStreamEvent]
         stream = await post_very_long(client, "/v1/messages", body, stream_of)
         if stream is not None:
