@@ -22,6 +22,9 @@ class Echoes:
     refusals: tuple[str, ...]
     remarks: tuple[str, ...]
     announces: tuple[str, ...]
+    openings: tuple[tuple[str, ...], ...]
+    copulas: tuple[tuple[str, ...], ...]
+    announcing: tuple[tuple[str, ...], ...]
 
 
 @cache
@@ -35,6 +38,9 @@ def echoes() -> Echoes:
     def begins(kind: str) -> tuple[str, ...]:
         return tuple(fold(each) for table in tables for each in table.get(kind, ()))
 
+    def phrases(kind: str) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(each.split()) for table in tables for each in table.get(kind, ()))
+
     return Echoes(
         labels=words("labels"),
         leads=words("leads"),
@@ -44,6 +50,9 @@ def echoes() -> Echoes:
         refusals=tuple(each for table in tables for each in table["refusals"]),
         remarks=begins("remarks"),
         announces=begins("announces"),
+        openings=phrases("openings"),
+        copulas=phrases("is"),
+        announcing=phrases("announcing"),
     )
 
 

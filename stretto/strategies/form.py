@@ -12,6 +12,7 @@ from stretto.language.forms import FormName
 from stretto.request import Preference, Request
 from stretto.router.parse import Parse
 from stretto.strategies.flow import Flow
+from stretto.strategies.harm.openings import Openings
 from stretto.strategies.harm.words import words_of
 from stretto.strategies.notes import Notes, notes_for
 from stretto.strategies.outline import Point
@@ -107,7 +108,8 @@ def words_for(request: Request, parse: Parse, points: int | None, planned: int |
 class PointText:
     """Removes what models put before a point even if told not to, and indents its further lines.
 
-    That is "3. **Title**:", "Point 3:", "Text of point 3:", "Answer:", the question once more, and "Here is the text:".
+    That is "3. **Title**:", "Point 3:", "Text of point 3:", "Answer:", the question once more, "Here is the text:", and
+    "The answer to the question is that".
     Text is held back only while it may still be that, so the result does not depend on how the stream was chunked.
     """
 
@@ -115,6 +117,7 @@ class PointText:
         self._title = _plain(point.title)
         self._titles = frozenset(words_of(point.full_title))
         self._question = _plain(question)[:LONGEST_QUESTION]
+        self._openings = Openings(question[:LONGEST_QUESTION])
         self._room = 2 * len(point.title) + LABEL_MARKUP + min(len(question), 2 * LONGEST_QUESTION)
         self._flow = Flow(indent)
         self._head: str | None = ""
@@ -140,7 +143,7 @@ class PointText:
         """The text after all that stands before it, ``None`` while that is undecided."""
         for _ in range(MOST_LABELS):
             before = body
-            for taken_off in (self._without_question, self._without_lead, self._without_label):
+            for taken_off in (self._without_question, self._openings.without, self._without_lead, self._without_label):
                 rest = taken_off(body)
                 if rest is None:
                     return None

@@ -8,39 +8,32 @@ outline is still being written, and the straight answer may run against it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
 
 from stretto.answer import REFUSALS
 from stretto.backends.base import Prompt
 from stretto.events import OutlinePointReady
-from stretto.prompts import SMALL
-from stretto.request import Message, Request
+from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.router.parse import parse_of
-from stretto.strategies.branch import BranchSpec, Running
-from stretto.strategies.direct import Direct, asked, rest_of, shared_by_all, straight_spec
+from stretto.strategies.branch import Running
+from stretto.strategies.direct import Direct, rest_of, straight_spec
 from stretto.strategies.fan_out import FanOut
-from stretto.strategies.form import EXPECTED_POINTS, TOKENS_PER_WORD, Form, PointText, form_of, words_for
+from stretto.strategies.form import Form, PointText, form_of
 from stretto.strategies.harm.overlap import said_before
 from stretto.strategies.harm.phrases import Phrases
 from stretto.strategies.harm.titles import Titles
-from stretto.strategies.harm.watch import SpoiledError, Watch
-from stretto.strategies.limits import share_of, tell_limits
+from stretto.strategies.harm.watch import SpoiledError
+from stretto.strategies.limits import tell_limits
 from stretto.strategies.one_point import OnePoint
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
-from stretto.strategies.skeleton_offer import SMALL_POINT, offer_skeleton
+from stretto.strategies.skeleton_calls import OUTLINES, SkeletonCalls
+from stretto.strategies.skeleton_offer import offer_skeleton
 
 FEWEST_POINTS = 2
-OUTLINES = {False: "skeleton", True: "skeleton_careful"}
-OUTLINE_TOKENS = 400  # ten titles and a closing sentence
-SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
-ROOM = 3  # a point may run to this many times its budget before it is cut
-THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens
 
 
 class Skeleton:
@@ -67,17 +60,15 @@ class _Skeleton:
         self.parse = parse_of(request, route)
         self.form: Form = form_of(request, self.parse)
         self.omits = request.on_missing == "omit"  # a label waits for the first text of its point
-        self.small = runner.capabilities.prompt_family == SMALL
-        self.careful = request.preference == "careful" and not self.small
+        self.calls = SkeletonCalls(request, runner, self.parse, self.form)
+        self.small = self.calls.small
         # Points wait for the whole outline when all are to know all, or when the outline of a weak model has to prove
         # itself first.
-        self.waits = self.careful or self.small
-        self.effort: Literal["low"] | None = None if self.careful else "low"
-        self.thinking = THINKING if runner.capabilities.reasoning else 0
+        self.waits = self.calls.careful or self.small
         self.wanted = self.parse.points.asked
         self.most = self.wanted or MOST_POINTS
         self.parser = OutlineParser(self.most, question=request.question)
-        template = runner.template(OUTLINES[self.careful])
+        template = runner.template(OUTLINES[self.calls.careful])
         self.titles = Titles(request.question, Phrases(template.wordings, whole=2), strict=self.small)
         self.points: list[Point] = []
         self.numbers: dict[int, int] = {}  # of points in the outline: those in the answer, without what is left out
@@ -88,7 +79,7 @@ class _Skeleton:
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
-        outline_spec = self._outline_spec()
+        outline_spec = self.calls.outline()
         straight: Running | None = None
         if self.request.race:
 
@@ -289,7 +280,7 @@ class _Skeleton:
         if not first_of_all:
             await self._show_held()
             await self._show_title(point)
-        self.written[point.index] = self.runner.start(self._point_spec(point))
+        self.written[point.index] = self._start(point)
         if first_of_all:
             self.held = point
         else:
@@ -309,7 +300,7 @@ class _Skeleton:
             whether there were two.
         """
         for point in self.points:
-            self.written[point.index] = self.runner.start(self._point_spec(point))
+            self.written[point.index] = self._start(point)
         waiting: list[Point] = []
         texts: list[str] = []
         for point in self.points:
@@ -332,6 +323,11 @@ class _Skeleton:
                 self._show_text(each)
             return True
         return False
+
+    def _start(self, point: Point) -> Running:
+        parents = [self.written[index] for index in point.needs if index in self.written]
+        count = len(self.points) if self.waits else self.wanted
+        return self.runner.start(self.calls.point(point, self.points, count, parents))
 
     async def _show_title(self, point: Point) -> None:
         if point.index == 1 and self.parser.opening:
@@ -362,90 +358,3 @@ class _Skeleton:
         heads = bool(point.section) and point.section not in {other.section for other in self.shown}
         self.shown.append(point)
         return self.form.label(point, point.index - self.left_out, heads=heads)
-
-    def _shared_prompt(self, messages: tuple[Message, ...]) -> Prompt:
-        """A prompt that outline and points share up to its end: conversation, documents, question."""
-        return Prompt(messages, effort=self.effort, shared=shared_by_all(self.request, messages))
-
-    def _outline_spec(self) -> BranchSpec:
-        number = "3 to 10 points, fewer if fewer say it all"
-        if self.wanted:
-            number = f"exactly {self.wanted} points, as the question asks for"
-        prompt = self._shared_prompt(asked(self.request, self.runner, OUTLINES[self.careful], number=number))
-        drawn: dict[str, Any] = {"temperature": 0.0, "top_p": None} if self.small else {}  # drawn tokens lose its form
-        most = SMALL_OUTLINE if self.small else OUTLINE_TOKENS
-        changed = {"max_tokens": most + self.thinking, "stop": (), **drawn}
-        options = self.request.options.model_copy(update=changed)
-
-        def another_way(received: str) -> Prompt:
-            if not (lines := received[: received.rfind("\n") + 1].strip()):
-                return prompt
-            messages = asked(self.request, self.runner, "continue_outline", received=lines, number=number)
-            return self._shared_prompt(messages)
-
-        return BranchSpec(
-            id="outline",
-            kind="outline",
-            prompt=lambda: prompt,
-            options=options,
-            another_way=another_way,
-            joint=CANCEL_LINE,
-            accepts_refusal=True,
-        )
-
-    def _point_spec(self, point: Point) -> BranchSpec:
-        known = tuple(self.points)
-        count = len(known) if self.waits else self.wanted
-        words = words_for(self.request, self.parse, count, point.words)
-        parents = [self.written[index] for index in point.needs if index in self.written]
-
-        def prompt() -> Prompt:
-            return self._shared_prompt(self._point_messages(point, known, words, parents))
-
-        def another_way(received: str) -> Prompt:
-            if received.strip():
-                messages = asked(self.request, self.runner, "continue_point", title=point.full_title, received=received)
-            else:
-                messages = asked(self.request, self.runner, "point_alone", title=point.full_title, words=str(words))
-            return self._shared_prompt(messages)
-
-        room = SMALL_POINT if self.small else int(words * TOKENS_PER_WORD * ROOM)
-        room = min(room, self.request.part_tokens or sys.maxsize) + self.thinking
-        room = share_of(self.request, room, count or EXPECTED_POINTS)
-        seed = self.request.options.seed
-        if seed is not None:  # points that draw the same random numbers begin with the same words
-            seed += point.index
-        others = [other.full_title for other in known]
-
-        def watch() -> Watch:
-            return Watch(self.runner.leaks(), others)
-
-        return BranchSpec(
-            id=f"point-{point.index}",
-            kind="point",
-            title=point.full_title,
-            called=f"Point {point.index}, {point.title!r},",
-            prompt=prompt,
-            options=self.request.options.model_copy(update={"max_tokens": room, "stop": (), "seed": seed}),
-            after=parents,
-            another_way=another_way,
-            watch=watch,
-        )
-
-    def _point_messages(
-        self, point: Point, known: Sequence[Point], words: int, parents: Sequence[Running]
-    ) -> tuple[Message, ...]:
-        others = [other.full_title for other in known if other.index != point.index]
-        built_on = "\n\n".join(f"{parent.spec.title}:\n{parent.text}" for parent in parents if parent.text)
-        return asked(
-            self.request,
-            self.runner,
-            "point",
-            outline="\n".join(f"{known_point.index}. {known_point.full_title}" for known_point in known),
-            index=str(point.index),
-            title=point.full_title,
-            words=str(words),
-            others="Leave out what belongs to the other points: " + "; ".join(others) + "." if others else "",
-            parents=f"It builds on these parts, which the reader has already read:\n\n{built_on}" if built_on else "",
-            form=self.form.instruction,
-        )

@@ -52,6 +52,8 @@ async def test_a_line_that_introduces_the_outline_is_no_section():
     [
         *("Point 1: Oil it.", 'Point 1, "Chain": Oil it.', 'The text of point 1, "Chain": Oil it.'),
         *("Sure! Here is the text of point 1:\n\nOil it.", "Title: Chain\nOil it.", "Text of point 1: Oil it."),
+        *("The answer to this question is that oil it.", "The answer is: Oil it.", "The answer is that oil it."),
+        *(f'The answer to the question "{QUESTION}" is: oil it.', "Die Antwort auf diese Frage lautet: Oil it."),
         *("Answer: Oil it.", f"Question:\n{QUESTION}\n\nOil it.", "Oil it.\n\nPoint 2: Tyres\nPump them."),
     ],
 )
@@ -173,7 +175,7 @@ async def test_outlines_that_a_caller_demands_for_any_question_do_not_count_agai
 async def test_a_small_model_gets_examples_and_one_thing_at_a_time():
     script = {
         r"Points:$": "1. Oil the chain\n2. Pump the tyres",
-        "answer is: Oil": "Put a drop of oil on every link of the chain.",
+        "Point: Oil": "Put a drop of oil on every link of the chain.",
         "": "Press the tyre with a thumb before you ride away.",
     }
     backend = ScriptedBackend(script, capabilities=SMALL)
@@ -183,7 +185,7 @@ async def test_a_small_model_gets_examples_and_one_thing_at_a_time():
         "2. **Pump the tyres**: Press the tyre with a thumb before you ride away."
     )
     prompts = [prompt.messages[-1].content for prompt, _ in backend.calls]
-    told = f"The question is: {QUESTION}\nOne point of the answer is: Oil the chain"
+    told = f"Topic: {QUESTION}\nPoint: Oil the chain"
     assert prompts[1] == f"{told}\n\nExplain this point in two sentences."
     assert not any("other writers" in prompt.lower() for prompt in prompts)
 
@@ -203,7 +205,7 @@ async def test_a_small_model_is_asked_in_the_language_of_the_question():
 
 
 async def test_the_points_of_a_small_model_that_say_the_same_are_answered_straight():
-    script = {r"Points:$": "1. Oil the chain\n2. Pump the tyres", "answer is": SAME, "": "A straight answer."}
+    script = {r"Points:$": "1. Oil the chain\n2. Pump the tyres", "Topic: ": SAME, "": "A straight answer."}
     answer = await ask(script, capabilities=SMALL)
     assert (answer.text, answer.strategy) == ("A straight answer.", "direct")
     assert "its points say the same" in answer.warnings[0]
@@ -211,7 +213,9 @@ async def test_the_points_of_a_small_model_that_say_the_same_are_answered_straig
 
 async def test_an_outline_of_a_small_model_ends_where_it_only_repeats_itself():
     outline = "1. Oil the chain\n2. Pump the tyres\n" + "".join(f"{n}. Oil the chain\n" for n in range(3, 30))
-    backend = ScriptedBackend({r"Points:$": outline, "is: Oil": "Use a drop.", "": "Use a pump."}, capabilities=SMALL)
+    backend = ScriptedBackend(
+        {r"Points:$": outline, "Point: Oil": "Use a drop.", "": "Use a pump."}, capabilities=SMALL
+    )
     answer = await ask(backend, temperature=0.9)
     assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
     assert answer.warnings == ("2 titles of the outline were left out: a title says the same as an earlier one.",)
@@ -221,6 +225,14 @@ async def test_an_outline_of_a_small_model_ends_where_it_only_repeats_itself():
 async def test_a_small_model_that_repeats_the_examples_is_answered_straight():
     script = {r"Points:$": "1. It saves money\n2. Meals are healthier", "": "A straight answer."}
     assert (await ask(script, capabilities=SMALL)).text == "A straight answer."
+
+
+async def test_an_outline_of_a_small_model_may_say_one_short_word_again_and_again():
+    """ "No" is a function word in Spanish and Italian, too."""
+    outline = "1. No life support\n2. No medical care\n3. No education"
+    script = {r"Points:$": outline, "life": "Nobody helps.", "medical": "The hospital is far.", "": "Schools are far."}
+    answer = await ask(script, "What are the disadvantages of living on an island?", capabilities=SMALL)
+    assert (answer.strategy, answer.warnings) == ("skeleton", ())
 
 
 async def test_a_small_model_that_begins_with_a_title_of_an_example_may_go_on_with_its_own():

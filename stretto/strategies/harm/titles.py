@@ -89,8 +89,8 @@ class Titles:
         if own not in small:
             return language_of(title) in small and len(title) > 3
         for text in (title, " ".join([*(good for _, good in self.good), title])):
-            words = words_of(text)
-            counts = {name: sum(word in known for word in words) for name, known in small.items()}
+            words = set(words_of(text))  # one word said in each title, such as "no", stands in several languages
+            counts = {name: len(words & known) for name, known in small.items()}
             if counts[own] == 0 and max(counts.values()) > 1:
                 return True
         return False

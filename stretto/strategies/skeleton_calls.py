@@ -1,0 +1,130 @@
+"""The calls of a skeleton: the prompts and limits of its outline and of its points."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from stretto.backends.base import Prompt
+from stretto.prompts import SMALL
+from stretto.request import Request
+from stretto.router.parse import Parse
+from stretto.strategies.branch import BranchSpec, Running
+from stretto.strategies.direct import asked, shared_by_all
+from stretto.strategies.fan_out import FanOut
+from stretto.strategies.form import EXPECTED_POINTS, TOKENS_PER_WORD, Form, words_for
+from stretto.strategies.harm.watch import Watch
+from stretto.strategies.limits import share_of
+from stretto.strategies.outline import CANCEL_LINE, Point
+from stretto.strategies.skeleton_offer import SMALL_POINT
+
+OUTLINES = {False: "skeleton", True: "skeleton_careful"}
+OUTLINE_TOKENS = 400  # ten titles and a closing sentence
+SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
+ROOM = 3  # a point may run to this many times its budget before it is cut
+THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens
+
+
+class SkeletonCalls:
+    """Makes the specs of the branches of one request.
+
+    Attributes:
+        small: the model is a weak one, with prompts of its own.
+        careful: every point is to know the whole outline.
+    """
+
+    def __init__(self, request: Request, runner: FanOut, parse: Parse, form: Form) -> None:
+        self._request, self._runner, self._parse, self._form = request, runner, parse, form
+        self.small = runner.capabilities.prompt_family == SMALL
+        self.careful = request.preference == "careful" and not self.small
+        self._effort: Literal["low"] | None = None if self.careful else "low"
+        self._thinking = THINKING if runner.capabilities.reasoning else 0
+
+    def outline(self) -> BranchSpec:
+        """The branch that writes the outline."""
+        number = "3 to 10 points, fewer if fewer say it all"
+        if wanted := self._parse.points.asked:
+            number = f"exactly {wanted} points, as the question asks for"
+        prompt = self._asked(OUTLINES[self.careful], number=number)
+        drawn: dict[str, Any] = {"temperature": 0.0, "top_p": None} if self.small else {}  # drawn tokens lose its form
+        most = SMALL_OUTLINE if self.small else OUTLINE_TOKENS
+        changed = {"max_tokens": most + self._thinking, "stop": (), **drawn}
+        options = self._request.options.model_copy(update=changed)
+
+        def another_way(received: str) -> Prompt:
+            if not (lines := received[: received.rfind("\n") + 1].strip()):
+                return prompt
+            return self._asked("continue_outline", received=lines, number=number)
+
+        return BranchSpec(
+            id="outline",
+            kind="outline",
+            prompt=lambda: prompt,
+            options=options,
+            another_way=another_way,
+            joint=CANCEL_LINE,
+            accepts_refusal=True,
+        )
+
+    def point(self, point: Point, known: Sequence[Point], count: int | None, parents: Sequence[Running]) -> BranchSpec:
+        """The branch that writes a point.
+
+        Args:
+            point: to write.
+            known: the points of the outline so far, this one included.
+            count: of the points there will be; ``None`` while that is open.
+            parents: it builds on.
+        """
+        known = tuple(known)
+        words = words_for(self._request, self._parse, count, point.words)
+
+        def prompt() -> Prompt:
+            return self._point_prompt(point, known, words, parents)
+
+        def another_way(received: str) -> Prompt:
+            if received.strip():
+                return self._asked("continue_point", title=point.full_title, received=received)
+            return self._asked("point_alone", title=point.full_title, words=str(words))
+
+        room = SMALL_POINT if self.small else int(words * TOKENS_PER_WORD * ROOM)
+        room = min(room, self._request.part_tokens or sys.maxsize) + self._thinking
+        room = share_of(self._request, room, count or EXPECTED_POINTS)
+        seed = self._request.options.seed
+        if seed is not None:  # points that draw the same random numbers begin with the same words
+            seed += point.index
+        others = [other.full_title for other in known]
+
+        def watch() -> Watch:
+            return Watch(self._runner.leaks(), others)
+
+        return BranchSpec(
+            id=f"point-{point.index}",
+            kind="point",
+            title=point.full_title,
+            called=f"Point {point.index}, {point.title!r},",
+            prompt=prompt,
+            options=self._request.options.model_copy(update={"max_tokens": room, "stop": (), "seed": seed}),
+            after=parents,
+            another_way=another_way,
+            watch=watch,
+        )
+
+    def _point_prompt(self, point: Point, known: Sequence[Point], words: int, parents: Sequence[Running]) -> Prompt:
+        others = [other.full_title for other in known if other.index != point.index]
+        built_on = "\n\n".join(f"{parent.spec.title}:\n{parent.text}" for parent in parents if parent.text)
+        return self._asked(
+            "point",
+            outline="\n".join(f"{known_point.index}. {known_point.full_title}" for known_point in known),
+            index=str(point.index),
+            title=point.full_title,
+            words=str(words),
+            others="Leave out what belongs to the other points: " + "; ".join(others) + "." if others else "",
+            parents=f"It builds on these parts, which the reader has already read:\n\n{built_on}" if built_on else "",
+            form=self._form.instruction,
+        )
+
+    def _asked(self, template: str, **values: str) -> Prompt:
+        """A prompt that outline and points share up to its end: conversation, documents, question."""
+        messages = asked(self._request, self._runner, template, **values)
+        return Prompt(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
