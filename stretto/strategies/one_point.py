@@ -9,6 +9,9 @@ from stretto.strategies.merge import Filter
 
 _END = re.compile(r"[.!?。！？][\"”»')\]]*(?=\s)|[。！？]|\n")
 
+_NUMBER = re.compile(r"^\s*\d{1,2}[.)]\s+(?=\S)")
+_ONLY_NUMBER = re.compile(r"\s*\d{1,2}[.)]\s*$")
+
 
 class OnePoint:
     """Formats a point by another filter; nothing is shown of one that was left out.
@@ -16,7 +19,8 @@ class OnePoint:
     Args:
         running: that writes the point.
         form: the other filter.
-        whole: show whole sentences only, and leave out the rest of a point that was cut at its limit.
+        whole: show whole sentences only, without the number of an entry before them, and leave out the rest of a point
+            that was cut at its limit.
     """
 
     def __init__(self, running: Running, form: Filter, *, whole: bool = False) -> None:
@@ -31,6 +35,10 @@ class OnePoint:
         if not self._whole:
             return self._form.feed(text)
         self._open += text
+        if not self._any:
+            self._open = _NUMBER.sub("", self._open)
+            if _ONLY_NUMBER.match(self._open):
+                return ""
         end = max((found.end() for found in _END.finditer(self._open)), default=0)
         ready, self._open = self._open[:end], self._open[end:]
         self._any = self._any or bool(ready.strip())

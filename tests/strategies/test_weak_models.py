@@ -235,6 +235,21 @@ async def test_an_outline_of_a_small_model_may_say_one_short_word_again_and_agai
     assert (answer.strategy, answer.warnings) == ("skeleton", ())
 
 
+async def test_a_point_of_a_small_model_that_becomes_a_list_is_cut_or_asked_for_again():
+    begun = "1. Put one drop of oil on every link and wipe the rest off with a cloth.\n2. Pump the tyres."
+    script = {
+        r"Points:$": "1. Oil the chain\n2. Pump the tyres",
+        "Point: Oil": begun,
+        "Point: Pump": "To pump the tyres of a bicycle, there are several ways to do it:\n\n1. By hand.\n2. By foot.",
+        "this advice: Pump": "Press the tyre with a thumb.",
+    }
+    answer = await ask(script, capabilities=SMALL)
+    assert answer.text == (
+        "1. **Oil the chain**: Put one drop of oil on every link and wipe the rest off with a cloth.\n"
+        "2. **Pump the tyres**: Press the tyre with a thumb."
+    )
+
+
 async def test_a_small_model_that_begins_with_a_title_of_an_example_may_go_on_with_its_own():
     outline = "1. It saves money\n2. Oil the chain\n3. Pump the tyres"
     answer = await ask({r"Points:$": outline, "Oil": "Oil it.", "Pump": "Pump them."}, capabilities=SMALL)

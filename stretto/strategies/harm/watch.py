@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable
 from stretto.errors import StrettoError
 from stretto.language.echoes import echoes
 from stretto.strategies.harm.headings import HeadingSearch
+from stretto.strategies.harm.lists import ListSearch
 from stretto.strategies.harm.loops import LoopSearch
 from stretto.strategies.harm.phrases import PhraseSearch
-from stretto.strategies.harm.screen import Screen
+from stretto.strategies.harm.screen import Screen, Search
 from stretto.strategies.harm.words import words_of
 
 ENOUGH = 12  # words of a part that are worth keeping where it is cut
 
-LEAK, LOOP, HEADING = "leak", "loop", "heading"
+LEAK, LOOP, HEADING, LIST = "leak", "loop", "heading", "list"
 FAULTS = {
     LEAK: "it repeats words of the prompt",
     LOOP: "it repeats itself",
     HEADING: "it goes on with another part",
+    LIST: "it becomes a list",
 }
 
 
@@ -29,17 +31,24 @@ class SpoiledError(StrettoError):
 class Watch:
     """Watches the text of one call and ends the call where the text is spoiled.
 
+    Args:
+        leaks: looks for words of the prompts.
+        titles: of all parts, none of which may head a later line.
+        lists: the text may hold numbered lists.
+
     Attributes:
         fault: what is wrong, as half a sentence; empty while nothing is.
     """
 
-    def __init__(self, leaks: PhraseSearch | None = None, titles: Iterable[str] = ()) -> None:
+    def __init__(self, leaks: PhraseSearch | None = None, titles: Iterable[str] = (), *, lists: bool = True) -> None:
         self.fault = ""
-        searches: list[tuple[str, LoopSearch | PhraseSearch | HeadingSearch]] = [(LOOP, LoopSearch())]
+        searches: list[tuple[str, Search]] = [(LOOP, LoopSearch())]
         if leaks is not None:
             searches.append((LEAK, leaks))
         if titles := tuple(titles):
             searches.append((HEADING, HeadingSearch(titles, echoes().leads)))
+        if not lists:
+            searches.append((LIST, ListSearch()))
         self._screen = Screen(searches, self._found)
 
     def feed(self, text: str) -> str:
@@ -80,5 +89,5 @@ class LoopAlarm:
 
 
 def is_enough(text: str) -> bool:
-    """Whether what stands before the place where a part is spoiled is worth keeping."""
-    return len(words_of(text)) >= ENOUGH
+    """Whether what stands before a spoiled place is worth keeping: enough words that announce nothing more."""
+    return len(words_of(text)) >= ENOUGH and not text.rstrip(" \n*_").endswith((":", "："))
