@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import statistics
 import time
 from collections.abc import Iterable, Sequence
@@ -37,7 +38,17 @@ from stretto.strategies.harm.titles import is_placeholder, says_the_same
 from stretto.strategies.harm.words import sentences_of, words_of
 
 IN_PARTS = ("skeleton", "items")
-FLAWS = ("placeholder", "prompt", "title twice", "failed")
+FLAWS = ("placeholder", "prompt", "echo", "title twice", "failed")
+_NAMED = (
+    "answer|question|point|topic|antwort|frage|punkt|thema|réponse|respuesta|pregunta|punto|risposta|domanda|resposta|"
+    "pergunta|ponto"
+)
+_OPENING = "the|this|one|die|diese|das|ein|la|cette|un|una|esta|il|questa|a|o|um|uma"
+ECHO = re.compile(
+    rf"(?:{_OPENING}) (?:{_NAMED})\b[^.!?]{{0,160}}?[?\"”» ]+(?:is|lautet|ist|est|es|è|é)\b|(?:{_NAMED}) ?:",
+    re.IGNORECASE,
+)
+"""A point that begins with what prompts name: "The answer to this question is", "Topic:"."""
 console = Console(width=120)
 
 
@@ -88,12 +99,18 @@ def faults(text: str, asked: Asked) -> tuple[str, ...]:
         "placeholder": any(is_placeholder(words_of(title)) for title in titles),
         "prompt": figures.leaks or _repeats_a_prompt(text, asked.question),
         "title twice": bool(figures.titles_twice),
+        "echo": any(ECHO.match(_text_of(point)) for point in points),
         "loop": figures.loops,
         "same point": any(says_the_same(each, other, asked.question) for each, other in _pairs(named))
         or any(said_before(each, points[:at], asked.question) for at, each in enumerate(points)),
         "language": not figures.language_held,
     }
     return tuple(name for name, found in said.items() if found)
+
+
+def _text_of(point: str) -> str:
+    """A point without its title."""
+    return re.sub(r"^\W*(?:\d{1,2}\W+)?(?:\*\*.*?\*\*:?\s*)?", "", point, count=1, flags=re.DOTALL).lstrip()
 
 
 def _pairs(titles: Sequence[str]) -> Iterable[tuple[str, str]]:
@@ -179,7 +196,7 @@ def findings(rows: Iterable[Row], way: str, most_time: float) -> list[Finding]:
     flawed = [row for row in own if set(row.faults) & set(FLAWS)]
     found = [
         Finding(
-            "answers with a placeholder, a line of a prompt or a title twice, or none at all",
+            "answers with a placeholder, a line or an echo of a prompt, or a title twice, or none at all",
             _of(flawed, own),
             "0",
             not flawed if own else None,

@@ -3,6 +3,6 @@
 The room knows strategies by the questions it asks, and nothing else of them.
 """
 
-from stretto.abilities.kept import Abilities, Ability, abilities_of, keep
+from stretto.abilities.kept import IN_LANGUAGE, Abilities, Ability, abilities_of, keep
 
-__all__ = ["Abilities", "Ability", "abilities_of", "keep"]
+__all__ = ["IN_LANGUAGE", "Abilities", "Ability", "abilities_of", "keep"]

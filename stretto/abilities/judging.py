@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from stretto.language.telling import language_of
+
 __all__ = ["Judge", "has_fields", "in_language", "is_label", "is_outline", "is_point", "is_quotation", "says_nothing"]
 
 Judge = Callable[[str], bool]
@@ -61,6 +63,12 @@ def is_point(prompt: str) -> Judge:
         return len(said) >= _RUN and shown.keys().isdisjoint(runs) and all(count < 4 for count in runs.values())
 
     return judge
+
+
+def is_point_in(language: str, prompt: str) -> Judge:
+    """A point in this language."""
+    is_one = is_point(prompt)
+    return lambda answer: is_one(answer) and language_of(answer, "") == language
 
 
 def _runs(said: list[str]) -> dict[tuple[str, ...], int]:

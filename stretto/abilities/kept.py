@@ -18,7 +18,7 @@ from stretto.backends.base import Backend
 from stretto.prompts import Catalogue
 from stretto.settings import settings_file
 
-__all__ = ["Abilities", "Ability", "abilities_of", "file_of", "keep", "prompts_version"]
+__all__ = ["IN_LANGUAGE", "Abilities", "Ability", "abilities_of", "file_of", "keep", "prompts_version"]
 
 _log = logging.getLogger(__name__)
 _LONGEST_NAME = 60
@@ -84,6 +84,9 @@ class Abilities(BaseModel):
         return None
 
 
+IN_LANGUAGE = "points-{}"
+"""The ability to write outline and points in a language, by its code."""
+
 SAID: Mapping[str, str] = {
     "outline": "an outline",
     "point": "one point of an outline",
@@ -94,6 +97,11 @@ SAID: Mapping[str, str] = {
     "length": "a length",
     "language": "the language of the question",
     "nothing": "saying that a text does not tell it",
+    IN_LANGUAGE.format("de"): "points in German",
+    IN_LANGUAGE.format("fr"): "points in French",
+    IN_LANGUAGE.format("es"): "points in Spanish",
+    IN_LANGUAGE.format("it"): "points in Italian",
+    IN_LANGUAGE.format("pt"): "points in Portuguese",
 }
 """Abilities by name, as half sentences name them."""
 

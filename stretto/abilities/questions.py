@@ -11,7 +11,8 @@ from typing import Any
 
 from stretto.abilities import judging
 from stretto.abilities.judging import Judge
-from stretto.prompts import Catalogue
+from stretto.abilities.kept import IN_LANGUAGE
+from stretto.prompts import SMALL, Catalogue
 from stretto.request import Message
 
 __all__ = ["BY_FAMILY", "NEEDED", "Question", "questions"]
@@ -27,6 +28,7 @@ NEEDED: Mapping[str, int] = {
     "length": 2,
     "language": 2,
     "nothing": 2,
+    **dict.fromkeys(map(IN_LANGUAGE.format, ("de", "fr", "es", "it", "pt")), 2),
 }
 """Right answers from which a model holds an ability."""
 
@@ -35,6 +37,13 @@ _ADVICE = (
     ("How can a beginner start running?", "Begin with short distances"),
     ("What are the advantages of working from home?", "Less time on the road"),
 )
+_ADVICE_IN = {
+    "de": ("Wie pflege ich ein Fahrrad?", "Die Kette ölen"),
+    "fr": ("Comment entretenir un vélo ?", "Huiler la chaîne"),
+    "es": ("¿Cómo se cuida una bicicleta?", "Engrasar la cadena"),
+    "it": ("Come si cura una bicicletta?", "Oliare la catena"),
+    "pt": ("Como cuidar de uma bicicleta?", "Lubrificar a corrente"),
+}
 _COUNTRIES = {"France": "Paris", "Italy": "Rome", "Japan": "Tokyo", "Spain": "Madrid"}
 _REVIEWS = (
     ("The tent stayed dry in a storm. I love it.", "positive"),
@@ -121,10 +130,24 @@ def questions(prompts: Catalogue, families: tuple[str, ...]) -> Iterator[Questio
         yield Question("length", _plain(asked), judging.has_length(20, 70), most=150)
     for language, asked in (("de", "Warum ist der Himmel blau?"), ("es", "¿Por qué es azul el cielo?")):
         yield Question("language", _plain(asked), judging.in_language(language), most=50)
+    if families[0] == SMALL:  # others are taken to hold every language they are asked in
+        yield from _in_languages(prompts)
 
 
-def _filled(prompts: Catalogue, name: str, family: str, **values: str) -> tuple[Message, ...]:
-    template = prompts.get(name, family)
+def _in_languages(prompts: Catalogue) -> Iterator[Question]:
+    """An outline and a point in each language that weak models have prompts for."""
+    for language, (question, title) in _ADVICE_IN.items():
+        name = IN_LANGUAGE.format(language)
+        outline = _filled(prompts, "skeleton", SMALL, language=language, question=question)
+        yield Question(name, outline, judging.is_outline(_text(outline)), most=80)
+        point = _filled(prompts, "point", SMALL, language=language, question=question, title=title)
+        yield Question(name, point, judging.is_point_in(language, _text(point)))
+
+
+def _filled(
+    prompts: Catalogue, name: str, family: str, *, language: str | None = None, **values: str
+) -> tuple[Message, ...]:
+    template = prompts.get(name, family, language=language)
     return template.messages(**dict.fromkeys(template.placeholders, "") | values)
 
 

@@ -16,6 +16,7 @@ from stretto.router.lazy import lazy
 from stretto.router.parse import Parse
 from stretto.router.reading import excerpt
 from stretto.router.reason import deciding
+from stretto.router.seen_speed import rates
 from stretto.router.shape import Judgement
 
 LEAST_NAMED = 0.01
@@ -135,7 +136,7 @@ class Case:
     @lazy
     def speed(self) -> Speed:
         """The assumed or measured speed of the backend."""
-        kept = {} if self.abilities is None else self.abilities.tokens_per_s
+        kept = rates(self.backend, {} if self.abilities is None else self.abilities.tokens_per_s)
         able = self.backend.capabilities
         drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
         return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape)

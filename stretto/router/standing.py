@@ -10,6 +10,7 @@ from stretto.backends.base import Backend
 
 LAST = 5
 TOO_MANY = 2
+ENOUGH = 2
 
 
 @dataclass
@@ -26,6 +27,11 @@ class Standing:
     def wrong(self) -> int:
         """How many of the last ones went wrong."""
         return sum(not held for held in self.last)
+
+    @property
+    def shown(self) -> bool:
+        """Whether it went well so often that nobody needs a check to know it."""
+        return sum(self.last) >= ENOUGH
 
     @property
     def against(self) -> str | None:

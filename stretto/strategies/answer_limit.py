@@ -23,7 +23,7 @@ class AnswerLimit:
     waits for those under way. It gets what is left once none of them runs, so the sum never passes the limit.
 
     Outlines, plans and the reading of passages are no text of the answer and do not count. Each of several choices has
-    the whole limit, as in OpenAI's API.
+    the whole limit, as in OpenAI's API, and so has the straight answer beside one in parts.
 
     Args:
         most: tokens of the whole answer; ``None``: no limit.
@@ -58,7 +58,7 @@ class AnswerLimit:
 
     async def _wait(self, part: Running, wanted: int) -> int:
         while True:
-            others = [each for each in self._parts if each.spec.choice == part.spec.choice and not each.discarded]
+            others = [each for each in self._parts if _same_answer(each, part) and not each.discarded]
             held = sum(self._held.get(each, 0) for each in others)
             left = (self._most or 0) - held - sum(_written(each) for each in others)
             if left >= wanted:
@@ -73,6 +73,10 @@ class AnswerLimit:
                 f"max_tokens={self._most} leaves no room for this part: {max(0, left)} tokens are left. Allow more."
             )
         return left
+
+
+def _same_answer(one: Running, other: Running) -> bool:
+    return (one.spec.choice, one.spec.rival) == (other.spec.choice, other.spec.rival)
 
 
 def _written(part: Running) -> int:

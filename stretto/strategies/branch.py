@@ -47,6 +47,8 @@ class BranchSpec:
         alone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is told as
             it comes. Calls wait until its text has been read, so something must read it while it runs. Those of
             other branches are left out.
+        rival: it writes the whole answer beside the other branches. Only one of the two is shown, so each has all of
+            ``max_tokens``.
     """
 
     id: str
@@ -65,6 +67,7 @@ class BranchSpec:
     choice: int = 0
     watch: Callable[[], TextWatch] | None = None
     alone: bool = False
+    rival: bool = False
 
 
 class TextWatch(Protocol):

@@ -20,6 +20,7 @@ from stretto.content import mended
 from stretto.errors import BackendError, StreamBrokenError
 from stretto.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallPiece
 from stretto.generation_options import GenerationOptions
+from stretto.router.seen_speed import Timed, seen_speed
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.branch import NOT_TEXT, FurtherChoice, Running, TextWatch, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
@@ -96,7 +97,8 @@ class BranchCalls:
                 async with self._backend.stream(prompt, options) as chunks:
                     try:
                         whole = UntilWhole(chunks, prompt.n, _AFTER_FINISH_S)
-                        record.finish_reason = await self._read(running, whole, reservation, record)
+                        with Timed(seen_speed(self._backend)) as timed:
+                            record.finish_reason = await self._read(running, timed.chunks(whole), reservation, record)
                     except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
                         failure = error
                 if failure is not None:

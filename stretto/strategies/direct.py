@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from stretto.answer import Choice
@@ -87,8 +88,8 @@ async def _choices(request: Request, runner: FanOut, straight: Running, further:
     return choices
 
 
-def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
-    """The branch that answers the whole request by itself."""
+def straight_spec(request: Request, runner: FanOut, tell: Callable[[str], None] | None = None) -> BranchSpec:
+    """The branch that answers the whole request by itself; ``tell`` takes its warnings."""
     plain = Prompt(
         with_documents(request),
         tools=request.tools,
@@ -116,17 +117,17 @@ def straight_spec(request: Request, runner: FanOut) -> BranchSpec:
         another_way=another_way,
         accepts_refusal=True,
         accepts_silence=request.whole_because is not None,
-        watch=lambda: _for_loops(request, runner),
+        watch=lambda: _for_loops(request, tell or runner.warn_once),
         alone=True,
     )
 
 
-def _for_loops(request: Request, runner: FanOut) -> TextWatch:
+def _for_loops(request: Request, tell: Callable[[str], None]) -> TextWatch:
     """Watches for loops; the answer is left as it is unless the request says to cut it."""
     if request.on_loop == "cut":
         return Watch()
     told = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
-    return LoopAlarm(lambda: runner.warn_once(told))
+    return LoopAlarm(lambda: tell(told))
 
 
 def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:

@@ -18,6 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from stretto.abilities import abilities_of
 from stretto.answer import REFUSALS, Branch, Choice, FinishReason, Usage
 from stretto.backends.base import (
     Backend,
@@ -44,8 +45,10 @@ from stretto.events import (
     BranchStarted,
     TextDelta,
 )
+from stretto.local_engine.drafting.step_cost import CostTable
 from stretto.prompts import POCKET, Catalogue, Template
 from stretto.request import Budget
+from stretto.router.seen_speed import rates
 from stretto.router.standing import standing_of
 from stretto.strategies.answer_limit import AnswerLimit, NoRoomError
 from stretto.strategies.branch import BranchSpec, Running
@@ -206,6 +209,18 @@ class FanOut:
     def measured(self) -> Measured | None:
         """What the backend has measured of its speed, if it is a local one."""
         return measured_by(self._backend)
+
+    def cost_of(self, streams: int) -> float | None:
+        """How many times as long a token takes while so many calls run; ``None`` where that was not measured."""
+        measured, kept = self.measured(), abilities_of(self._backend)
+        table = measured.step_ms if measured is not None else {}
+        if not table:
+            seen = rates(self._backend, {} if kept is None else kept.tokens_per_s)
+            table = {number: 1000 / rate for number, rate in seen.items()}
+        if 1 not in table or max(table) < 2:
+            return None
+        cost = CostTable(table)
+        return cost(streams) / cost(1)
 
     def note_skeleton(self, *, held: bool) -> None:
         """Note whether this model held an outline and its points in the answer's language."""

@@ -30,10 +30,12 @@ from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.limits import tell_limits
 from stretto.strategies.one_point import OnePoint
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
+from stretto.strategies.rival import Rival, is_worth_it
 from stretto.strategies.skeleton_calls import OUTLINES, SkeletonCalls
 from stretto.strategies.skeleton_offer import offer_skeleton
 
 FEWEST_POINTS = 2
+LOST = "the straight answer was there first"
 
 
 class Skeleton:
@@ -70,6 +72,8 @@ class _Skeleton:
         self.parser = OutlineParser(self.most, question=request.question)
         template = runner.template(OUTLINES[self.calls.careful])
         self.titles = Titles(request.question, Phrases(template.wordings, whole=2), strict=self.small)
+        self.outline: Running
+        self.rival: Rival | None = None
         self.points: list[Point] = []
         self.numbers: dict[int, int] = {}  # of points in the outline: those in the answer, without what is left out
         self.shown: list[Point] = []
@@ -79,34 +83,26 @@ class _Skeleton:
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
-        outline_spec = self.calls.outline()
-        straight: Running | None = None
-        if self.request.race:
-
-            def stop_outline(straight: Running) -> None:
-                if self._lost(straight):
-                    outline.cancel("the straight answer was there first")
-
-            spec = straight_spec(self.request, self.runner)
-            straight = self.runner.start(replace(spec, on_end=stop_outline, alone=False))
-        outline = self.runner.start(outline_spec)
-        await self._read(outline, straight)
+        outline = self.outline = self.runner.start(self.calls.outline())
+        if self.request.race or is_worth_it(self.request, self.runner):
+            self.rival = Rival(self.request, self.runner, self._end_lost)
+        await self._read(outline)
         doubt = self._doubt()
         ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
         if doubt or (len(self.points) < FEWEST_POINTS and not (self.written and ran_out)):
             if doubt:  # an outline of less than two points may follow from the question
                 self._note(held=False)
-            await self._go_on_straight(outline, straight, doubt)
+            await self._go_on_straight(outline, doubt)
             return
-        if straight:
-            straight.drop("the outline was there first")
+        if not self.small:
+            self._win("the outline was there first")
         self._warn_of_dropped()
         await self._write(outline)
 
-    async def _read(self, outline: Running, straight: Running | None) -> None:
+    async def _read(self, outline: Running) -> None:
         """Read the outline to its end, or as far as it is of use."""
-        while (piece := await outline.read()) and not self._lost(straight):
-            await self._know(self.parser.feed(piece), straight)
+        while (piece := await outline.read()) and not self._lost():
+            await self._know(self.parser.feed(piece))
             if self._doubt():
                 break
             if self.titles.exhausted:
@@ -120,15 +116,18 @@ class _Skeleton:
                     f"The outline had more than {self.parser.most} points; the first {self.parser.most} are written."
                 )
                 break
-        if not self._lost(straight) and not self._doubt():
-            await self._know(self._last_points(outline), straight)
+        if not self._lost() and not self._doubt():
+            await self._know(self._last_points(outline))
 
     async def _write(self, outline: Running) -> None:
         """Write the points that are not being written yet, and show all of them."""
         if self.small:
             if not await self._expand_small():
+                if self._lost():
+                    await self._go_on_straight(outline, LOST)
+                    return
                 self._note(held=False)
-                await self._go_on_straight(outline, None, "its points say the same, or could not be written")
+                await self._go_on_straight(outline, "its points say the same, or could not be written")
                 return
         elif self.waits:
             for point in self.points:
@@ -199,12 +198,23 @@ class _Skeleton:
             self.parser.feed(CANCEL_LINE)
         return self.parser.finish()
 
-    def _lost(self, straight: Running | None) -> bool:
-        """Whether the straight answer ended well before the outline had two points."""
-        ended = straight is not None and straight.branch is not None and straight.exception is None
-        return ended and len(self.points) < FEWEST_POINTS
+    def _lost(self) -> bool:
+        """Whether the straight answer was whole before this one was decided, by points of a weak model or by titles."""
+        decided = self.placed if self.small else len(self.points) >= FEWEST_POINTS
+        return self.rival is not None and self.rival.is_whole and not decided
 
-    async def _know(self, points: Sequence[Point], straight: Running | None) -> None:
+    def _end_lost(self) -> None:
+        """Stop what is of no use once the straight answer has won."""
+        if self._lost():
+            for running in (self.outline, *self.written.values()):
+                running.cancel(LOST)
+
+    def _win(self, cause: str) -> None:
+        """Stop the straight answer."""
+        if self.rival is not None:
+            self.rival.running.drop(cause)
+
+    async def _know(self, points: Sequence[Point]) -> None:
         """Take new points: announce them, and start them unless they wait for the others."""
         for found in points:
             if self._doubt() or (point := self._kept(found)) is None:
@@ -215,10 +225,10 @@ class _Skeleton:
             )
             if self.waits:
                 continue
-            if straight is None:
+            if self.rival is None:
                 await self._expand(point)
             elif len(self.points) >= FEWEST_POINTS:  # a race is decided by the second point
-                straight.cancel("the outline was there first")
+                self.rival.running.cancel("the outline was there first")
                 for known in self.points:
                     if known.index not in self.written:
                         await self._expand(known)
@@ -234,7 +244,7 @@ class _Skeleton:
         needs = tuple(self.numbers[index] for index in found.needs if index in self.numbers)
         return replace(found, index=number, needs=needs)
 
-    async def _go_on_straight(self, outline: Running, straight: Running | None, doubt: str = "") -> None:
+    async def _go_on_straight(self, outline: Running, doubt: str = "") -> None:
         """Answer directly after all: the request does not suit an outline."""
         if doubt:
             cause = doubt
@@ -252,13 +262,14 @@ class _Skeleton:
         for running in self.written.values():
             running.drop("its outline had no other point")
         self.runner.warn(f"Answered straight on instead of by points: {cause}.")
-        if straight is None or (straight.branch is not None and straight.exception is not None):
-            if straight is not None:
-                straight.drop("the answer is written anew")
+        if self.rival is None or self.rival.failed:
+            if self.rival is not None:
+                self.rival.running.drop("the answer is written anew")
             await Direct().run(self.request, self.route, self.runner)
             return
+        self.rival.take()
         self.runner.strategy = Direct.name
-        self.runner.merge.add_branch(straight)
+        self.runner.merge.add_branch(self.rival.running)
         await self.runner.merge.finish()
 
     async def _go_on_from(self, point: Point) -> None:
@@ -309,8 +320,11 @@ class _Skeleton:
             waiting.append(point)
             if running.exception is None and not said_before(running.text, texts, self.request.question):
                 texts.append(running.text)
+            if self._lost():
+                return False
             if len(texts) < FEWEST_POINTS:
                 continue
+            self._win("the points were there first")
             for each in waiting:
                 await self._show_title(each)
                 self._show_text(each)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from stretto.abilities import IN_LANGUAGE
 from stretto.language.telling import language_of
 from stretto.prompts import SMALL
 from stretto.route import Forecast
@@ -17,6 +18,7 @@ PRIORITY = 10
 POINTS = 6
 OUTLINE_TOKENS = 70
 LENGTH = 1.2  # answers in points are longer than those of ``direct``
+SURE = "en"  # the language in which any model is taken to hold points until it shows the contrary
 SMALL_POINT = 90  # tokens of a point of two sentences, which a weak model is asked for
 
 
@@ -47,8 +49,19 @@ def offer_skeleton(case: Case) -> Offer:
 
 
 def _seen_against(case: Case) -> str | None:
-    """What the last skeletons of the model in the question's language say against another one."""
-    return standing_of(case.backend, language_of(case.request.question)).against
+    """What a check and the last skeletons of the model in the question's language say against another one.
+
+    A weak model holds points in the language that it read most, and hardly any in others, where trying costs time. So
+    it has to show that it holds them: in a check, or in answers that were asked for as points.
+    """
+    language = language_of(case.request.question)
+    standing = standing_of(case.backend, language)
+    if case.backend.capabilities.prompt_family == SMALL and language != SURE and not standing.shown:
+        needed = IN_LANGUAGE.format(language)
+        if case.abilities is None or needed not in case.abilities.held:
+            return "a model of this size has to show in `stretto check` that it holds points in this language"
+        return case.unheld((needed,)) or standing.against
+    return standing.against
 
 
 def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int, most: int | None = None) -> Forecast:

@@ -18,6 +18,7 @@ from stretto.testing import Reply, ScriptedBackend
 pytestmark = pytest.mark.anyio
 
 BICYCLE = "How do I look after a bicycle?"
+FRENCH = "Quels sont les avantages d'une bibliothèque dans un village ?"
 REVIEWS = "Classify each review as positive or negative:\n- Great tent.\n- The zip broke.\n- I like it.\n- It smells."
 OUTLINE = "1. Clean the frame\n2. Pump the tyres\n3. Check the brakes"
 
@@ -58,7 +59,7 @@ def echoing(prompt):
         return "positive"
     if "outline of the answer" in asked or "Points:" in asked:
         return "1. **Title of the first point**: ...\n2. **Title of the second point**: ..."
-    if "point of the answer is" in asked:
+    if "Explain this point" in asked:
         return asked
     return "You write one part of the answer to this question. Other writers, who cannot see your text."
 
@@ -91,6 +92,40 @@ async def test_a_model_that_echoes_prompts_and_says_one_label_to_all_holds_nothi
     assert not any(ability.held for ability in found.held.values())
     assert (found.held["label"].right, found.held["label"].of) == (5, 10)
     assert found.held["outline"].example.startswith("1. **Title of the first point**")
+
+
+async def test_a_weak_model_is_asked_for_points_in_the_languages_of_its_prompts():
+    said = {
+        "Erkläre": "Gib einen Tropfen Öl auf die Kette und wische den Rest mit einem Tuch ab.",
+        "Explain": "Put a drop of oil on the chain and wipe the rest off with a cloth.",
+        "Explique": "Put a drop of oil on the chain and wipe the rest off with a cloth.",
+        "Punkte:": "1. Die Kette ölen und pflegen\n2. Den Rahmen putzen\n3. Die Bremsen prüfen",
+        "Points:": "1. Oil the chain\n2. Clean the frame",
+        "": "1. Oil the chain\n2. Clean the frame",
+    }
+    backend = scripted(
+        lambda prompt: next(said[k] for k in said if k in prompt.messages[-1].content), prompt_family="small"
+    )
+    found = await check(backend, Catalogue())
+    assert len(backend.calls) <= MOST_CALLS
+    assert {name: found.held[f"points-{name}"].held for name in ("de", "fr", "es", "it", "pt")} == {
+        "de": True,
+        **dict.fromkeys(("fr", "es", "it", "pt"), False),
+    }
+    keep(found)
+    async with AsyncStretto(backend) as stretto:
+        german, french = [await stretto.route(asked) for asked in ("Wie pflege ich ein Fahrrad?", FRENCH)]
+    assert german.strategy == "skeleton"
+    assert "the model does not hold points in French (" in french.cause
+
+
+async def test_a_weak_model_that_was_not_checked_answers_straight_in_other_languages_than_english():
+    backend = scripted(good, prompt_family="small")
+    async with AsyncStretto(backend) as stretto:
+        english, french = [await stretto.route(asked) for asked in (BICYCLE, FRENCH)]
+    assert english.strategy == "skeleton"
+    assert french.strategy == "direct"
+    assert "has to show in `stretto check` that it holds points in this language" in french.cause
 
 
 async def test_a_check_makes_sixty_calls_at_most_and_tells_its_progress():

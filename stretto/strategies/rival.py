@@ -1,0 +1,68 @@
+"""The straight answer that runs beside an answer in parts: of the two, the one that is there first is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from stretto.prompts import SMALL
+from stretto.request import Request
+from stretto.strategies.branch import Running
+from stretto.strategies.direct import straight_spec
+from stretto.strategies.fan_out import FanOut
+
+MOST_COST = 1.3  # of a second call beside a first one, in times of the first one alone
+FEWEST_SLOTS = 4
+
+
+class Rival:
+    """The straight answer, started and held back.
+
+    Args:
+        request: to answer.
+        runner: starts it.
+        ended: called when it has ended, in any way.
+    """
+
+    def __init__(self, request: Request, runner: FanOut, ended: Callable[[], None]) -> None:
+        self._runner = runner
+        self._warnings: list[str] = []
+        self._taken = False
+        spec = straight_spec(request, runner, self._tell)
+        self.running: Running = runner.start(replace(spec, on_end=lambda _: ended(), alone=False, rival=True))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has ended well."""
+        return self.running.branch is not None and self.running.exception is None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and not well."""
+        return self.running.branch is not None and self.running.exception is not None
+
+    def take(self) -> None:
+        """It is the answer: what it has to warn of counts from here on."""
+        self._taken = True
+        for text in self._warnings:
+            self._runner.warn_once(text)
+
+    def _tell(self, text: str) -> None:
+        if self._taken:
+            self._runner.warn_once(text)
+        else:
+            self._warnings.append(text)
+
+
+def is_worth_it(request: Request, runner: FanOut) -> bool:
+    """Whether a rival bounds what a weak model's outline may cost, and costs little itself.
+
+    A machine that computes everything has its price for each call; where that was not measured, there is no rival.
+    """
+    able, budget = runner.capabilities, request.budget
+    if able.prompt_family != SMALL or able.parallel_slots < FEWEST_SLOTS or request.n > 1:
+        return False
+    if budget.max_tokens_total is not None or budget.max_calls is not None:
+        return False
+    cost = runner.cost_of(2)
+    return cost is not None and cost <= MOST_COST

@@ -1,0 +1,155 @@
+"""The straight answer beside a weak model's points: the first that is usable wins, the other is cancelled."""
+
+import anyio
+import pytest
+
+from stretto import AsyncStretto, Budget
+from stretto.backends.base import Capabilities, Measured
+from stretto.router.seen_speed import SeenSpeed
+from stretto.testing import Reply, ScriptedBackend
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "How do I look after a bicycle?"
+STRAIGHT = r"^How do I[^\n]*$"
+OUTLINE = r"Points:$"
+TITLES = "1. Oil the chain\n2. Pump the tyres"
+SAME = "Put one drop of good oil on every single link of the chain and wipe the rest off with a clean cloth."
+WRITTEN = "A straight answer."
+POINTS = {"Point: Oil": "Use a drop.", "Point: Pump": "Use a pump."}
+
+
+class Machine(ScriptedBackend):
+    """A model whose steps were measured."""
+
+    def measured(self):
+        return Measured(step_ms={1: 10.0, 2: 11.0, 8: 14.0})
+
+
+class Dear(ScriptedBackend):
+    """A model on a machine where two calls take twice the time of one."""
+
+    def measured(self):
+        return Measured(step_ms={1: 10.0, 2: 20.0})
+
+
+class Endless(Machine):
+    """Its straight answers never end."""
+
+    async def _chunks(self, prompt, options, reply):
+        async for chunk in super()._chunks(prompt, options, reply):
+            if chunk.finish_reason and reply.text == WRITTEN:
+                await anyio.sleep_forever()
+            yield chunk
+
+
+async def ask(backend, **request):
+    backend.capabilities = Capabilities(prompt_family="small")
+    async with AsyncStretto(backend) as stretto:
+        with anyio.fail_after(60):
+            return await stretto.ask(QUESTION, strategy="skeleton", **request)
+
+
+async def test_points_that_fail_cost_no_second_straight_answer():
+    held = anyio.Event()
+    backend = Machine({OUTLINE: TITLES, STRAIGHT: Reply(WRITTEN, hold=held), "": SAME})
+    backend.capabilities = Capabilities(prompt_family="small")
+    async with AsyncStretto(backend) as stretto:
+        async with stretto.stream(QUESTION, strategy="skeleton", max_tokens=700) as events:
+            ended = 0
+            async for event in events:
+                ended += event.type == "branch_finished"
+                if ended == 3:  # outline and points
+                    held.set()
+        answer = events.answer
+    assert (answer.text, answer.strategy, answer.usage.calls) == (WRITTEN, "direct", 4)
+    assert "its points say the same" in answer.warnings[0]
+    room = {prompt.messages[-1].content: options.max_tokens for prompt, options in backend.calls}
+    assert room.pop(QUESTION) == 700  # each of the two has all of it
+    assert sorted(room.values()) == [90, 90, 120]
+
+
+async def test_a_straight_answer_that_is_whole_first_is_shown():
+    never = anyio.Event()
+    backend = Machine({OUTLINE: Reply(TITLES, hold=never), STRAIGHT: WRITTEN})
+    answer = await ask(backend)
+    assert (answer.text, answer.strategy) == (WRITTEN, "direct")
+    assert answer.warnings == ("Answered straight on instead of by points: the straight answer was there first.",)
+
+
+async def test_it_is_shown_while_the_points_are_still_being_written_too():
+    begun, never = anyio.Event(), anyio.Event()
+
+    def point(_):
+        begun.set()
+        return Reply("Use a drop.", hold=never)
+
+    backend = Machine({OUTLINE: TITLES, STRAIGHT: Reply(WRITTEN, hold=begun), "Point: ": point})
+    answer = await ask(backend)
+    assert (answer.text, answer.strategy) == (WRITTEN, "direct")
+    assert backend.running == 0
+    assert "the straight answer was there first" in answer.warnings[0]
+
+
+async def test_points_that_are_there_first_cancel_it_and_its_tokens_count_as_discarded():
+    backend = Endless({OUTLINE: TITLES, STRAIGHT: WRITTEN, **POINTS})
+    answer = await ask(backend)
+    assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
+    assert answer.usage.discarded_tokens > 0
+    assert backend.running == 0
+
+
+async def test_a_loop_is_told_only_of_the_answer_that_is_shown():
+    loop, told = "It is as it is. " * 5, "The answer repeats itself."
+    never = anyio.Event()
+    shown = await ask(Machine({OUTLINE: Reply(TITLES, hold=never), STRAIGHT: loop}))
+    assert any(told in warning for warning in shown.warnings)
+    looped = anyio.Event()
+
+    class Looping(Machine):
+        async def _chunks(self, prompt, options, reply):
+            async for chunk in super()._chunks(prompt, options, reply):
+                if chunk.finish_reason and reply.text == loop:
+                    looped.set()
+                    await anyio.sleep_forever()
+                yield chunk
+
+    lost = await ask(Looping({OUTLINE: Reply(TITLES, hold=looped), STRAIGHT: loop, **POINTS}))
+    assert (lost.strategy, lost.warnings) == ("skeleton", ())
+
+
+@pytest.mark.parametrize("backend", [Dear, ScriptedBackend])
+async def test_there_is_none_where_a_second_call_is_dear_or_its_cost_not_known(backend):
+    backend = backend({OUTLINE: TITLES, STRAIGHT: WRITTEN, **POINTS})
+    answer = await ask(backend)
+    assert (answer.strategy, len(backend.calls)) == ("skeleton", 3)
+
+
+async def test_there_is_none_where_a_budget_is_set():
+    backend = Machine({OUTLINE: TITLES, STRAIGHT: WRITTEN, **POINTS})
+    assert (await ask(backend, budget=Budget(max_tokens_total=5_000))).strategy == "skeleton"
+    assert len(backend.calls) == 3
+
+
+def test_streams_tell_their_speed_by_how_many_ran():
+    now = 0.0
+    seen = SeenSpeed(clock=lambda: now)
+    alone = seen.begun()
+    now = 2.0
+    seen.ended(alone, 101)
+    both = seen.begun(), seen.begun()
+    now = 4.0
+    seen.ended(both[0], 51)
+    now = 4.1
+    seen.ended(both[1], 53)
+    assert seen.tokens_per_s == {1: 50.0, 2: pytest.approx(25, abs=0.5)}
+
+
+@pytest.mark.parametrize(("tokens", "after_s"), [(None, 2.0), (15, 2.0), (100, 0.2)])
+def test_streams_that_are_short_or_were_cut_off_tell_nothing(tokens, after_s):
+    now = 0.0
+    seen = SeenSpeed(clock=lambda: now)
+    begun = seen.begun()
+    now = after_s
+    seen.ended(begun, tokens)
+    assert seen.tokens_per_s == {}
