@@ -110,7 +110,7 @@ def faults(text: str, asked: Asked) -> tuple[str, ...]:
 
 def _text_of(point: str) -> str:
     """A point without its title."""
-    return re.sub(r"^\W*(?:\d{1,2}\W+)?(?:\*\*.*?\*\*:?\s*)?", "", point, count=1, flags=re.DOTALL).lstrip()
+    return re.sub(r"^\*\*.*?\*\*:?\s*", "", point, count=1)
 
 
 def _pairs(titles: Sequence[str]) -> Iterable[tuple[str, str]]:

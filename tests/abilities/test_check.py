@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from stretto import AsyncStretto, Stretto
+from stretto import AsyncStretto, Document, Stretto
 from stretto.abilities import Abilities, Ability, abilities_of, judging, keep
 from stretto.abilities.checking import MOST_CALLS, check
 from stretto.abilities.kept import file_of, prompts_version
@@ -112,7 +112,7 @@ async def test_a_weak_model_is_asked_for_points_in_the_languages_of_its_prompts(
         "de": True,
         **dict.fromkeys(("fr", "es", "it", "pt"), False),
     }
-    keep(found)
+    keep(found.model_copy(update={"tokens_per_s": {}}))  # a script is so fast that points do not pay
     async with AsyncStretto(backend) as stretto:
         german, french = [await stretto.route(asked) for asked in ("Wie pflege ich ein Fahrrad?", FRENCH)]
     assert german.strategy == "skeleton"
@@ -126,6 +126,18 @@ async def test_a_weak_model_that_was_not_checked_answers_straight_in_other_langu
     assert english.strategy == "skeleton"
     assert french.strategy == "direct"
     assert "has to show in `stretto check` that it holds points in this language" in french.cause
+
+
+async def test_a_model_that_does_not_quote_reads_a_document_that_fits_without_citing_it():
+    backend = scripted(good)
+    record = {"record": Ability(right=0, of=3, needed=2)}
+    document = Document(text="Signed by Ada.")
+    async with AsyncStretto(backend) as stretto:
+        before = await stretto.route("Who signed?", documents=[document])
+        keep(found_of(backend, held=record))
+        after = await stretto.route("Who signed?", documents=[document])
+    assert (before.strategy, after.strategy) == ("document", "direct")
+    assert "the model does not hold quotations letter by letter (0 of 3" in after.cause
 
 
 async def test_a_check_makes_sixty_calls_at_most_and_tells_its_progress():

@@ -70,6 +70,7 @@ def _offer_whole(case: Case, task: Task, window: int) -> Offer:
         forecast=forecast,
         priority=WHOLE,
         although="an answer about the documents could cite them",
+        needs=("record",),  # where documents do not fit, there is no other way
         obstacle=lambda: next(_against_citations(case, task, forecast), None),
     )
 
