@@ -94,7 +94,7 @@ class _Run:
             model=key_of(self.backend),
             checked=date.today(),
             prompts=prompts_version(),
-            quantisation=_quantisation(self.backend.name),
+            quantisation=_quantisation(self.backend),
             family=best,
             families=scores,
             held=dict(_abilities(counted)),
@@ -148,11 +148,12 @@ async def _speeds(backend: Backend) -> Mapping[int, float]:
     return found
 
 
-def _quantisation(name: str) -> str | None:
-    """Of a GGUF file in this process; a server's is not told in a form that all have."""
-    if not name.startswith("local:"):
-        return None
+def _quantisation(backend: Backend) -> str | None:
+    """Of a GGUF file in this process, or of a server's model, where it told that."""
+    if not backend.name.startswith("local:"):
+        told: str | None = getattr(backend, "quantisation", None)  # wrappers pass on what the backend inside has
+        return told
     from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - for local models only
 
-    header = find_source(name).header()
+    header = find_source(backend.name).header()
     return None if header is None else header.quantisation

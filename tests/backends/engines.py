@@ -82,6 +82,7 @@ def llamacpp(replies="OK.", *, slots=4, window=8_192, speculation=False, listed=
         "default_generation_settings": {"n_ctx": window, "speculative": speculation, "params": {}},
         "total_slots": slots,
         "model_path": "model.gguf",
+        "model_ftype": "Q4_K - Medium",
         "modalities": {"vision": False, "video": False, "audio": True},
         "chat_template": "{{ messages }}",
         "build_info": "b7000-abcdef0",

@@ -58,6 +58,15 @@ async def test_a_server_is_recognised_by_what_it_answers(server, model, request)
     assert backend._learned.engine == request.node.callspec.id.partition("-")[0]
 
 
+async def test_the_form_of_a_servers_weights_is_known_through_all_that_wraps_its_backend():
+    async with llamacpp() as server:
+        backend = open_backend("openai:model.gguf", base_url=server.openai_url)
+        before = backend.quantisation
+        await ask_servers([backend])
+        await backend.aclose()
+    assert (before, backend.quantisation) == (None, "Q4_K - Medium")
+
+
 async def test_a_server_that_says_nothing_of_itself_stays_what_its_name_says():
     able = await told_by(ScriptedServer(pages={"/v1/models": Told({"detail": "Not Found"}, 404)}))
     assert able == open_backend("openai:some-model", base_url="http://localhost:1/v1").capabilities

@@ -84,6 +84,11 @@ class OpenAIBackend(RemoteBackend):
             known = self._able[1]
         return replace(known, choices=False) if known.choices and self._memory.refuses("n") else known
 
+    @property
+    def quantisation(self) -> str | None:
+        """Of the model's weights, where its server told it."""
+        return None if self._learned.facts is None else self._learned.facts.quantisation
+
     async def ask_server(self, within_s: float) -> None:
         """Ask a compatible server what it can do, once in a process; one that does not answer, again after a minute."""
         known = self._learned

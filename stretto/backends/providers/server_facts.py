@@ -60,6 +60,7 @@ class ServerFacts:
         parameters: of the model.
         prefix_caching: it keeps what it has read, and reads a prompt that begins alike from there on.
         refused_media: types of parts of messages that the model does not take, by OpenAI's names.
+        quantisation: of the model's weights, "Q4_K_M" for instance.
     """
 
     engine: Engine | None = None
@@ -71,6 +72,7 @@ class ServerFacts:
     prefix_caching: bool | None = None
     refused_media: tuple[str, ...] = ()
     parameters: int | None = None
+    quantisation: str | None = None
 
 
 def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
@@ -166,7 +168,13 @@ def of_llamacpp(facts: ServerFacts, props: Any) -> ServerFacts:
         slots=_count(_at(props, "total_slots")),
         speculation=drafts if isinstance(drafts, bool) else None,
         refused_media=tuple(part for name, part in _MODALITIES.items() if _at(props, "modalities", name) is False),
+        quantisation=_form(_at(props, "model_ftype")),
     )
+
+
+def _form(told: Any) -> str | None:
+    """The name of a form of weights; ``None`` where it is no such name."""
+    return told if isinstance(told, str) and re.fullmatch(r"[\w. -]{1,40}", told) else None
 
 
 def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> ServerFacts:
@@ -186,6 +194,7 @@ def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> Serve
         context_window=window,
         refused_media=(_MODALITIES["vision"],) if blind else (),
         parameters=parameters_in(str(_at(shown, "details", "parameter_size") or "")),
+        quantisation=_form(_at(shown, "details", "quantization_level")),
     )
 
 
