@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from stretto.prompts import SMALL
 from stretto.route import Forecast
 from stretto.router.case import PHRASES, Case
 from stretto.router.demands import wants_format
@@ -70,7 +71,8 @@ def _offer_whole(case: Case, task: Task, window: int) -> Offer:
         forecast=forecast,
         priority=WHOLE,
         although="an answer about the documents could cite them",
-        needs=("record",),  # where documents do not fit, there is no other way
+        # Documents that do not fit have no other way, and of a weak model's copy the library finds the sentence.
+        needs=() if case.backend.capabilities.prompt_family == SMALL else ("record",),
         obstacle=lambda: next(_against_citations(case, task, forecast), None),
     )
 
