@@ -137,17 +137,17 @@ class PointText:
         if self._head is None:
             return ""
         head, self._head = self._head, None
-        return self._flow.feed(head)
+        return self._flow.feed(self._without_echo(head, whole=True) or "")
 
-    def _without_echo(self, body: str) -> str | None:
-        """The text after all that stands before it, ``None`` while that is undecided."""
+    def _without_echo(self, body: str, *, whole: bool = False) -> str | None:
+        """The text after all that stands before it, ``None`` while that is undecided; never if it is ``whole``."""
         for _ in range(MOST_LABELS):
             before = body
             for taken_off in (self._without_question, self._openings.without, self._without_lead, self._without_label):
                 rest = taken_off(body)
-                if rest is None:
+                if rest is None and not whole:
                     return None
-                body = rest
+                body = body if rest is None else rest
             if body == before:
                 break
             body = body.lstrip()

@@ -1,11 +1,15 @@
-"""The text of one point on its way into the answer."""
+"""The text of one point on its way into the answer, and whether it belongs there."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from stretto.strategies.branch import Running
+from stretto.strategies.harm.openings import adds_nothing
+from stretto.strategies.harm.overlap import said_before
 from stretto.strategies.merge import Filter
+from stretto.strategies.outline import Point
 
 _END = re.compile(r"[.!?。！？][\"”»')\]]*(?=\s)|[。！？]|\n")
 
@@ -55,3 +59,10 @@ class OnePoint:
         if self._whole and self._any and self._running.finish_reason == "length":
             self._running.told, self._running.finish_reason = True, "stop"
         return (self._form.feed(rest) if rest else "") + self._form.finish()
+
+
+def nothing_new(point: Point, text: str, earlier: Iterable[str], question: str) -> str:
+    """Why a whole point is of no use beside earlier ones, as half a sentence; empty if it is."""
+    if adds_nothing(text, point.title, question):
+        return "it only repeats its title or the question"
+    return "an earlier point says the same" if said_before(text, earlier, question) else ""

@@ -23,16 +23,16 @@ from stretto.strategies.branch import Running
 from stretto.strategies.direct import Direct, rest_of, straight_spec
 from stretto.strategies.fan_out import FanOut
 from stretto.strategies.form import Form, PointText, form_of
-from stretto.strategies.harm.overlap import said_before
 from stretto.strategies.harm.phrases import Phrases
 from stretto.strategies.harm.titles import Titles
 from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.limits import tell_limits
-from stretto.strategies.one_point import OnePoint
+from stretto.strategies.one_point import OnePoint, nothing_new
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
 from stretto.strategies.rival import Rival, is_worth_it
 from stretto.strategies.skeleton_calls import OUTLINES, SkeletonCalls
 from stretto.strategies.skeleton_offer import offer_skeleton
+from stretto.strategies.skeleton_warnings import tell_dropped, tell_missing, was_cut_short
 
 FEWEST_POINTS = 2
 LOST = "the straight answer was there first"
@@ -59,6 +59,7 @@ class _Skeleton:
         self.request = request
         self.route = route
         self.runner = runner
+        self.question = request.question
         self.parse = parse_of(request, route)
         self.form: Form = form_of(request, self.parse)
         self.omits = request.on_missing == "omit"  # a label waits for the first text of its point
@@ -96,7 +97,7 @@ class _Skeleton:
             return
         if not self.small:
             self._win("the outline was there first")
-        self._warn_of_dropped()
+        tell_dropped(self.titles, self.runner)
         await self._write(outline)
 
     async def _read(self, outline: Running) -> None:
@@ -121,20 +122,23 @@ class _Skeleton:
 
     async def _write(self, outline: Running) -> None:
         """Write the points that are not being written yet, and show all of them."""
-        if self.small:
-            if not await self._expand_small():
-                if self._lost():
-                    await self._go_on_straight(outline, LOST)
-                    return
+        if self.small and not await self._expand_small():
+            lost = self._lost()
+            if not lost:
                 self._note(held=False)
-                await self._go_on_straight(outline, "its points say the same, or could not be written")
-                return
-        elif self.waits:
+            await self._go_on_straight(outline, LOST if lost else "its points say the same, or could not be written")
+            return
+        if self.waits and not self.small:
             for point in self.points:
                 await self._expand(point)
         await self._show_held()
         tell_limits(self.request, self.runner)
-        self._warn_of_missing(outline)
+        outline.told = True
+        owes = not self.parser.cut and not (self.wanted and len(self.points) >= self.wanted)
+        ended_here = self.parser.cut or self.titles.exhausted
+        count, wanted = len(self.points), self.wanted
+        missing = tell_missing(outline, self.runner, count=count, wanted=wanted, owes=owes, ended_here=ended_here)
+        outline.partial = outline.partial or missing
         if self.parser.closing:
             self.runner.merge.add("\n\n" + self.parser.closing)
         await self.runner.merge.finish()
@@ -151,13 +155,6 @@ class _Skeleton:
             return "the outline is running text"
         return self.titles.wrong[-1] if self.titles.hopeless else ""
 
-    def _warn_of_dropped(self) -> None:
-        if wrong := self.titles.wrong:
-            count = "One title" if len(wrong) == 1 else f"{len(wrong)} titles"
-            was = "was" if len(wrong) == 1 else "were"
-            causes = ", ".join(dict.fromkeys(wrong))
-            self.runner.warn(f"{count} of the outline {was} left out: {causes}.")
-
     def _judge_points(self) -> None:
         """Note how the points turned out."""
         parts = [self.written[point.index] for point in self.points if point.index in self.written]
@@ -170,31 +167,9 @@ class _Skeleton:
         if held or self.request.strategy == "auto":
             self.runner.note_skeleton(held=held)
 
-    def _warn_of_missing(self, outline: Running) -> None:
-        """Warn of points that are missing: the outline broke off, was cut, or has fewer than were asked for."""
-        count = len(self.points)
-        after = "one point" if count == 1 else f"{count} points"
-        owes = not self.parser.cut and not (self.wanted and count >= self.wanted)
-        outline.told = True
-        ended_here = self.parser.cut or self.titles.exhausted
-        if outline.branch is not None and outline.exception is not None and not ended_here:
-            outline.partial = owes
-            self.runner.warn(f"The outline broke off after {after}: {outline.exception}")
-        elif self._cut_short(outline) and owes:
-            outline.partial = True
-            self.runner.warn(
-                f"The outline was cut after {after}, so points may be missing. "
-                "Ask for fewer points, allow more tokens, or ask with strategy='direct'."
-            )
-        elif self.wanted and count < self.wanted:
-            self.runner.warn(f"{self.wanted} points are asked for, and the outline had {count}.")
-
-    def _cut_short(self, outline: Running) -> bool:
-        return outline.finish_reason in ("length", "budget")
-
     def _last_points(self, outline: Running) -> list[Point]:
         """The points that the end of the outline completes; without half a title, if it broke off or was cut."""
-        if outline.exception is not None or self._cut_short(outline):
+        if outline.exception is not None or was_cut_short(outline):
             self.parser.feed(CANCEL_LINE)
         return self.parser.finish()
 
@@ -318,7 +293,7 @@ class _Skeleton:
             running = self.written[point.index]
             await running.ended()
             waiting.append(point)
-            if running.exception is None and not said_before(running.text, texts, self.request.question):
+            if running.exception is None and not nothing_new(point, running.text, texts, self.question):
                 texts.append(running.text)
             if self._lost():
                 return False
@@ -362,13 +337,13 @@ class _Skeleton:
     def _label(self, point: Point) -> str:
         """The label of a point whose turn has come; empty if it says what an earlier one says."""
         running = self.written.get(point.index)
-        if running is not None and running.branch is not None and running.exception is None:
-            earlier = [self.written[other.index].text for other in self.shown]
-            if said_before(running.text, earlier, self.request.question):
-                running.drop("an earlier point says the same")
-                self.left_out += 1
-                self.runner.warn(f"Point {point.index}, {point.title!r}, was left out: an earlier point says the same.")
-                return ""
+        whole = running is not None and running.branch is not None and running.exception is None
+        earlier = [self.written[other.index].text for other in self.shown]
+        if running is not None and whole and (fault := nothing_new(point, running.text, earlier, self.question)):
+            running.drop(fault)
+            self.left_out += 1
+            self.runner.warn(f"Point {point.index}, {point.title!r}, was left out: {fault}.")
+            return ""
         heads = bool(point.section) and point.section not in {other.section for other in self.shown}
         self.shown.append(point)
         return self.form.label(point, point.index - self.left_out, heads=heads)

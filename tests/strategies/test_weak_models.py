@@ -235,6 +235,24 @@ async def test_an_outline_of_a_small_model_may_say_one_short_word_again_and_agai
     assert (answer.strategy, answer.warnings) == ("skeleton", ())
 
 
+async def test_a_point_of_a_small_model_that_only_repeats_its_title_or_the_question_is_left_out():
+    outline = "1. Oil the chain\n2. Pump the tyres\n3. Clean it\n4. Check the brakes"
+    script = {
+        r"Points:$": outline,
+        "Point: Oil": f'The answer to this question is: "{QUESTION}"',
+        "Point: Pump": "Press the tyre with a thumb.",
+        "Point: Clean": "Clean it.",
+        "": "Pull both of them.",
+    }
+    answer = await ask(script, capabilities=SMALL)
+    assert (
+        answer.text
+        == "1. **Pump the tyres**: Press the tyre with a thumb.\n2. **Check the brakes**: Pull both of them."
+    )
+    assert all("it only repeats its title or the question" in warning for warning in answer.warnings)
+    assert len(answer.warnings) == 2
+
+
 async def test_a_point_of_a_small_model_that_becomes_a_list_is_cut_or_asked_for_again():
     begun = "1. Put one drop of oil on every link and wipe the rest off with a cloth.\n2. Pump the tyres."
     script = {
@@ -260,6 +278,12 @@ async def test_a_small_model_that_writes_one_title_again_and_again_is_answered_s
     script = {r"Points:$": "1. Oil the chain\n2. Oil the chain\n3. Oil the chain", "": "A straight answer."}
     answer = await ask(script, capabilities=SMALL)
     assert (answer.text, answer.usage.calls) == ("A straight answer.", 2)
+
+
+async def test_an_announcement_that_ends_a_point_is_taken_off_too():
+    outline = "1. Chain\n2. Tyres"
+    answer = await ask({OUTLINE: outline, "point 1,": f"The answer to this question is: {QUESTION}", "": "Pump them."})
+    assert answer.text == f"1. **Chain**: {QUESTION}\n2. **Tyres**: Pump them."
 
 
 async def test_a_family_of_prompts_can_be_named_for_any_model():

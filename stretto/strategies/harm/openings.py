@@ -56,3 +56,9 @@ def _openings(question: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         for between in dict.fromkeys(((), question)):
             for copula in known.copulas:
                 yield (*opening, *between, *copula)
+
+
+def adds_nothing(text: str, title: str, question: str) -> bool:
+    """Whether a part has no word beside those of its title, of the question and of such openings."""
+    known = {*words_of(title), *words_of(question), *(word for each in _openings(()) for word in each)}
+    return known.issuperset(words_of(text))
