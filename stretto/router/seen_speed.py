@@ -6,7 +6,7 @@ A check measures that with probes. Without one, a server that computes everythin
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 from weakref import ref
@@ -69,14 +69,12 @@ class Timed:
         if self._begun is not None:
             self._seen.ended(self._begun, self._tokens)
 
-    async def chunks(self, stream: AsyncIterator[Chunk]) -> AsyncGenerator[Chunk]:
-        """Pass the chunks of the stream on."""
-        async for chunk in stream:
-            if chunk.is_answer and self._begun is None:
-                self._begun = self._seen.begun()
-            if chunk.usage is not None and chunk.usage.completion_tokens:
-                self._tokens = (self._tokens or 0) + chunk.usage.completion_tokens
-            yield chunk
+    def heard(self, chunk: Chunk) -> None:
+        """Take a chunk of the stream."""
+        if chunk.is_answer and self._begun is None:
+            self._begun = self._seen.begun()
+        if chunk.usage is not None and chunk.usage.completion_tokens:
+            self._tokens = (self._tokens or 0) + chunk.usage.completion_tokens
 
 
 _seen: dict[int, tuple[ref[Backend], SeenSpeed]] = {}

@@ -98,7 +98,7 @@ class BranchCalls:
                     try:
                         whole = UntilWhole(chunks, prompt.n, _AFTER_FINISH_S)
                         with Timed(seen_speed(self._backend)) as timed:
-                            record.finish_reason = await self._read(running, timed.chunks(whole), reservation, record)
+                            record.finish_reason = await self._read(running, whole, reservation, record, timed=timed)
                     except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
                         failure = error
                 if failure is not None:
@@ -116,7 +116,13 @@ class BranchCalls:
         return record.finish_reason
 
     async def _read(
-        self, running: Running, chunks: AsyncIterator[Chunk], reservation: Reservation, record: CallRecord
+        self,
+        running: Running,
+        chunks: AsyncIterator[Chunk],
+        reservation: Reservation,
+        record: CallRecord,
+        *,
+        timed: Timed,
     ) -> FinishReason | None:
         """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
         reason: FinishReason | None = None
@@ -127,6 +133,7 @@ class BranchCalls:
             if wrong := what_is_wrong(chunk):
                 raise BackendError(f"{self._backend.name} yielded a chunk whose {wrong}.", backend=self._backend.name)
             record.heard(chunk)
+            timed.heard(chunk)
             self._note(running, chunk, reservation)
             if chunk.choice:
                 await self._take_further(running.further(chunk.choice), chunk)

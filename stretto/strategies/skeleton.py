@@ -84,9 +84,9 @@ class _Skeleton:
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
-        outline = self.outline = self.runner.start(self.calls.outline())
         if self.request.race or is_worth_it(self.request, self.runner):
             self.rival = Rival(self.request, self.runner, self._end_lost)
+        outline = self.outline = self.runner.start(self.calls.outline())
         await self._read(outline)
         doubt = self._doubt()
         ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point

@@ -10,7 +10,7 @@ from stretto.language.folding import UNSPACED
 from stretto.strategies.harm.words import words_of
 
 _BEHIND = re.compile(r"[\s\"“”„«»'’*_:,.–—-]*")
-_WORD = re.compile(rf"[^\W_{UNSPACED}]+")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 
 
 class Openings:
