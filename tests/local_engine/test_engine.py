@@ -332,7 +332,7 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
 def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noqa: PLR0917 - fixtures
     decoding, first_s, rounds, loaded, start, monkeypatch
 ):
-    monkeypatch.setattr(serving_thread, "_FIRST_S", first_s)
+    monkeypatch.setattr(serving_thread, "_TIMING_LIMIT_S", first_s)
     model, seen, handles = loaded("llama"), [], []
     ready, asked = threading.Event(), threading.Event()
 

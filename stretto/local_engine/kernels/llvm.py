@@ -18,21 +18,21 @@ __all__ = [
     "LONG",
     "VECTOR",
     "WORDS",
-    "added",
-    "called",
-    "chosen",
-    "declared",
+    "broadcast",
+    "call_shared",
+    "declare",
+    "dot_bfloat16",
     "exponential",
-    "far",
-    "folded",
-    "larger",
+    "horizontal_sums",
+    "int64",
     "load",
-    "long",
     "loop",
-    "paired",
+    "maximum",
+    "multiply_add",
+    "offset",
     "prefetch",
-    "spread",
-    "widened",
+    "shuffle",
+    "widen_float16",
 ]  # fmt: skip
 
 FLOAT = ir.FloatType()
@@ -52,7 +52,7 @@ class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite is not typed
 _BFLOATS = ir.VectorType(_BFloat(), 2 * PANEL)
 
 
-def larger(builder: Any, left: Any, right: Any) -> Any:
+def maximum(builder: Any, left: Any, right: Any) -> Any:
     """The larger of two numbers, or of each pair."""
     return builder.select(builder.fcmp_ordered(">", left, right), left, right)
 
@@ -80,20 +80,20 @@ def exponential(builder: Any, number: Any) -> Any:
     return builder.fmul(total, builder.bitcast(builder.shl(exponent, constant(23, whole)), kind))
 
 
-def chosen(builder: Any, left: Any, right: Any, elements: Iterable[int]) -> Any:
+def shuffle(builder: Any, left: Any, right: Any, elements: Iterable[int]) -> Any:
     """Shuffle: take these elements of the concatenation of two vectors."""
     mask = list(elements)
     return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INT, len(mask)), mask))
 
 
-def long(number: int) -> Any:
+def int64(number: int) -> Any:
     """An i64 constant."""
     return ir.Constant(LONG, number)
 
 
-def far(builder: Any, address: Any, step: Any, times: int) -> Any:
+def offset(builder: Any, address: Any, step: Any, times: int) -> Any:
     """The address this many steps further."""
-    return builder.add(address, builder.mul(step, long(times)))
+    return builder.add(address, builder.mul(step, int64(times)))
 
 
 def load(builder: Any, address: Any, kind: Any) -> Any:
@@ -101,14 +101,14 @@ def load(builder: Any, address: Any, kind: Any) -> Any:
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=4)
 
 
-def spread(builder: Any, number: Any) -> Any:
+def broadcast(builder: Any, number: Any) -> Any:
     """Broadcast a number to all elements of a vector."""
     anything = ir.Constant(ir.VectorType(number.type, PANEL), ir.Undefined)
     first = builder.insert_element(anything, number, INT(0))
     return builder.shuffle_vector(first, anything, ir.Constant(WORDS, [0] * PANEL))
 
 
-def widened(builder: Any, words: Any) -> Any:
+def widen_float16(builder: Any, words: Any) -> Any:
     """Widen the bits of float16, one in each word, to float32: the exponent moves by a product with 2 to the 112."""
 
     def every(number: int) -> Any:
@@ -122,27 +122,27 @@ def widened(builder: Any, words: Any) -> Any:
     return builder.bitcast(builder.or_(bits, sign), VECTOR)
 
 
-def added(builder: Any, left: Any, right: Any, total: Any) -> Any:
+def multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
     """Multiply and add to the total, fused where the processor can."""
-    operation = declared(builder, f"llvm.fmuladd.v{PANEL}f32", VECTOR, [VECTOR] * 3)
+    operation = declare(builder, f"llvm.fmuladd.v{PANEL}f32", VECTOR, [VECTOR] * 3)
     return builder.call(operation, [left, right, total])
 
 
-def paired(builder: Any, left: Any, right: Any, total: Any) -> Any:
+def dot_bfloat16(builder: Any, left: Any, right: Any, total: Any) -> Any:
     """Multiply pairs of bfloat16, and add both products to the total."""
     name = "llvm.x86.avx512bf16.dpbf16ps.512"
-    operation = declared(builder, name, VECTOR, [VECTOR, _BFLOATS, _BFLOATS])
+    operation = declare(builder, name, VECTOR, [VECTOR, _BFLOATS, _BFLOATS])
     return builder.call(operation, [total, *(builder.bitcast(pairs, _BFLOATS) for pairs in (left, right))])
 
 
 def prefetch(builder: Any, address: Any) -> None:
     """Prefetch what will be read soon; addresses without memory do no harm."""
     byte = ir.IntType(8).as_pointer()
-    operation = declared(builder, "llvm.prefetch.p0i8", ir.VoidType(), [byte, INT, INT, INT])
+    operation = declare(builder, "llvm.prefetch.p0i8", ir.VoidType(), [byte, INT, INT, INT])
     builder.call(operation, [builder.inttoptr(address, byte), *(ir.Constant(INT, number) for number in (0, 3, 1))])
 
 
-def declared(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+def declare(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
     """The function of this name and these types, which may be defined elsewhere."""
     return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)  # type: ignore[no-untyped-call]  # numba leaves it untyped
 
@@ -155,22 +155,22 @@ def loop(builder: Any, times: Any, starts: Sequence[Any]) -> Iterator[tuple[Any,
     builder.branch(head)
     builder.position_at_end(head)
     at, carried = builder.phi(LONG), [builder.phi(start.type) for start in starts]
-    at.add_incoming(long(0), before)
+    at.add_incoming(int64(0), before)
     for value, start in zip(carried, starts, strict=True):
         value.add_incoming(start, before)
     builder.cbranch(builder.icmp_signed("<", at, times), body, after)
     builder.position_at_end(body)
     yield at, carried, following
-    at.add_incoming(builder.add(at, long(1)), builder.block)
+    at.add_incoming(builder.add(at, int64(1)), builder.block)
     for value, coming in zip(carried, following, strict=True):
         value.add_incoming(coming, builder.block)
     builder.branch(head)
     builder.position_at_end(after)
 
 
-def called(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Callable[[Any], None]) -> Any:
+def call_shared(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Callable[[Any], None]) -> Any:
     """Call a function of this name that is defined once; it would be inlined, and compiled, at every call otherwise."""
-    function = declared(builder, name, ir.VoidType(), [value.type for value in given])
+    function = declare(builder, name, ir.VoidType(), [value.type for value in given])
     if function.is_declaration:
         function.linkage = "linkonce_odr"
         function.attributes.add("noinline")
@@ -179,7 +179,7 @@ def called(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Ca
     return context.get_dummy_value()
 
 
-def folded(builder: Any, sums: Sequence[Any]) -> Any:
+def horizontal_sums(builder: Any, sums: Sequence[Any]) -> Any:
     """Sum each of some vectors, whose number is a power of two, by adding halves.
 
     The order is fixed, so a row's sum is the same whatever rows are beside it: no compiler may choose another order.
@@ -192,5 +192,5 @@ def folded(builder: Any, sums: Sequence[Any]) -> Any:
         if len(held) > 1:
             low += [at + PANEL for at in low]
         high = [at + size for at in low]
-        held = [builder.fadd(*(chosen(builder, *pair, half) for half in (low, high))) for pair in pairs]
+        held = [builder.fadd(*(shuffle(builder, *pair, half) for half in (low, high))) for pair in pairs]
     return held[0]

@@ -27,21 +27,21 @@ from stretto.local_engine.kernels.llvm import (
     LONG,
     VECTOR,
     WORDS,
-    added,
-    called,
-    chosen,
-    declared,
+    broadcast,
+    call_shared,
+    declare,
+    dot_bfloat16,
     exponential,
-    far,
-    folded,
-    larger,
+    horizontal_sums,
+    int64,
     load,
-    long,
     loop,
-    paired,
+    maximum,
+    multiply_add,
+    offset,
     prefetch,
-    spread,
-    widened,
+    shuffle,
+    widen_float16,
 )
 from stretto.local_engine.kernels.sizes import PANEL
 
@@ -87,7 +87,7 @@ def _loaded(builder: Any, address: Any, kind: Any) -> Any:
         return builder.fpext(vector, VECTOR)
     words = builder.zext(vector, WORDS)
     if kind == types.int16:
-        return widened(builder, words)
+        return widen_float16(builder, words)
     return builder.bitcast(builder.shl(words, ir.Constant(words.type, [16] * PANEL)), VECTOR)
 
 
@@ -95,23 +95,23 @@ def _fill(function: Any, count: int, many: int, kind: Any) -> None:
     """Write the code of a tile; see `tile`."""
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     source, stride, width, weight, step, panel_step, target, out, add = function.args
-    lines = [far(builder, source, stride, row) for row in range(count)]
-    strips = [far(builder, weight, panel_step, panel) for panel in range(many)]
+    lines = [offset(builder, source, stride, row) for row in range(count)]
+    strips = [offset(builder, weight, panel_step, panel) for panel in range(many)]
     nothing = ir.Constant(VECTOR, [0.0] * PANEL)
     with loop(builder, width, [nothing] * (count * many)) as (at, sums, new):
         addresses = [builder.add(strip, builder.mul(at, step)) for strip in strips]
         weights = [_loaded(builder, address, kind) for address in addresses]
         for address in addresses:
-            prefetch(builder, builder.add(address, long(_AHEAD)))
+            prefetch(builder, builder.add(address, int64(_AHEAD)))
         for row, line in enumerate(lines):
-            place = builder.add(line, builder.mul(at, long(4)))
-            number = spread(builder, load(builder, place, INT if kind == types.uint32 else FLOAT))
+            place = builder.add(line, builder.mul(at, int64(4)))
+            number = broadcast(builder, load(builder, place, INT if kind == types.uint32 else FLOAT))
             for vector, total in zip(weights, sums[row * many :], strict=False):
-                new.append((paired if kind == types.uint32 else added)(builder, number, vector, total))
-    keeps = builder.icmp_signed("!=", add, long(0))
+                new.append((dot_bfloat16 if kind == types.uint32 else multiply_add)(builder, number, vector, total))
+    keeps = builder.icmp_signed("!=", add, int64(0))
     for number, total in enumerate(sums):
         row, panel = divmod(number, many)
-        spot = builder.add(far(builder, target, out, row), long(4 * PANEL * panel))
+        spot = builder.add(offset(builder, target, out, row), int64(4 * PANEL * panel))
         old = builder.select(keeps, load(builder, spot, VECTOR), nothing)
         builder.store(builder.fadd(total, old), builder.inttoptr(spot, VECTOR.as_pointer()), align=4)
     builder.ret_void()
@@ -122,23 +122,23 @@ def _fill_dots(function: Any, count: int) -> None:
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     queries, query_step, keys, key_step, slots, width, scores, score_step = function.args
     abreast = _ACROSS // count
-    lines = [far(builder, queries, query_step, row) for row in range(count)]
-    with loop(builder, builder.sdiv(slots, long(abreast)), []) as (block, _, _):
-        slot = builder.mul(block, long(abreast))
+    lines = [offset(builder, queries, query_step, row) for row in range(count)]
+    with loop(builder, builder.sdiv(slots, int64(abreast)), []) as (block, _, _):
+        slot = builder.mul(block, int64(abreast))
         first = builder.add(keys, builder.mul(slot, key_step))
-        beside = [far(builder, first, key_step, number) for number in range(abreast)]
+        beside = [offset(builder, first, key_step, number) for number in range(abreast)]
         nothing = ir.Constant(VECTOR, [0.0] * PANEL)
-        with loop(builder, builder.sdiv(width, long(PANEL)), [nothing] * _ACROSS) as (chunk, sums, new):
-            place = builder.mul(chunk, long(4 * PANEL))
+        with loop(builder, builder.sdiv(width, int64(PANEL)), [nothing] * _ACROSS) as (chunk, sums, new):
+            place = builder.mul(chunk, int64(4 * PANEL))
             vectors = [load(builder, builder.add(key, place), VECTOR) for key in beside]
             for row, line in enumerate(lines):
                 query = load(builder, builder.add(line, place), VECTOR)
                 for vector, total in zip(vectors, sums[row * abreast :], strict=False):
-                    new.append(added(builder, query, vector, total))
-        totals = folded(builder, sums)
+                    new.append(multiply_add(builder, query, vector, total))
+        totals = horizontal_sums(builder, sums)
         for row in range(count):
-            own = chosen(builder, totals, totals, range(row * abreast, (row + 1) * abreast))
-            spot = builder.add(far(builder, scores, score_step, row), builder.mul(slot, long(4)))
+            own = shuffle(builder, totals, totals, range(row * abreast, (row + 1) * abreast))
+            spot = builder.add(offset(builder, scores, score_step, row), builder.mul(slot, int64(4)))
             builder.store(own, builder.inttoptr(spot, own.type.as_pointer()), align=4)
     builder.ret_void()
 
@@ -147,13 +147,13 @@ def _fill_soften(function: Any) -> None:
     """Write the code of `soften`."""
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     scores, seen, slots, scale, target = function.args
-    blocks, scale = builder.sdiv(slots, long(PANEL)), spread(builder, scale)
+    blocks, scale = builder.sdiv(slots, int64(PANEL)), broadcast(builder, scale)
     lowest, nothing = (ir.Constant(VECTOR, [value] * PANEL) for value in (-math.inf, 0.0))
 
     def looked_up(block: Any) -> tuple[Any, Any]:
-        spot = builder.add(scores, builder.mul(block, long(4 * PANEL)))
+        spot = builder.add(scores, builder.mul(block, int64(4 * PANEL)))
         flags = ir.VectorType(ir.IntType(8), PANEL)
-        place = builder.inttoptr(builder.add(seen, builder.mul(block, long(PANEL))), flags.as_pointer())
+        place = builder.inttoptr(builder.add(seen, builder.mul(block, int64(PANEL))), flags.as_pointer())
         return builder.inttoptr(spot, VECTOR.as_pointer()), builder.icmp_unsigned(
             "!=", builder.load(place, align=1), ir.Constant(flags, [0] * PANEL)
         )
@@ -162,18 +162,18 @@ def _fill_soften(function: Any) -> None:
         place, visible = looked_up(block)
         found = builder.select(visible, builder.fmul(builder.load(place, align=4), scale), lowest)
         builder.store(found, place, align=4)
-        new.append(larger(builder, found, mosts[0]))
+        new.append(maximum(builder, found, mosts[0]))
     most = mosts[0]
     for size in (8, 4, 2, 1):
-        most = larger(builder, *(chosen(builder, most, most, range(at, at + size)) for at in (0, size)))
-    most = spread(builder, builder.extract_element(most, INT(0)))
+        most = maximum(builder, *(shuffle(builder, most, most, range(at, at + size)) for at in (0, size)))
+    most = broadcast(builder, builder.extract_element(most, INT(0)))
     with loop(builder, blocks, [nothing]) as (block, totals, new):
         place, visible = looked_up(block)
         raised = exponential(builder, builder.fsub(builder.load(place, align=4), most))
         share = builder.select(visible, raised, nothing)
         builder.store(share, place, align=4)
         new.append(builder.fadd(totals[0], share))
-    total = builder.extract_element(folded(builder, totals), INT(0))
+    total = builder.extract_element(horizontal_sums(builder, totals), INT(0))
     builder.store(total, builder.inttoptr(target, FLOAT.as_pointer()))
     builder.ret_void()
 
@@ -192,15 +192,15 @@ def tile(
     shapes = {(rows, many) for rows in range(1, MOST + 1) for many in (1, *ABREAST[rows : rows + 2])}
 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
-        shape = builder.add(builder.mul(given[1], long(PANEL)), given[2])
+        shape = builder.add(builder.mul(given[1], int64(PANEL)), given[2])
         no_other, after = builder.append_basic_block(), builder.append_basic_block()
         choice = builder.switch(shape, no_other)
         for count, many in sorted(shapes):
             block = builder.append_basic_block()
-            choice.add_case(long(count * PANEL + many), block)
+            choice.add_case(int64(count * PANEL + many), block)
             builder.position_at_end(block)
             name = f"stretto_tile_{kind}_{count}_{many}"
-            called(context, builder, name, given[3:], partial(_fill, count=count, many=many, kind=kind))
+            call_shared(context, builder, name, given[3:], partial(_fill, count=count, many=many, kind=kind))
             builder.branch(after)
         builder.position_at_end(no_other)
         builder.unreachable()
@@ -223,7 +223,9 @@ def dots(
     many = count.literal_value
 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
-        return called(context, builder, f"stretto_dots_{many}", given[1:], lambda function: _fill_dots(function, many))
+        return call_shared(
+            context, builder, f"stretto_dots_{many}", given[1:], lambda function: _fill_dots(function, many)
+        )
 
     arguments = (count, queries, query_step, keys, key_step, slots, width, scores, score_step)
     return types.void(*arguments), generate
@@ -243,7 +245,7 @@ def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: 
     """
 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
-        return called(context, builder, "stretto_soften", given, _fill_soften)
+        return call_shared(context, builder, "stretto_soften", given, _fill_soften)
 
     return types.void(scores, seen, slots, scale, total), generate
 
@@ -282,22 +284,22 @@ def barrier(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
         counter, parts = given
         place = builder.inttoptr(counter, LONG.as_pointer())
-        before = builder.atomic_rmw("add", place, long(1), "acq_rel")
-        arrivals = builder.mul(builder.add(builder.sdiv(before, parts), long(1)), parts)
+        before = builder.atomic_rmw("add", place, int64(1), "acq_rel")
+        arrivals = builder.mul(builder.add(builder.sdiv(before, parts), int64(1)), parts)
         look, spin, go = (builder.append_basic_block(name) for name in ("look", "spin", "go"))
         entry = builder.block
         builder.branch(look)
         builder.position_at_end(look)
         turns = builder.phi(LONG)
-        turns.add_incoming(long(1), entry)
+        turns.add_incoming(int64(1), entry)
         here = builder.load_atomic(place, "acquire", 8)
-        stopped = builder.icmp_signed("<", here, long(0))
+        stopped = builder.icmp_signed("<", here, int64(0))
         builder.cbranch(builder.or_(stopped, builder.icmp_signed(">=", here, arrivals)), go, spin)
         builder.position_at_end(spin)
         if sys.platform != "win32":  # yields the processor to a thread that has none
-            with builder.if_then(builder.icmp_signed("==", builder.srem(turns, long(_SPINS)), long(0))):
-                builder.call(declared(builder, "sched_yield", INT, []), [])
-        turns.add_incoming(builder.add(turns, long(1)), builder.block)
+            with builder.if_then(builder.icmp_signed("==", builder.srem(turns, int64(_SPINS)), int64(0))):
+                builder.call(declare(builder, "sched_yield", INT, []), [])
+        turns.add_incoming(builder.add(turns, int64(1)), builder.block)
         builder.branch(look)
         builder.position_at_end(go)
         return context.get_dummy_value()

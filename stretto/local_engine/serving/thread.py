@@ -27,10 +27,10 @@ from stretto.local_engine.serving.step_timing import measuring
 
 __all__ = ["Serving"]
 
-_QUIET_S = 0.0005  # what comes later is read soon, and copies what it shares
-_GATHER_S = 1.0  # that an announced request is waited for at most
-_FIRST_S = 2.0  # for timing steps before the first request
-_FAILURES = 3  # in a row, after which the engine ends
+_BATCHING_DELAY_S = 0.0005  # that others of the same moment are waited for: read together, they copy what they share
+_ANNOUNCED_WAIT_S = 1.0  # that an announced request is waited for at most
+_TIMING_LIMIT_S = 2.0  # for timing steps before the first request
+_MAX_FAILURES = 3  # in a row, after which the engine ends
 _CLOSE_S = 10.0  # that `Serving.close` waits for the thread at most
 
 _log = logging.getLogger(__package__)
@@ -165,7 +165,7 @@ class Serving:
         name, cause = self.model.name, self._cause
         if cause is not None:
             raise BackendError(
-                f"The engine of {name} has ended, because it failed {_FAILURES} times in a row. The last cause: "
+                f"The engine of {name} has ended, because it failed {_MAX_FAILURES} times in a row. The last cause: "
                 f"{cause} Make a new one.",
                 backend=name,
             )
@@ -196,7 +196,7 @@ class Serving:
                     break
                 except BaseException as error:
                     failures += 1
-                    if failures >= _FAILURES:
+                    if failures >= _MAX_FAILURES:
                         raise
                     self._recover(scheduler, error)
         except BaseException as error:  # noqa: BLE001 - as above
@@ -297,7 +297,7 @@ class Serving:
         """Time each number of rows before the first request, which would else run with guesses: not for long."""
         began = time.monotonic()
         while self._measuring is not None and not (self._cost.measured or self._closed):
-            if time.monotonic() - began > _FIRST_S:
+            if time.monotonic() - began > _TIMING_LIMIT_S:
                 return
             self._measure(self._measuring)
 
@@ -329,7 +329,7 @@ class Serving:
                 self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or code.due)
             gathered = self._gathered(idle=idle)
             while idle and not (gathered or self._alongside or self._closed or code.due):
-                self._changed.wait(_QUIET_S)
+                self._changed.wait(_BATCHING_DELAY_S)
                 gathered = self._gathered(idle=idle)
             if self._closed:
                 return None
@@ -352,7 +352,7 @@ class Serving:
         if quiet or len(self._waiting) >= self._max_batch or now > (self._gather_until or now):
             self._gather_until = None
             return True
-        self._gather_until = self._gather_until or now + _GATHER_S
+        self._gather_until = self._gather_until or now + _ANNOUNCED_WAIT_S
         return False
 
     def _fitting(self, running: list[Handle]) -> tuple[list[Handle], str]:

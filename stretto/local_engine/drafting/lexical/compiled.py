@@ -15,17 +15,15 @@ __all__ = ["ROWS", "Units", "learn", "no_predictions", "plan"]
 ROWS = 24
 """Of a draft at most."""
 
-_NODES = 12  # guesses at most
-_FLOOR = 0.02  # survival below which nothing is drafted
-_USUAL, _FALLS = (
-    0.6,
-    0.65,
-)  # yield of the first position at first, and of each relative to the one before it
-_LEARN = 1 / 16
-_FORGET = 1 / 32
-_SURE = (0.5, 0.8, 0.95)
-_HIGHEST = 0.98  # nothing is certain
-_KEPT = 0.99  # of what was seen: after a hundred trials one counts 1/e
+_MAX_GUESSES = 12
+_MIN_SURVIVAL = 0.02  # below it nothing is drafted
+_FIRST_YIELD = 0.6  # accepted tokens of the first position, until some were seen
+_YIELD_DECAY = 0.65  # of each position, relative to the one before it
+_YIELD_RATE = 1 / 16  # of what a step showed, to the yield
+_RECOVERY_RATE = 1 / 32  # of the way back to the first yield, where predictions yielded nothing
+_CONFIDENCE_BOUNDS = (0.5, 0.8, 0.95)
+_MAX_PROBABILITY = 0.98  # nothing is certain
+_COUNT_DECAY = 0.99  # of what was seen: after a hundred trials one counts 1/e
 
 Counters = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -50,7 +48,7 @@ class Units(NamedTuple):
 
 def no_predictions(pads: int, breadth: int, counters: Counters) -> Units:
     """Arrays for the predictions of this many [PAD]s."""
-    gains = np.array([_USUAL * _FALLS**pad for pad in range(pads)])
+    gains = np.array([_FIRST_YIELD * _YIELD_DECAY**pad for pad in range(pads)])
     return Units(np.empty((pads, breadth), np.int64), np.empty((pads, breadth)), gains, np.zeros(2, int), counters)
 
 
@@ -60,7 +58,7 @@ def _estimate(counters, coarse, fine, claim):
     wide, narrow = counters
     factor = (wide[coarse, 0] + 1) / (wide[coarse, 1] + 1)
     factor = (narrow[fine, 0] + factor) / (narrow[fine, 1] + 1)
-    return min(claim * factor, _HIGHEST)
+    return min(claim * factor, _MAX_PROBABILITY)
 
 
 @inner
@@ -68,8 +66,8 @@ def _record(counters, coarse, fine, claim, hit):
     """Note whether a prediction was right."""
     wide, narrow = counters
     for counter in (wide[coarse], narrow[fine]):
-        counter[0] = counter[0] * _KEPT + hit
-        counter[1] = counter[1] * _KEPT + claim
+        counter[0] = counter[0] * _COUNT_DECAY + hit
+        counter[1] = counter[1] * _COUNT_DECAY + claim
 
 
 @inner
@@ -84,7 +82,7 @@ def _consider(units, heap, above, parent, depth, rank):
     if depth < units.known[0] and rank < units.tokens.shape[1]:
         coarse, fine = _kind(depth, rank, units.known[1])
         survival = above * _estimate(units.counters, coarse, fine, units.chances[depth, rank])
-        if survival >= _FLOOR:
+        if survival >= _MIN_SURVIVAL:
             heapq.heappush(heap, (-survival, np.int64(parent), np.int64(depth), np.int64(rank)))
 
 
@@ -95,7 +93,7 @@ def _grow(units, room, tokens, parents, survival):
     heap.pop()
     count = 0
     _consider(units, heap, 1.0, -1, 0, 0)
-    while len(heap) > 0 and count < min(_NODES, room):
+    while len(heap) > 0 and count < min(_MAX_GUESSES, room):
         negative, parent, depth, rank = heapq.heappop(heap)
         tokens[count], parents[count], survival[count] = units.tokens[depth, rank], parent, -negative
         _consider(units, heap, 1.0 if parent < 0 else survival[parent], parent, depth, rank + 1)
@@ -155,8 +153,8 @@ def _fade(units):
     """Note that the predictions yielded nothing, and forget some of that, so that they are tried again."""
     for position in range(len(units.gains)):
         if position < units.known[0]:
-            units.gains[position] -= _LEARN * units.gains[position]
-        units.gains[position] += _FORGET * (_USUAL * _FALLS**position - units.gains[position])
+            units.gains[position] -= _YIELD_RATE * units.gains[position]
+        units.gains[position] += _RECOVERY_RATE * (_FIRST_YIELD * _YIELD_DECAY**position - units.gains[position])
     units.known[0] = 0
 
 
@@ -213,7 +211,7 @@ def learn(units, path, accepted, took, rows, tops, probabilities):
     predicted, certainty = units.known
     for position in range(predicted):
         gain = (1.0 if accepted > position else 0.0) - took / predicted
-        units.gains[position] += _LEARN * (gain - units.gains[position])
+        units.gains[position] += _YIELD_RATE * (gain - units.gains[position])
     for depth in range(min(predicted, len(path))):  # each position, as long as those before it were right
         for rank in range(units.tokens.shape[1]):
             coarse, fine = _kind(depth, rank, certainty)
@@ -225,7 +223,7 @@ def learn(units, path, accepted, took, rows, tops, probabilities):
     if tops.shape[1] < units.tokens.shape[1]:
         return
     units.known[0] = len(rows) - 1
-    for bound in _SURE:
+    for bound in _CONFIDENCE_BOUNDS:
         units.known[1] += probabilities[rows[0], 0] >= bound
     for position in range(len(rows) - 1):
         for rank in range(units.tokens.shape[1]):
