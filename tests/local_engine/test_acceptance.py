@@ -11,7 +11,7 @@ from transformers import BertConfig, BertLMHeadModel, MixtralConfig, MixtralForC
 from stretto.errors import BackendError, ContextOverflowError, RequestRejectedError
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.acceptance import choose_forward, disagreement
+from stretto.local_engine.model.acceptance import Expected, choose_forward, disagreement
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.llama import is_llama_like
 from stretto.local_engine.model.load import prepare
@@ -80,8 +80,8 @@ def test_the_other_models_run_together(loaded):
 def test_trees_over_a_bias_by_slot_are_noticed_in_half_precision_too():
     model = build("mpt").bfloat16().eval()
     with torch.inference_mode():
-        assert disagreement(model, TransformersForward(model)) > 0.5
-        assert disagreement(model, TransformersForward(model, alone=True)) < 0.1
+        assert disagreement(Expected.of(model), TransformersForward(model)) > 0.5
+        assert disagreement(Expected.of(model), TransformersForward(model, alone=True)) < 0.1
 
 
 def test_a_chain_is_the_path_that_most_likely_survives():

@@ -9,7 +9,7 @@ from stretto.errors import BackendError
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.panels import Panels
-from stretto.local_engine.model.acceptance import disagreement
+from stretto.local_engine.model.acceptance import Expected, disagreement
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import TransformersForward
@@ -125,7 +125,7 @@ def test_the_lean_forward_shares_its_weights_with_the_model():
     assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
     model.model.layers[0].self_attn.k_proj.weight.data.add_(1)
     model.model.layers[1].mlp.up_proj.weight.data.add_(1)
-    assert disagreement(model, lean) < 1e-4
+    assert disagreement(Expected.of(model), lean) < 1e-4
 
 
 def test_a_model_with_a_recurrent_state_is_refused_with_its_name(tokenizer):

@@ -6,27 +6,41 @@ Tensors are passed as addresses, and the caller keeps them alive. All numbers bu
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]  # numba does not say that it exports it
-from numba.extending import overload
+from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.attention import mix, visible, write
 from stretto.local_engine.kernels.jit import entry, inner, summing
-from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT32, PANEL, PANELS, TABLE
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, exp, pointer
 
-__all__ = ["Inputs", "KeyValues", "Pads", "Scratch", "Weights", "run"]
+__all__ = ["Embedding", "Inputs", "KeyValues", "Pads", "Scratch", "Weights", "run"]
+
+
+class Embedding(NamedTuple):
+    """Input vectors of tokens.
+
+    Attributes:
+        address: of the numbers.
+        layout: `TABLE`, a vector after the other; or the panels of the last product, where that has the same weights:
+            `PANELS` or `PAIRS`, see `stretto.local_engine.kernels.panels`.
+        stored: the type: `FLOAT32`, `BFLOAT16` or `FLOAT16`.
+    """
+
+    address: int
+    layout: int
+    stored: int
 
 
 class Weights(NamedTuple):
     """The weights of a model.
 
     Attributes:
-        embedding: float32, or bfloat16 as it is stored # [vocabulary, hidden]
+        embedding: input vectors.
         norms: two of each layer and the last # [2 * layers + 1, hidden]
         head_norms: of queries and keys # [layers, heads, head_dim], empty if there are none
         first_bias: of queries, keys and values # [layers, heads, head_dim], or empty.
@@ -40,7 +54,7 @@ class Weights(NamedTuple):
         vocabulary: address of the last product.
     """
 
-    embedding: NDArray[np.float32] | NDArray[np.uint16]
+    embedding: Embedding
     norms: NDArray[np.float32]
     head_norms: NDArray[np.float32]
     first_bias: NDArray[np.float32]
@@ -151,23 +165,28 @@ def _gate(source, target, part, parts):
             own[at] = gate[at] / (np.float32(1) + exp(-gate[at])) * up[at]
 
 
-def _look_up(table: Any, line: Any, target: Any) -> None:
-    """Copy a row of a table as float32."""
-    raise NotImplementedError
-
-
-@overload(_look_up)
-def _choose_look_up(table, line, target):  # noqa: ARG001 - numba calls it by these names
-    def widen(table, line, target):
-        bits = target.view(np.uint32)
-        for at in range(len(target)):
-            bits[at] = np.uint32(table[line, at]) << np.uint32(16)
-
-    def copy(table, line, target):
-        for at in range(len(target)):
-            target[at] = table[line, at]
-
-    return widen if table.dtype == types.uint16 else copy
+@inner
+def _look_up(embedding, line, target):
+    """Read the input vector of a token as float32 # [hidden]."""
+    panel, place, width, bits = line // PANEL, line % PANEL, len(target), target.view(np.uint32)
+    size = (np.int64(2) ** 62,)
+    floats = carray(pointer(embedding.address), size, np.float32)  # type: ignore[type-var]  # compiled, it is a number
+    halves = carray(pointer(embedding.address), size, np.uint16)
+    for at in range(width):
+        if embedding.layout == TABLE:
+            spot = line * width + at
+        elif embedding.layout == PANELS:
+            spot = (panel * width + at) * PANEL + place
+        else:
+            spot = ((panel * (width // 2) + at // 2) * PANEL + place) * 2 + at % 2
+        if embedding.stored == FLOAT32:
+            target[at] = floats[spot]
+        elif embedding.stored == BFLOAT16:
+            bits[at] = np.uint32(halves[spot]) << np.uint32(16)
+        else:  # float16: the exponent moves by a product with 2 to the 112
+            number = np.uint32(halves[spot])
+            bits[at] = (number & np.uint32(0x7FFF)) << np.uint32(13)
+            target[at] *= np.float32(-(2.0**112)) if number & np.uint32(0x8000) else np.float32(2.0**112)
 
 
 @inner
@@ -178,7 +197,8 @@ def _read_in(tokens, embedding, pad_vectors, state):
         if token >= 0:
             _look_up(embedding, token, state[row])
         else:
-            _look_up(pad_vectors, -1 - token, state[row])
+            for at in range(state.shape[1]):
+                state[row, at] = pad_vectors[-1 - token, at]
 
 
 @inner

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stretto.local_engine.kernels.arena import Arena
-from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.kernels.sizes import PAIRS, PANEL, PANELS
 from stretto.local_engine.kernels.thread_team import share
 
 __all__ = ["Layout", "Panels", "held_as", "kind_of", "layout_for", "narrowest", "pairs"]
@@ -26,15 +26,22 @@ _LIKE: dict[torch.dtype, NDArray[np.generic]] = {
 }
 """The dtype tag for `multiply`, by the type in which weights are stored: NumPy has no bfloat16."""
 
-_PAIRS = np.empty(0, np.uint32)
+_PAIRED = np.empty(0, np.uint32)
+_PIECE = 2**20  # numbers that are looked at together
 
 
 def narrowest(weights: Sequence[Tensor]) -> torch.dtype:
     """The narrowest type that holds these weights without loss."""
     for dtype in (torch.bfloat16, torch.float16):
-        if all(torch.equal(weight.to(dtype).to(weight.dtype), weight) for weight in weights):
+        if all(_fits(weight, dtype) for weight in weights):
             return dtype
     return torch.float32
+
+
+def _fits(weight: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a type holds a weight without loss; in pieces, because the largest is a good part of a model."""
+    pieces = torch.split(weight, max(1, _PIECE // weight.shape[-1]))
+    return all(torch.equal(piece.to(dtype).to(weight.dtype), piece) for piece in pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,9 @@ class Panels:
     def of(cls, weight: Tensor, layout: Layout) -> Panels:
         """Lay a weight out; its numbers must be ones of the layout's type."""
         (outer, inner), dtype = weight.shape, layout.dtype
-        filled = pad(weight.to(dtype), (0, 0, 0, -outer % PANEL))
+        filled = weight.to(dtype)
+        if outer % PANEL:  # it would be a copy anyway
+            filled = pad(filled, (0, 0, 0, -outer % PANEL))
         panels = filled.view(-1, PANEL, inner // 2, 2) if layout.paired else filled.view(-1, PANEL, inner)
         panels = panels.transpose(1, 2)
         arena, shape = layout.arena, panels.shape
@@ -127,6 +136,12 @@ class Panels:
         share(amount, lambda part, parts: multiply(self.like, source, self.address, target, part, parts))
         return result[:, : self.outer].view(*rows.shape[:-1], self.outer)
 
+    def rows(self, numbers: Tensor) -> Tensor:
+        """Gather rows of the weight by their numbers, in float32 # [...] -> [..., inner]."""
+        panel, place = numbers.div(PANEL, rounding_mode="floor"), numbers.remainder(PANEL)
+        found = self.held[panel, :, place]  # [..., inner], or [..., inner / 2, 2]
+        return found.reshape(*numbers.shape, self.inner).float()
+
     @property
     def address(self) -> int:
         """Address of the numbers."""
@@ -138,13 +153,18 @@ class Panels:
         return prod(self.held.shape[1:]) // PANEL
 
     @property
+    def layout(self) -> int:
+        """See `stretto.local_engine.kernels.forward.Embedding`."""
+        return PANELS if self.held.dim() == 3 else PAIRS
+
+    @property
     def like(self) -> NDArray[np.generic]:
         """See `stretto.local_engine.kernels.tiles.multiply_part`."""
-        return _LIKE[self.held.dtype] if self.held.dim() == 3 else _PAIRS
+        return _LIKE[self.held.dtype] if self.layout == PANELS else _PAIRED
 
-    def dense(self) -> Tensor:
-        """The weight as it was, in float32 # [outer, inner]."""
-        return self.held.transpose(1, 2).reshape(-1, self.inner)[: self.outer].float()
+    def dense(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The weight as it was # [outer, inner]."""
+        return self.held.transpose(1, 2).reshape(-1, self.inner)[: self.outer].to(dtype)
 
 
 @cache

@@ -33,6 +33,6 @@ def product(weights: str) -> Part:
     return Part(f"product-{weights}", f"{_TRIALS}:multiply", (weights,))
 
 
-def forward(embedding: str, weights: str, pads: str) -> Part:
-    """A forward, by the kinds of its input vectors, its weights, and the weights of its adapter for [PAD] rows."""
-    return Part(f"forward-{embedding}-{weights}-{pads}", f"{_TRIALS}:forward", (embedding, weights, pads))
+def forward(weights: str, pads: str) -> Part:
+    """A forward, by the kinds of its weights, and of the weights of its adapter for [PAD] rows."""
+    return Part(f"forward-{weights}-{pads}", f"{_TRIALS}:forward", (weights, pads))

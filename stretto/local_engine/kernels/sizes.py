@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["PANEL", "STOPPED"]
+__all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "PAIRS", "PANEL", "PANELS", "STOPPED", "TABLE"]
 
 PANEL = 16
 """Outputs of a panel: a register of AVX-512, two of AVX2, four of NEON."""
 
 STOPPED = -(2**62)
 """Written into a counter, it releases all threads that wait; see `stretto.local_engine.kernels.vectors.barrier`."""
+
+TABLE, PANELS, PAIRS = range(3)
+"""Layouts, and..."""
+
+FLOAT32, BFLOAT16, FLOAT16 = range(3)
+"""...types of input vectors; see `stretto.local_engine.kernels.forward.Embedding`."""

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.draws import drawn
-from stretto.local_engine.kernels.forward import Inputs, KeyValues, Pads, Scratch, Weights, run
+from stretto.local_engine.kernels.forward import Embedding, Inputs, KeyValues, Pads, Scratch, Weights, run
 from stretto.local_engine.kernels.ranks import ranked
-from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.kernels.sizes import FLOAT32, PANEL, TABLE
 from stretto.local_engine.kernels.tiles import multiply as compiled_multiply
 from stretto.local_engine.kernels.vectors import MOST, PAIRED
 
@@ -53,7 +53,7 @@ def multiply(weights: str) -> None:
         _check(result, _HIDDEN)
 
 
-def forward(embedding: str, weights: str, pads: str) -> None:
+def forward(weights: str, pads: str) -> None:
     """Run a layer with weights of 1 on a tree with a [PAD]. Raises RuntimeError for logits that are not finite."""
     count, everything, units = 3, _HEADS + 2 * _STORED, PANEL
     sizes = [
@@ -67,9 +67,9 @@ def forward(embedding: str, weights: str, pads: str) -> None:
     of_pads = [_ones(pads, *size) for size in ((units, _HIDDEN), (_HIDDEN, units), (units, 2 * _HIDDEN))]
     unit, last = [[each.ctypes.data for each in pair] for pair in (of_pads[:2], (of_pads[2], of_pads[1]))]
     keys, values = (np.zeros((1, PANEL, _STORED, _WIDTH), np.float32) for _ in range(2))
-    like, one = KINDS[embedding]
+    vectors = np.ones((_HIDDEN, _HIDDEN), np.float32)
     model = Weights(
-        embedding=np.full((_HIDDEN, _HIDDEN), one, like.dtype),
+        embedding=Embedding(vectors.ctypes.data, TABLE, FLOAT32),
         norms=np.ones((3, _HIDDEN), np.float32),
         head_norms=np.empty((1, _HEADS + _STORED, 0), np.float32),
         first_bias=np.empty((1, 0, _WIDTH), np.float32),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from stretto.local_engine.model.llama import LlamaForward, is_llama_like
 from stretto.local_engine.model.rotary import switched_early
 from stretto.local_engine.model.rows import Rows
 
-__all__ = ["choose_forward", "disagreement", "tolerance"]
+__all__ = ["Expected", "choose_forward", "disagreement", "tolerance"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,12 @@ def tolerance(dtype: torch.dtype) -> float:
 
 
 def choose_forward(
-    name: str, model: Any, *, packed: bool, ready: Callable[[Sequence[Part]], bool] = compile_now
+    name: str,
+    model: Any,
+    *,
+    packed: bool,
+    ready: Callable[[Sequence[Part]], bool] = compile_now,
+    owned: bool = False,
 ) -> Forward:
     """Choose the fastest forward that agrees with the model.
 
@@ -57,9 +63,10 @@ def choose_forward(
         model: of transformers.
         packed: lay the weights out as the processor reads them, where it can.
         ready: whether the code that packed weights need is compiled; it may compile it first.
+        owned: nobody else runs the model: it is let go of weights that are packed, so that they are there once.
     """
     limit = tolerance(model.dtype)
-    lean = _lean(model, limit, packed=packed, ready=ready) if is_llama_like(model) else None
+    lean = _lean(model, limit, packed=packed, ready=ready, owned=owned) if is_llama_like(model) else None
     if lean is not None:
         return lean
     with torch.inference_mode():
@@ -82,27 +89,39 @@ def choose_forward(
     return TransformersForward(model, alone=alone)
 
 
-def _lean(model: Any, limit: float, *, packed: bool, ready: Callable[[Sequence[Part]], bool]) -> Forward | None:
+def _lean(
+    model: Any, limit: float, *, packed: bool, ready: Callable[[Sequence[Part]], bool], owned: bool
+) -> Forward | None:
     """The lean forward, if its logits are within ``limit`` of the model's; packed, if those of the packed one are.
 
     It is checked because a model may look like the family and differ in something that its configuration hides, and
     because compiled code may fail on another processor. It is made outside inference mode: tensors that are made inside
-    cannot be used to train something on top of the model.
+    cannot be used to train something on top of the model. What the model says is computed before its weights are
+    packed, because it may be let go of them then.
     """
+    try:
+        with torch.inference_mode():
+            expected = Expected.of(model)
+    except Exception as error:  # noqa: BLE001 - `_check_plain` says what is wrong with the model
+        _log.debug("%s cannot read a short text: %s", type(model).__name__, error)
+        return None
     for pack in (True, False) if packed else (False,):
+        lean = None
         try:
             lean = LlamaForward(model)
             if pack:
                 if not ready(lean.parts()):
                     continue
-                lean.pack()
+                lean.pack(model if owned else None)
             with torch.inference_mode():
-                gap = disagreement(model, lean)
+                gap = disagreement(expected, lean)
             if gap < limit:
                 return lean
             cause = f"logits are off by {gap:.2g} standard deviations"
         except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep the model from running
             cause = f"{type(error).__name__}: {error}"
+        if pack and owned and lean is not None:
+            lean.unpack(model)
         _log.warning("%s not used: %s", "packed weights are" if pack else "the forward of the Llama family is", cause)
     return None
 
@@ -127,7 +146,7 @@ def _objection(model: Any, limit: float, *, alone: bool) -> str:
         with _narrowed(model, config) as fixed, switched_early(config, _SWITCH):
             if fixed and not alone:
                 return f"its {fixed} cannot be checked, since it is fixed when the model is built"
-            gap = disagreement(model, TransformersForward(model, alone=alone))
+            gap = disagreement(Expected.of(model), TransformersForward(model, alone=alone))
     except ValueError as error:
         return _line(error)
     except Exception as error:  # noqa: BLE001 - whatever the model's code raises, it cannot be run this way
@@ -191,49 +210,77 @@ def _texts(model: Any) -> list[Tensor]:
     ]
 
 
-def _draft(vocabulary: int, *, chain: bool) -> tuple[DraftTree, list[list[int]]]:
-    """A draft, and the paths whose logits are compared: two branches behind siblings, or a chain; equally long."""
+def _draft(vocabulary: int) -> tuple[DraftTree, list[list[int]]]:
+    """A draft of two branches behind siblings, and the paths whose logits are compared; equally long."""
     tree = DraftTree()
     trunk_tokens, twig_tokens = ([(token * 3 + 1) % vocabulary for token in own] for own in ((20, 21, 22), (90, 91)))
-    if chain:
-        return tree, [tree.add_path(trunk_tokens, [0.5] * 3)]
     for token in range(_SIBLINGS):
         tree.add((token * 5 + 3) % vocabulary, ROOT)
     trunk = tree.add_path(trunk_tokens, [0.5] * 3)
     return tree, [trunk, [trunk[0], *tree.add_path(twig_tokens, [0.5] * 2, trunk[0])]]
 
 
-def disagreement(model: Any, forward: Forward) -> float:
-    """Compare ``forward`` with the model reading each text at once without a cache.
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a model itself says about two short texts of unequal lengths, reading each at once without a cache.
 
-    Two texts of unequal lengths are one batch. Their prompts are read in two parts, the second one padded; then come a
-    plain step, and a step with a draft tree, or with a chain where the forward takes no trees. That is some 80 rows,
+    Attributes:
+        texts: their tokens.
+        logits: of each text, behind the last token but two, and so on to the end of each path of the draft
+            # [paths, 6, vocabulary]
+        scale: standard deviation of all logits.
+        device: of the model.
+        vocabulary: of the model.
+    """
+
+    texts: list[list[int]]
+    logits: list[Tensor]
+    scale: float
+    device: torch.device
+    vocabulary: int
+
+    @classmethod
+    def of(cls, model: Any) -> Expected:
+        """Run the model."""
+        device, vocabulary = model.device, model.get_input_embeddings().weight.shape[0]
+        tree, paths = _draft(vocabulary)
+        texts, logits, scale = [text.tolist() for text in _texts(model)], [], 1e-6
+        for text in texts:
+            ids = torch.tensor([[*text, *(tree.tokens[node] for node in path)] for path in paths], device=device)
+            said = model(input_ids=ids, use_cache=False).logits.float()  # [paths, len(text) + 3, vocabulary]
+            scale = max(scale, float(said.std()))
+            logits.append(said[:, len(text) - 3 :].clone())
+        return cls(texts, logits, scale, device, vocabulary)
+
+
+def disagreement(expected: Expected, forward: Forward) -> float:
+    """Compare ``forward`` with what the model itself says.
+
+    The two texts are one batch. Their prompts are read in two parts, the second one padded; then come a plain step, and
+    a step with a draft tree, or with a chain, its first path, where the forward takes no trees. That is some 80 rows,
     and 100 for the model itself.
 
     Returns:
         the largest difference of the logits, relative to their standard deviation: rounding only, unless the attention
         of the model does not follow the mask and the cache.
     """
-    texts, device = _texts(model), model.device
-    vocabulary = model.get_input_embeddings().weight.shape[0]
-    tree, paths = _draft(vocabulary, chain=forward.alone)
-    tokens = [text.tolist() for text in texts]
+    texts, device = expected.texts, expected.device
+    tree, paths = _draft(expected.vocabulary)
+    if forward.alone:
+        tree, _ = tree.only(paths[0])
+        paths = [list(range(len(tree)))]
     cache = KeyValueCache(len(texts))
-    read = _read_prompts(forward, cache, [text[:-2] for text in tokens], device)
-    plain = _step(forward, cache, [text[:-1] for text in tokens], [DraftTree()] * len(texts), device)
-    drafted = _step(forward, cache, tokens, [tree] * len(texts), device)
-    gaps, scale = [], 1e-6
-    for number, text in enumerate(tokens):
-        ids = torch.tensor([[*text, *(tree.tokens[node] for node in path)] for path in paths], device=device)
-        expected = model(input_ids=ids, use_cache=False).logits.float()  # [paths, len(text) + 3, vocabulary]
-        scale = max(scale, float(expected.std()))
-        last = len(text) - 1
-        gaps.append(read[number, 0] - expected[0, last - 2])
-        gaps.append(plain[number, 0] - expected[0, last - 1])
-        for path, own in zip(paths, expected, strict=True):
+    read = _read_prompts(forward, cache, [text[:-2] for text in texts], device)
+    plain = _step(forward, cache, [text[:-1] for text in texts], [DraftTree()] * len(texts), device)
+    drafted = _step(forward, cache, texts, [tree] * len(texts), device)
+    gaps = []
+    for number, said in enumerate(expected.logits):
+        gaps.append(read[number, 0] - said[0, 0])
+        gaps.append(plain[number, 0] - said[0, 1])
+        for path, own in zip(paths, said, strict=False):
             rows = [0, *(node + 1 for node in path)]
-            gaps.append((drafted[number, rows] - own[last:]).flatten())
-    return float(torch.cat(gaps).abs().max()) / scale
+            gaps.append((drafted[number, rows] - own[2:]).flatten())
+    return float(torch.cat(gaps).abs().max()) / expected.scale
 
 
 def _read_prompts(forward: Forward, cache: KeyValueCache, prompts: Sequence[list[int]], device: torch.device) -> Tensor:

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stretto.local_engine.kernels.forward import Inputs, KeyValues, Pads, Scratch, Weights, run
+from stretto.local_engine.kernels.forward import Embedding, Inputs, KeyValues, Pads, Scratch, Weights, run
 from stretto.local_engine.kernels.panels import Panels
-from stretto.local_engine.kernels.sizes import PANEL, STOPPED
+from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT16, FLOAT32, PANEL, STOPPED, TABLE
 from stretto.local_engine.kernels.thread_team import share
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.pads import PadAdapter
@@ -23,6 +23,7 @@ from stretto.local_engine.model.rows import Rows
 __all__ = ["CompiledModel", "Layer"]
 
 _NO_WINDOW = 2**62
+_STORED = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
 _NO_ANCESTRY = np.empty((0, 0, 0), np.bool_)
 _NO_PADS = Pads(np.empty((0, 0), np.float32), np.empty((0, 3), np.int64), np.empty(0, np.bool_))
 
@@ -48,7 +49,7 @@ class CompiledModel:
 
     Args:
         layers: of the model.
-        embedding: # [vocabulary, hidden]
+        embedding: # [vocabulary, hidden]; of tied weights the panels of the last product
         norm: behind the last layer # [hidden]
         vocabulary: the last product.
         heads: query heads and key-value heads.
@@ -61,7 +62,7 @@ class CompiledModel:
         self,
         layers: Sequence[Layer],
         *,
-        embedding: Tensor,
+        embedding: Tensor | Panels,
         norm: Tensor,
         vocabulary: Panels,
         heads: tuple[int, int],
@@ -69,17 +70,15 @@ class CompiledModel:
         amplitude: float,
         epsilon: float,
     ) -> None:
-        self._kept, self._vocabulary = (
-            layers,
-            vocabulary,
-        )  # compiled code only knows their addresses, so they are kept alive here
+        # Compiled code only knows their addresses, so they are kept alive here.
+        self._kept, self._vocabulary, self._embedding = layers, vocabulary, embedding
         self._stored, width = heads[1], 2 * len(frequencies)
         turned, everything = sum(heads), sum(heads) + self._stored
         norms = [each for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
         products = [[layer.query_key_value, layer.output, layer.gate_up, layer.down] for layer in layers]
-        self._like = vocabulary.like
+        self._like, self._tokens = vocabulary.like, embedding.outer if isinstance(embedding, Panels) else len(embedding)
         self._weights = Weights(
-            embedding=_numbers(embedding),
+            embedding=_embedding(embedding),
             norms=torch.stack([*norms, norm]).numpy(),
             head_norms=_table([layer.query_key_norm for layer in layers], (turned, width), (turned, 0)),
             first_bias=_table([layer.query_key_value_bias for layer in layers], (everything, width), (0, width)),
@@ -130,8 +129,8 @@ class CompiledModel:
         if rows.pads is not None:
             pads = self._pads._replace(padded=_whole(rows.pads).reshape(-1))
             pad_like, units = self._pad_like, self._units
-        if not -len(pads.vectors) <= tokens.min() <= tokens.max() < len(self._weights.embedding):
-            raise IndexError(f"a token is none of the model's {len(self._weights.embedding)}")
+        if not -len(pads.vectors) <= tokens.min() <= tokens.max() < self._tokens:
+            raise IndexError(f"a token is none of the model's {self._tokens}")
         positions = _whole(rows.positions)
         slots = positions if rows.slots is None else _whole(rows.slots)
         ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
@@ -176,9 +175,11 @@ class CompiledModel:
         return True
 
 
-def _numbers(tensor: Tensor) -> NDArray[Any]:
-    """View as NumPy; bfloat16, which NumPy lacks, is reinterpreted as uint16."""
-    return _whole(tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor)
+def _embedding(table: Tensor | Panels) -> Embedding:
+    held, layout = (table.held, table.layout) if isinstance(table, Panels) else (table, TABLE)
+    if not held.is_contiguous():
+        raise ValueError("the input vectors have gaps between them")
+    return Embedding(held.data_ptr(), layout, _STORED[held.dtype])
 
 
 def _whole(tensor: Tensor) -> NDArray[Any]:

@@ -25,9 +25,10 @@ from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.attention import Attention, unpack
 from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.llama_layer import Layer, Norm, take
+from stretto.local_engine.model.llama_layer import Layer, Norm, let_go, take, take_back
+from stretto.local_engine.model.memory import Freed
 from stretto.local_engine.model.pads import PadAdapter
-from stretto.local_engine.model.products import Weight, layout_for, packed, product
+from stretto.local_engine.model.products import Weight, layout_for, packed, product, unpacked
 from stretto.local_engine.model.rows import Rows
 
 if TYPE_CHECKING:
@@ -84,22 +85,23 @@ class LlamaForward:
         self._stored = config.num_key_value_heads
         self._width = inner.layers[0].self_attn.head_dim
         self.epsilon: float = config.rms_norm_eps
-        self._embedding: Tensor = inner.embed_tokens.weight.data
+        embedding: Tensor = inner.embed_tokens.weight.data
+        self._weights_dtype, self._device = embedding.dtype, embedding.device
+        self._sizes = (*embedding.shape, len(inner.layers))
+        self._is_tied = model.lm_head.weight is inner.embed_tokens.weight
+        self._embedding: Weight = embedding
         self._norm = Norm(inner.norm.weight.data, self.epsilon)
         self._vocabulary: Weight = model.lm_head.weight.data
         self._frequencies: Tensor = inner.rotary_emb.inv_freq.float()  # [head_dim / 2]
         self._amplitude: float = inner.rotary_emb.attention_scaling
         kinds = getattr(config, "layer_types", None)
         window = getattr(config, "sliding_window", None)
-        self._layers = [
-            take(
-                layer,
-                window if kinds is None or kinds[number] == "sliding_attention" else None,
-                self.heads,
-                self.epsilon,
-            )
-            for number, layer in enumerate(inner.layers)
-        ]
+        self._layers: list[Layer] = []
+        freed = Freed()
+        for number, layer in enumerate(inner.layers):
+            slides = kinds is None or kinds[number] == "sliding_attention"
+            self._layers.append(take(layer, window if slides else None, self.heads, self.epsilon))
+            freed.add(self._layers[-1].nbytes)
         windows = {layer.window for layer in self._layers}
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
         self.is_packed, self._in_panels = False, False
@@ -115,33 +117,63 @@ class LlamaForward:
             return ()
         self._held = held_as(weights)
         self._kind = kind_of(weights, self._held)
-        whole = (parts.forward(self._read, self._kind, self._kind),) if self._fill_panels(weights[1:]) else ()
+        whole = (parts.forward(self._kind, self._kind),) if self._fill_panels(weights[1:]) else ()
         return parts.product(self._kind), *whole
 
-    def pack(self) -> None:
+    def pack(self, model: Any = None) -> None:
         """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.model.products`).
 
-        No gradient flows through packed weights. Drop other references to the originals, or their memory stays
-        allocated. What `parts` says has to be compiled.
+        No gradient flows through packed weights. What `parts` says has to be compiled.
+
+        Args:
+            model: of transformers, from which the weights were taken. It is let go of them, each layer when it is
+                packed, and cannot run any more unless `unpack` follows. Without it, they stay where they are.
         """
         weights = self._dense()
-        self._in_panels = self._better_in_panels(weights)
+        self._in_panels, fill = self._better_in_panels(weights), self._fill_panels(weights[1:])
         layout = None
         if self._in_panels:
             layout = layout_for(weights, dtype=self._held)
             self._kind = kind_of(weights, layout.dtype)
-            self._layers, self._norm = [layer.widened() for layer in self._layers], self._norm.widened()
-            if self._embedding.dtype == torch.float16:  # no compiled code reads it
-                self._embedding = self._embedding.float()
+            self._norm = self._norm.as_type(torch.float32)
+        del weights
+
+        def pack_layer(number: int) -> None:
+            layer = self._layers[number] if layout is None else self._layers[number].as_type(torch.float32)
+            self._layers[number] = layer.packed(layout)
+            if model is not None:
+                let_go(model.model.layers[number])
+                freed.add(layer.nbytes)
+
+        freed = Freed()
         with LateExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
-            self._layers = list(pool.map(lambda layer: layer.packed(layout), self._layers))
+            for _ in pool.map(pack_layer, range(len(self._layers))):
+                pass
         self._vocabulary = packed(self._vocabulary, layout)
-        if self._embedding.device.type == "cpu":  # as a part of a file, it would keep all of the file in memory
-            self._embedding = self._embedding.clone()
-        self._compiled = self._compile() if self._in_panels and self._fill_panels(weights[1:]) else None
+        if self._is_tied and isinstance(self._vocabulary, Panels):
+            self._embedding = self._vocabulary
+        elif isinstance(own := self._embedding, Tensor) and own.untyped_storage().nbytes() > own.nbytes:
+            self._embedding = own.clone()  # as a part of a file, it would keep all of the file in memory
+        if model is not None:
+            for module in (model.lm_head, model.model.embed_tokens):
+                freed.add(module.weight.nbytes)
+                module.weight.data = module.weight.data.new_empty(0)
+        self._compiled = self._compile() if self._in_panels and fill else None
         self.is_packed = True
         if self.pads is not None:
             self.attach(self.pads)
+
+    def unpack(self, model: Any) -> None:
+        """Undo `pack`, and let the transformers model have its weights again."""
+        dtype = self._weights_dtype
+        self._compiled, self.is_packed, self._in_panels = None, False, False
+        for number, layer in enumerate(self._layers):
+            self._layers[number] = layer.unpacked(dtype).as_type(dtype)
+            take_back(model.model.layers[number], self._layers[number])
+        self._norm = self._norm.as_type(dtype)
+        self._vocabulary = unpacked(self._vocabulary, dtype)
+        self._embedding = self._vocabulary if self._is_tied else unpacked(self._embedding, dtype).to(dtype)
+        model.lm_head.weight.data, model.model.embed_tokens.weight.data = self._vocabulary, self._embedding
 
     def _dense(self) -> list[Tensor]:
         """The weights of all products as they are before they are packed, that of the vocabulary first."""
@@ -152,25 +184,20 @@ class LlamaForward:
         """Whether compiled code can run the whole forward: nothing of its layers is wider than the model is."""
         return self._width % PANEL == 0 and not any(weight.shape[0] % PANEL for weight in weights)
 
-    @property
-    def _read(self) -> str:
-        """The kind of the input vectors that compiled code reads."""
-        return "bfloat16" if self._embedding.dtype == torch.bfloat16 else "float32"
-
     def _better_in_panels(self, weights: Sequence[Tensor]) -> bool:
         """Whether compiled code, which reads panels, is faster than torch's kernels.
 
         In half precision it has to run the whole model. Where the processor multiplies matrices of bfloat16 (AMX),
         torch's kernels read prompts of a large model much faster.
         """
-        if self._embedding.device.type != "cpu" or self._embedding.dtype not in _IN_PANELS:
+        if self._device.type != "cpu" or self._weights_dtype not in _IN_PANELS:
             return False
-        if self._embedding.dtype == torch.float32:
+        if self._weights_dtype == torch.float32:
             return True
         if self._width % PANEL or any(weight.shape[0] % PANEL for weight in weights):
             return False
         large = sum(weight.numel() for weight in weights) > _SMALL
-        return not (large and self._embedding.dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported())
+        return not (large and self._weights_dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported())
 
     def attach(self, adapter: PadAdapter) -> PadAdapter:
         """Take an adapter for [PAD] rows, laid out as the model's own weights are."""
@@ -185,7 +212,7 @@ class LlamaForward:
             return ()
         weights = adapter.dense()
         kind = kind_of(weights, held_as(weights))
-        return parts.product(kind), parts.forward(self._read, self._kind, kind)
+        return parts.product(kind), parts.forward(self._kind, kind)
 
     def _compile(self) -> CompiledModel | None:
         """Hand the weights to compiled code."""
@@ -222,7 +249,7 @@ class LlamaForward:
     @property
     def dtype(self) -> torch.dtype:
         """The type of keys and values, and of everything between the products."""
-        return torch.float32 if self._in_panels else self._embedding.dtype
+        return torch.float32 if self._in_panels else self._weights_dtype
 
     @property
     def is_exact(self) -> bool:
@@ -252,8 +279,7 @@ class LlamaForward:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Sizes of vocabulary and residual stream, and the number of layers."""
-        vocabulary, hidden = self._embedding.shape
-        return vocabulary, hidden, len(self._layers)
+        return self._sizes
 
     @property
     def heads(self) -> tuple[int, int]:
@@ -274,7 +300,8 @@ class LlamaForward:
 
     def read_in(self, tokens: Tensor) -> Tensor:
         """Look up the input vectors of tokens # [...] -> [..., hidden]."""
-        return embedding(tokens, self._embedding)
+        table = self._embedding
+        return table.rows(tokens) if isinstance(table, Panels) else embedding(tokens, table)
 
     def read_out(self, states: Tensor) -> Tensor:
         """Turn final states # [..., hidden] into logits # [..., vocabulary]."""
@@ -295,7 +322,7 @@ class LlamaForward:
             state = self.read_in(tokens).to(self.dtype)  # [batch, rows, hidden], or [1, real, hidden]
             active = state.new_empty(0)
         else:
-            state = pads.embed(rows.tokens, self._embedding)
+            state = pads.embed(rows.tokens, self.read_in)
             active = rows.pads[..., None].to(state.dtype)  # [batch, rows, 1]
         cosine, sine = self.rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
         plan = self._attention.plan(rows, state.dtype)

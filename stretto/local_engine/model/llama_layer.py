@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, rms_norm
 
-from stretto.local_engine.model.products import Layout, Weight, packed
+from stretto.local_engine.model.products import Layout, Weight, packed, unpacked
 
-__all__ = ["Layer", "Norm", "take"]
+__all__ = ["Layer", "Norm", "let_go", "take", "take_back"]
 
 
 class Norm:
@@ -25,9 +25,9 @@ class Norm:
         self.weight, self._epsilon = weight, epsilon  # [hidden]
         self._twice = torch.cat((weight, weight)) if weight.device.type == "cpu" else None
 
-    def widened(self) -> Norm:
-        """Return a copy in float32."""
-        return Norm(self.weight.float(), self._epsilon)
+    def as_type(self, dtype: torch.dtype) -> Norm:
+        """Return a copy in another type."""
+        return Norm(self.weight.to(dtype), self._epsilon)
 
     def __call__(self, state: Tensor) -> Tensor:
         """Normalise states # [..., hidden]."""
@@ -52,15 +52,15 @@ class Layer:
     down: Weight  # [hidden, intermediate]
     window: int | None
 
-    def widened(self) -> Layer:
-        """Return a copy with everything but the products in float32."""
+    def as_type(self, dtype: torch.dtype) -> Layer:
+        """Return a copy with everything but the products in another type."""
         return replace(
             self,
-            norm=self.norm.widened(),
-            query_key_value_bias=_widened(self.query_key_value_bias),
-            query_key_norm=_widened(self.query_key_norm),
-            output_bias=_widened(self.output_bias),
-            feed_forward_norm=self.feed_forward_norm.widened(),
+            norm=self.norm.as_type(dtype),
+            query_key_value_bias=_as_type(self.query_key_value_bias, dtype),
+            query_key_norm=_as_type(self.query_key_norm, dtype),
+            output_bias=_as_type(self.output_bias, dtype),
+            feed_forward_norm=self.feed_forward_norm.as_type(dtype),
         )
 
     @property
@@ -69,9 +69,18 @@ class Layer:
         names = ("query_key_value", "output", "gate_up", "down")
         return {name: getattr(self, name) for name in names}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights of the products, before they are packed."""
+        return sum(weight.nbytes for weight in self.products.values() if isinstance(weight, Tensor))
+
     def packed(self, layout: Layout | None) -> Layer:
         """The same, laid out for the processor; see `stretto.local_engine.model.products`."""
         return replace(self, **{name: packed(weight, layout) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
+
+    def unpacked(self, dtype: torch.dtype) -> Layer:
+        """The same as it was before it was packed."""
+        return replace(self, **{name: unpacked(weight, dtype) for name, weight in self.products.items()})  # type: ignore[arg-type]  # as above
 
 
 def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float) -> Layer:
@@ -88,7 +97,7 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
     if hasattr(attention, "q_norm"):
         norms = (attention.q_norm, attention.k_norm)
         norm = torch.cat([each.weight.expand(count, -1) for each, count in zip(norms, heads, strict=True)])
-    return Layer(
+    taken = Layer(
         norm=Norm(layer.input_layernorm.weight.data, epsilon),
         query_key_value=_join("weight", attention.q_proj, attention.k_proj, attention.v_proj),
         query_key_value_bias=_join("bias", attention.q_proj, attention.k_proj, attention.v_proj),
@@ -100,18 +109,42 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
         down=feed_forward.down_proj.weight.data,
         window=window,
     )
+    take_back(layer, taken)  # no product is stored twice
+    return taken
 
 
-def _widened(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.float()
+def let_go(layer: Any) -> None:
+    """Free the weights of the products of a transformers layer, which cannot run until `take_back`."""
+    for modules in _multiplied(layer).values():
+        for module in modules:
+            module.weight.data = module.weight.data.new_empty(0)
+
+
+def take_back(layer: Any, taken: Layer) -> None:
+    """Let the weights of a transformers layer be views of those that were taken from it, which are not packed."""
+    for name, modules in _multiplied(layer).items():
+        whole = getattr(taken, name)
+        for module, part in zip(modules, whole.split([module.out_features for module in modules]), strict=True):
+            module.weight.data = part
+
+
+def _multiplied(layer: Any) -> dict[str, tuple[Any, ...]]:
+    """The modules of a transformers layer whose weights are joined, by the names of `Layer.products`."""
+    attention, feed_forward = layer.self_attn, layer.mlp
+    return {
+        "query_key_value": (attention.q_proj, attention.k_proj, attention.v_proj),
+        "output": (attention.o_proj,),
+        "gate_up": (feed_forward.gate_proj, feed_forward.up_proj),
+        "down": (feed_forward.down_proj,),
+    }
+
+
+def _as_type(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    return None if tensor is None else tensor.to(dtype)
 
 
 def _join(name: str, *modules: Any) -> Any:
-    """Concatenate parameters; those of the modules become views of the result, so nothing is stored twice."""
+    """Concatenate parameters; ``None`` if the modules have none of this name."""
     if getattr(modules[0], name) is None:
         return None
-    joined = torch.cat([getattr(module, name).data for module in modules])
-    parts = torch.split(joined, [len(getattr(module, name)) for module in modules])
-    for module, part in zip(modules, parts, strict=True):
-        getattr(module, name).data = part
-    return joined
+    return torch.cat([getattr(module, name).data for module in modules])

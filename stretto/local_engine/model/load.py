@@ -148,8 +148,16 @@ def load_model(
     if change is not None:
         change(dict(model.named_parameters()))
     log_event(_log, logging.INFO, "comparing with transformers", model=source.name)
-    ready = prepare(source.name, model.to(target), tokenizer, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs)
-    del model  # where its weights were laid out anew, nothing refers to the originals any more
+    ready = prepare(
+        source.name,
+        model.to(target),
+        tokenizer,
+        packed=packed,
+        compiled=compiled,
+        cuda_graphs=cuda_graphs,
+        owned=True,
+    )
+    del model
     give_back()
     return replace(ready, folder=source.folder)
 
@@ -162,8 +170,11 @@ def prepare(
     packed: bool = True,
     compiled: bool | None = True,
     cuda_graphs: bool | None = None,
+    owned: bool = False,
 ) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine; see `load_model`.
+
+    ``owned``: nobody else runs the model, so it may be let go of its weights.
 
     Raises `BackendError` if it cannot run it, `SettingsError` for CUDA graphs on another device.
     """
@@ -172,12 +183,16 @@ def prepare(
     config = model.config.get_text_config(decoder=True)
     penalties = recommended.penalties(name, model, config.vocab_size)
     sampling = recommended.sampling(name, model)
-    window = _context_window(name, config)
+    window, threads = _context_window(name, config), _threads(model)
     if compiled is None and model.device.type != "cpu":
         compiled = False
     with _threads_of_loading(model):
         forward = choose_forward(
-            name, model, packed=packed and compiled is not False, ready=compile_now if compiled else are_ready
+            name,
+            model,
+            packed=packed and compiled is not False,
+            ready=compile_now if compiled else are_ready,
+            owned=owned,
         )
     limit = tolerance(model.dtype)
     unpacked = _unpacked(model, forward, limit) if packed and compiled is None else None
@@ -202,7 +217,7 @@ def prepare(
         cache_tokens=cache_tokens,
         sampling=sampling,
         penalties=penalties,
-        threads=_threads(model),
+        threads=threads,
         token_bytes=token_bytes(tokenizer),
         compiled=compiled,
         unpacked=unpacked,

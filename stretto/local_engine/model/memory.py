@@ -7,7 +7,9 @@ import gc
 import sys
 from contextlib import suppress
 
-__all__ = ["give_back"]
+__all__ = ["Freed", "give_back"]
+
+_ENOUGH = 2**25  # bytes
 
 
 def give_back() -> None:
@@ -16,6 +18,24 @@ def give_back() -> None:
     glibc keeps freed blocks of up to 32 MB for later ones, which is most weights of a small model.
     """
     gc.collect()
+    _trim()
+
+
+class Freed:
+    """Gives memory back to the system while much of it is freed bit by bit: after each 32 MB."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        """Note that so many bytes were freed. From any thread; at worst two give back at the same time."""
+        self._bytes += size
+        if self._bytes >= _ENOUGH:
+            self._bytes = 0
+            _trim()
+
+
+def _trim() -> None:
     if sys.platform.startswith("linux"):
         with suppress(OSError, AttributeError):  # another library than glibc
             ctypes.CDLL(None).malloc_trim(0)

@@ -9,7 +9,7 @@ layer: He et al., arXiv:2110.04366.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -55,10 +55,10 @@ class PadAdapter:
     layers: Mapping[int, PadLayer]
     last: PadLayer
 
-    def embed(self, tokens: Tensor, base: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor, read_in: Callable[[Tensor], Tensor]) -> Tensor:
         """Look up the input vectors of tokens and [PAD]s # [batch, rows] -> [batch, rows, hidden]."""
         own = embedding((-1 - tokens).clamp(min=0), self.places)
-        return torch.where((tokens < 0)[..., None], own, embedding(tokens.clamp(min=0), base))
+        return torch.where((tokens < 0)[..., None], own, read_in(tokens.clamp(min=0)))
 
     def finish(self, state: Tensor, anchored: Tensor, active: Tensor) -> Tensor:
         """Add to the final states # [batch, rows, hidden], given those of the rows' anchors."""

@@ -14,7 +14,7 @@ from torch.nn.functional import linear, relu
 
 from stretto.local_engine.kernels.panels import Layout, Panels, layout_for
 
-__all__ = ["Layout", "Weight", "added_product", "layout_for", "packed", "product"]
+__all__ = ["Layout", "Weight", "added_product", "layout_for", "packed", "product", "unpacked"]
 
 # For each number of rows torch and oneDNN keep code and memory, by default for 1,024 of them: half a GiB for the pocket
 # model, once prompts of all lengths have come. They read these limits at the first product.
@@ -36,6 +36,13 @@ def packed(weight: Weight, layout: Layout | None) -> Weight:
     if weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and _multiplies_bfloat16():
         return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)  # type: ignore[no-any-return]
     return weight
+
+
+def unpacked(weight: Weight, dtype: torch.dtype) -> Tensor:
+    """The weight before it was packed, bit for bit: a layout changes no number."""
+    if isinstance(weight, Panels):
+        return weight.dense(dtype)
+    return weight.to_dense() if weight.is_mkldnn else weight
 
 
 def product(rows: Tensor, weight: Weight, bias: Tensor | None = None, *, rectified: bool = False) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 
 from stretto.local_engine.kernels.compiler import are_ready
 from stretto.local_engine.kernels.parts import Part
-from stretto.local_engine.model.acceptance import disagreement
+from stretto.local_engine.model.acceptance import Expected, disagreement
 from stretto.local_engine.model.llama import LlamaForward
 
 __all__ = ["Unpacked"]
@@ -22,7 +22,7 @@ class Unpacked:
     """Lays a model's weights out for compiled code when that is ready.
 
     Args:
-        model: of transformers; the packed forward is compared with it once, and it is freed then.
+        model: of transformers, whose weights the forward runs.
         forward: of the model.
         parts: of compiled code that the forward needs.
         limit: standard deviations by which logits may differ.
@@ -31,6 +31,8 @@ class Unpacked:
     def __init__(self, model: Any, forward: LlamaForward, parts: Sequence[Part], limit: float) -> None:
         self.parts = tuple(parts)
         self._model, self._forward, self._limit = model, forward, limit
+        with torch.inference_mode():
+            self._expected = Expected.of(model)
 
     def pack(self) -> None:
         """Change to compiled code, if that is ready and agrees with the model. No request may be running.
@@ -40,16 +42,16 @@ class Unpacked:
         model, self._model = self._model, None
         if model is None or not are_ready(self.parts):
             return
-        before = dict(vars(self._forward))
         try:
             with torch.inference_mode(mode=False):
-                self._forward.pack()
+                self._forward.pack(model)
             with torch.inference_mode():
-                gap = disagreement(model, self._forward)
+                gap = disagreement(self._expected, self._forward)
             if gap < self._limit:
                 return
             cause = f"logits are off by {gap:.2g} standard deviations"
         except Exception as error:  # noqa: BLE001 - the model goes on as it was
             cause = f"{type(error).__name__}: {error}"
-        vars(self._forward).update(before)
+        with torch.inference_mode(mode=False):
+            self._forward.unpack(model)
         _log.warning("packed weights are not used: %s", cause)

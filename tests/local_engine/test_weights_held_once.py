@@ -1,0 +1,105 @@
+"""Tied embeddings are held once, and a model that is loaded lets go of weights that are packed, but gets them back."""
+
+import pytest
+import torch
+from tiny_models import SIZES
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.kernels.panels import Layout, Panels
+from stretto.local_engine.model import acceptance
+from stretto.local_engine.model.acceptance import choose_forward
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.rows import Rows
+
+IDS = torch.arange(5, 25)[None]
+
+
+def tied(dtype=torch.float32, kind=LlamaForCausalLM, config=LlamaConfig):
+    torch.manual_seed(3)
+    model = kind(config(**SIZES, tie_word_embeddings=True)).eval().requires_grad_(False)
+    return model.to(dtype)
+
+
+def packed(model):
+    """Its forward, packed; the model is let go of its weights."""
+    forward = LlamaForward(model)
+    assert compile_now(forward.parts())
+    forward.pack(model)
+    return forward
+
+
+def logits(forward):
+    with torch.inference_mode():
+        return forward(Rows(IDS, torch.arange(20)[None], 20), KeyValueCache(1), torch.arange(20)).float()
+
+
+def said(model):
+    with torch.inference_mode():
+        return model(IDS, use_cache=False).logits.float()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("paired", [False, True])
+def test_rows_of_panels_are_the_rows_of_the_weight(dtype, paired):
+    weight = torch.randn(37, 24).to(dtype)
+    panels = Panels.of(weight, Layout(dtype, paired and dtype == torch.bfloat16))
+    numbers = torch.tensor([[0, 36, 15], [16, 17, 3]])
+    assert torch.equal(panels.rows(numbers), weight[numbers].float())
+    assert torch.equal(panels.dense(dtype), weight)
+
+
+@pytest.mark.parametrize("published", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_tied_embedding_is_read_from_the_panels_of_the_last_product(published):
+    model = tied(published).float()
+    expected = said(model)
+    forward = packed(model)
+    assert forward._embedding is forward._vocabulary
+    assert isinstance(forward._vocabulary, Panels)
+    assert forward._vocabulary.held.dtype == published
+    assert forward.is_exact  # the compiled forward runs it
+    assert (logits(forward) - expected).abs().max() < 1e-4 * expected.std()
+    tokens = torch.tensor([3, 399])
+    assert torch.equal(forward.read_in(tokens), tied(published).float().lm_head.weight[tokens])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_tied_embedding_in_half_precision_too(dtype):
+    model = tied(dtype)
+    exact = said(tied(dtype).float())
+    forward = packed(model)
+    assert forward._embedding is forward._vocabulary
+    assert (logits(forward) - exact).abs().max() < 0.05 * exact.std()
+
+
+@pytest.mark.parametrize(("kind", "config"), [(LlamaForCausalLM, LlamaConfig), (Qwen2ForCausalLM, Qwen2Config)])
+def test_what_was_packed_can_be_unpacked_to_the_bit(kind, config):
+    model = tied(kind=kind, config=config)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    forward = packed(model)
+    assert model.lm_head.weight.numel() == model.model.layers[0].mlp.down_proj.weight.numel() == 0
+    forward.unpack(model)
+    after = model.state_dict()
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+    assert not forward.is_packed
+    assert (logits(forward) - said(model)).abs().max() < 1e-4
+
+
+def test_a_model_whose_packed_weights_disagree_runs_as_it_was(monkeypatch, caplog):
+    model, gaps = tied(), [7.0]
+    expected = said(model)
+    real = acceptance.disagreement
+    monkeypatch.setattr(acceptance, "disagreement", lambda *given: gaps.pop() if gaps else real(*given))
+    forward = choose_forward("local:tied", model, packed=True, owned=True)
+    assert "packed weights are not used: logits are off by 7 standard deviations" in caplog.text
+    assert not forward.is_packed
+    assert (logits(forward) - expected).abs().max() < 1e-4 * expected.std()
+    assert torch.equal(said(model), expected)
+
+
+def test_a_model_of_somebody_else_keeps_its_weights():
+    model = tied()
+    expected = said(model)
+    choose_forward("local:tied", model, packed=True)
+    assert torch.equal(said(model), expected)
