@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -30,6 +29,7 @@ from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 from stretto.local_engine.serving.step import Step
+from stretto.local_engine.serving.step_timing import step_clock
 
 __all__ = ["Batch"]
 
@@ -91,7 +91,7 @@ class Batch:
     ) -> None:
         self._cost = cost
         self._forward = forward
-        self._device = device
+        self._device, self._clock = device, step_clock(device)
         self._draft_nodes = draft_nodes
         self._members: list[_Member] = []
         self._cache = KeyValueCache(0)
@@ -128,7 +128,7 @@ class Batch:
 
     def advance(self) -> list[Step]:
         """Run one step; it commits at least one token to each request."""
-        members, cost, began = self._members, self._cost, time.perf_counter()
+        members, cost, began = self._members, self._cost, self._clock()
         if cost is not None:
             cost.begin(len(members))
         for number, member in enumerate(members):
@@ -145,7 +145,7 @@ class Batch:
         steps = self._commit(members, logits, drafted=True)
         if cost is not None:
             evaluated = [1 + len(member.draft) if self._forward.packs else count for member in members]
-            cost.observe(sum(evaluated), (time.perf_counter() - began) * 1e3)
+            cost.observe(sum(evaluated), (self._clock() - began) * 1e3)
         return steps
 
     def keep(self, rows: Sequence[int]) -> None:
