@@ -6,7 +6,8 @@ from importlib import import_module
 
 import pytest
 
-from stretto.local_engine.drafting.warm_up import DRAFTING, UNITS
+from stretto.local_engine.drafting.lexical.warm_up import UNITS
+from stretto.local_engine.drafting.warm_up import DRAFTING
 from stretto.local_engine.kernels.jit import Kernel
 from stretto.local_engine.kernels.parts import CHOOSING
 from stretto.local_engine.measuring.ahead import main

@@ -21,7 +21,6 @@ from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions, compiled_by_default
 from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
-from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_method
@@ -32,6 +31,7 @@ from stretto.telemetry import is_traced
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
+    from stretto.local_engine.drafting.lexical.options import LexicalOptions
     from stretto.local_engine.long_context.reader import LongContextReader
     from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine

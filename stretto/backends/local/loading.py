@@ -27,7 +27,6 @@ from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.fork import Fork
 from stretto.local_engine.drafting.catalogue import LOSSY, WEIGHING, all_drafters
 from stretto.local_engine.drafting.draft_model import check_vocabulary
-from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.kernels.switch import VARIABLE
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
@@ -36,6 +35,7 @@ from stretto.local_engine.model.source import Source
 from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
+    from stretto.local_engine.drafting.lexical.options import LexicalOptions
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default"]

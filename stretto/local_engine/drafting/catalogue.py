@@ -6,69 +6,32 @@ Drafters with compiled code are imported when one is made: importing numba takes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from importlib import import_module
 
 from stretto import plugins
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
-from stretto.local_engine.drafting.lexical.options import LexicalOptions
-from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
-from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
+from stretto.local_engine.drafting.method import USUAL_COSTS, Equipment, Method
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
-
-if TYPE_CHECKING:
-    from stretto.local_engine.drafting.calibration import Experience
-    from stretto.local_engine.drafting.lexical.experience import UnitExperience
-    from stretto.local_engine.drafting.suffix import AnswerMemory
-    from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "WEIGHING", "Equipment", "all_drafters", "make_drafter"]
 
-EQUIPPED = frozenset({"draft_model", "lexical", "lexical_lossy"})
-"""Methods that need more than the model: a draft model, or an adapter beside the weights."""
-
-LOSSY = frozenset({"lexical_lossy"})
-"""Methods that change the answer; all others give what one token at a time gives."""
-
-WEIGHING = frozenset({"auto", "lexical", "lexical_lossy"})
-"""Methods that choose the size of a draft by the cost of rows."""
-
-_USUAL = {1: 10.0, 8: 11.0, 64: 30.0}
-
-
-@dataclass(frozen=True, slots=True)
-class Equipment:
-    """What drafters may need.
-
-    Attributes:
-        cost: of a step on this machine; without it, a typical table.
-        memory: earlier answers.
-        experience: what earlier requests have learned about guesses, sampled ones and greedy ones.
-        unit_experience: the same of lexical units.
-        model: the model that is drafted for.
-        draft: a smaller model with the same tokenizer.
-        lexical: options of lexical unit decoding.
-    """
-
-    cost: StepCost | None = None
-    memory: AnswerMemory | None = None
-    experience: tuple[Experience, Experience] | None = None
-    unit_experience: tuple[UnitExperience, UnitExperience] | None = None
-    model: LoadedModel | None = None
-    draft: LoadedModel | None = None
-    lexical: LexicalOptions = field(default_factory=LexicalOptions)
+_FOLDERS = (
+    "lexical",
+    "lookahead",
+    "recycling",
+)
+"""Folders of methods that nothing else uses. One is removed together with its line here."""
 
 
 def _auto(equipment: Equipment) -> Drafter:
     from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - see above
 
-    return Auto(equipment.cost or StepCost(_USUAL), equipment.memory, experience=equipment.experience)
+    return Auto(equipment.cost or StepCost(USUAL_COSTS), equipment.memory, experience=equipment.experience)
 
 
 def _draft_model(equipment: Equipment) -> Drafter:
@@ -79,46 +42,38 @@ def _draft_model(equipment: Equipment) -> Drafter:
     return DraftModel(equipment.draft)
 
 
-def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
-    if equipment.model is None:
-        raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
-    from stretto.local_engine.drafting.lexical.adapter import attach  # noqa: PLC0415 - torch, only where it is used
-    from stretto.local_engine.drafting.lexical.drafter import Lexical  # noqa: PLC0415 - see above
-
-    adapter, options = attach(equipment.model), equipment.lexical
-    pads = len(adapter.places)
-    if options.tokens is not None and options.tokens > pads + 1:
-        raise SettingsError(
-            f"A unit of {options.tokens} tokens cannot be used: the adapter of {equipment.model.name} was trained for "
-            f"{pads + 1}. Give that or fewer."
-        )
-    if options.tokens is not None:
-        pads = options.tokens - 1
-    elif equipment.model.device.type == "cpu":  # rows cost time there: see docs/lexical.md
-        pads = min(pads, 2)
-    cost, alpha = equipment.cost or StepCost(_USUAL), options.alpha if lossy else None
-    return Lexical(pads, cost, alpha=alpha, experience=equipment.unit_experience)
-
-
 def _suffix(equipment: Equipment) -> Drafter:
     from stretto.local_engine.drafting.suffix import Suffix  # noqa: PLC0415 - see above
 
     return Suffix(equipment.memory)
 
 
-DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {
-    "auto": _auto,
-    "autoregressive": lambda _: Autoregressive(),
-    "draft_model": _draft_model,
-    "jacobi": lambda _: Jacobi(),
-    "lexical": _lexical,
-    "lexical_lossy": lambda equipment: _lexical(equipment, lossy=True),
-    "lookahead": lambda _: Lookahead(),
-    "prompt_lookup": lambda _: PromptLookup(),
-    "suffix": _suffix,
-    "token_recycling": lambda _: TokenRecycling(),
-}
+def _methods() -> dict[str, Method]:
+    found = {
+        "auto": Method(_auto, weighs=True),
+        "autoregressive": Method(lambda _: Autoregressive()),
+        "draft_model": Method(_draft_model, equipped=True),
+        "prompt_lookup": Method(lambda _: PromptLookup()),
+        "suffix": Method(_suffix),
+    }
+    for folder in _FOLDERS:
+        found |= import_module(f"{__package__}.{folder}.methods").METHODS
+    return dict(sorted(found.items()))
+
+
+_METHODS = _methods()
+
+DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {name: method.make for name, method in _METHODS.items()}
 """Makes the drafter of one sequence, by the name of the method."""
+
+EQUIPPED = frozenset(name for name, method in _METHODS.items() if method.equipped)
+"""Methods that need more than the model; see `Method`."""
+
+LOSSY = frozenset(name for name, method in _METHODS.items() if method.lossy)
+"""Methods that change the answer."""
+
+WEIGHING = frozenset(name for name, method in _METHODS.items() if method.weighs)
+"""Methods that choose the size of a draft by the cost of rows."""
 
 
 @cache

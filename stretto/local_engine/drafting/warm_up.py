@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
-from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.kernels.parts import Part
 
-__all__ = ["DRAFTING", "UNITS", "warm_up", "warm_up_units"]
+__all__ = ["DRAFTING", "run_once", "warm_up"]
 
 DRAFTING = Part("drafting", f"{__name__}:warm_up")
 """What `auto` and `suffix` run."""
-
-UNITS = Part("units", f"{__name__}:warm_up_units")
-"""What lexical units run, which few requests use."""
 
 
 def warm_up() -> None:
@@ -24,16 +19,12 @@ def warm_up() -> None:
     memory = AnswerMemory()
     memory.remember([1, 2])
     suffix = Suffix(memory)
-    _draft(suffix)
+    run_once(suffix)
     suffix.read_on(Context([1] * 32, 1, 8))
 
 
-def warm_up_units() -> None:
-    """Draft with lexical units."""
-    _draft(Lexical(1, StepCost({1: 1.0, 64: 1.0})))
-
-
-def _draft(drafter: Drafter) -> None:
+def run_once(drafter: Drafter) -> None:
+    """Draft and learn a few times."""
     context = Context([1, 2, 3, 1, 2], 3, 8)
     for _ in range(8):  # some drafters begin with a rest
         rows = len(drafter.propose(context, 4))

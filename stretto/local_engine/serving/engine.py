@@ -6,13 +6,12 @@ import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import Equipment, all_drafters
-from stretto.local_engine.drafting.lexical.experience import UnitExperience
-from stretto.local_engine.drafting.lexical.options import LexicalOptions
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
@@ -23,6 +22,9 @@ from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.sequence import Sequence
 from stretto.local_engine.serving.thread import Serving
+
+if TYPE_CHECKING:
+    from stretto.local_engine.drafting.lexical.options import LexicalOptions
 
 __all__ = ["Engine", "Handle", "Listener", "Occupancy"]
 
@@ -79,8 +81,7 @@ class Engine:
             draft=draft,
             memory=memory,
             experience=(Experience(), Experience()),
-            unit_experience=(UnitExperience(), UnitExperience()),
-            lexical=lexical or LexicalOptions(),
+            lexical=lexical,
         )
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have what they need

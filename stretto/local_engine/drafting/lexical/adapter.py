@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.warm_up import UNITS
+from stretto.local_engine.drafting.lexical.warm_up import UNITS
 from stretto.local_engine.kernels.compiler import have_compiled
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
 from stretto.local_engine.model.llama import LlamaForward

@@ -1,0 +1,44 @@
+"""The decoding methods of this folder. The drafter is imported when one is made: numba and torch take seconds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.lexical.options import LexicalOptions
+from stretto.local_engine.drafting.method import USUAL_COSTS, Equipment, Method
+from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.step_cost import StepCost
+
+__all__ = ["METHODS"]
+
+_ON_A_CPU = 2  # [PAD]s at most: rows cost time there, see docs/lexical.md
+
+
+def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
+    if equipment.model is None:
+        raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
+    from stretto.local_engine.drafting.lexical.adapter import attach  # noqa: PLC0415 - torch
+    from stretto.local_engine.drafting.lexical.drafter import Lexical  # noqa: PLC0415 - numba
+    from stretto.local_engine.drafting.lexical.experience import UnitExperience  # noqa: PLC0415 - numba
+
+    adapter, options = attach(equipment.model), equipment.lexical or LexicalOptions()
+    pads = len(adapter.places)
+    if options.tokens is not None and options.tokens > pads + 1:
+        raise SettingsError(
+            f"A unit of {options.tokens} tokens cannot be used: the adapter of {equipment.model.name} was trained for "
+            f"{pads + 1}. Give that or fewer."
+        )
+    if options.tokens is not None:
+        pads = options.tokens - 1
+    elif equipment.model.device.type == "cpu":
+        pads = min(pads, _ON_A_CPU)
+    cost, alpha = equipment.cost or StepCost(USUAL_COSTS), options.alpha if lossy else None
+    experience = equipment.kept.setdefault("lexical", (UnitExperience(), UnitExperience()))
+    return Lexical(pads, cost, alpha=alpha, experience=experience)
+
+
+METHODS = {
+    "lexical": Method(_lexical, equipped=True, weighs=True),
+    "lexical_lossy": Method(partial(_lexical, lossy=True), equipped=True, lossy=True, weighs=True),
+}

@@ -1,0 +1,61 @@
+"""What the catalogue knows of a decoding method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stretto.local_engine.drafting.protocol import Drafter
+
+if TYPE_CHECKING:
+    from stretto.local_engine.drafting.calibration import Experience
+    from stretto.local_engine.drafting.lexical.options import LexicalOptions
+    from stretto.local_engine.drafting.step_cost import StepCost
+    from stretto.local_engine.drafting.suffix import AnswerMemory
+    from stretto.local_engine.model.load import LoadedModel
+
+__all__ = ["USUAL_COSTS", "Equipment", "Method"]
+
+USUAL_COSTS = {1: 10.0, 8: 11.0, 64: 30.0}
+"""Costs of a step where none were measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What drafters may need.
+
+    Attributes:
+        cost: of a step on this machine; without it, a typical table.
+        memory: earlier answers.
+        experience: what earlier requests have learned about guesses, sampled ones and greedy ones.
+        model: the model that is drafted for.
+        draft: a smaller model with the same tokenizer.
+        lexical: options of lexical unit decoding.
+        kept: what a method keeps for later requests of the engine, by its name.
+    """
+
+    cost: StepCost | None = None
+    memory: AnswerMemory | None = None
+    experience: tuple[Experience, Experience] | None = None
+    model: LoadedModel | None = None
+    draft: LoadedModel | None = None
+    lexical: LexicalOptions | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A decoding method.
+
+    Attributes:
+        make: makes the drafter of one sequence; raises `SettingsError` where equipment is missing.
+        equipped: whether it needs more than the model: a draft model, or an adapter beside the weights.
+        lossy: whether it changes the answer; all others give what one token at a time gives.
+        weighs: whether it chooses the size of a draft by the cost of rows.
+    """
+
+    make: Callable[[Equipment], Drafter]
+    equipped: bool = False
+    lossy: bool = False
+    weighs: bool = False
