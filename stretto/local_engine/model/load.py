@@ -195,7 +195,7 @@ def prepare(
             owned=owned,
         )
     limit = tolerance(model.dtype)
-    unpacked = _unpacked(model, forward, limit) if packed and compiled is None else None
+    unpacked = _unpacked(model, forward, limit, owned=owned) if packed and compiled is None else None
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     if unpacked is not None:
         kept = torch.float32  # the type after the switch to compiled code
@@ -224,11 +224,11 @@ def prepare(
     )
 
 
-def _unpacked(model: Any, forward: Forward, limit: float) -> Unpacked | None:
+def _unpacked(model: Any, forward: Forward, limit: float, *, owned: bool) -> Unpacked | None:
     """What switches a forward to compiled code later; ``None`` if it has none or runs it already."""
     if not isinstance(forward, LlamaForward) or forward.is_packed or not (parts := forward.parts()):
         return None
-    return Unpacked(model, forward, parts, limit)
+    return Unpacked(model, forward, parts, limit, owned=owned)
 
 
 def _device(name: str | None) -> torch.device:

@@ -26,27 +26,29 @@ class Unpacked:
         forward: of the model.
         parts: of compiled code that the forward needs.
         limit: standard deviations by which logits may differ.
+        owned: nobody else runs the model, so it may be let go of its weights.
     """
 
-    def __init__(self, model: Any, forward: LlamaForward, parts: Sequence[Part], limit: float) -> None:
+    def __init__(self, model: Any, forward: LlamaForward, parts: Sequence[Part], limit: float, *, owned: bool) -> None:
         self.parts = tuple(parts)
-        self._model, self._forward, self._limit = model, forward, limit
+        self._forward, self._limit, self._owned = forward, limit, owned
         with torch.inference_mode():
-            self._expected = Expected.of(model)
+            self._waiting: tuple[Any, Expected] | None = (model, Expected.of(model))
 
     def pack(self) -> None:
         """Change to compiled code, if that is ready and agrees with the model. No request may be running.
 
         Keys and values that were computed before cannot be used afterwards.
         """
-        model, self._model = self._model, None
-        if model is None or not are_ready(self.parts):
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or not are_ready(self.parts):
             return
+        model, expected = waiting
         try:
             with torch.inference_mode(mode=False):
-                self._forward.pack(model)
+                self._forward.pack(model if self._owned else None)
             with torch.inference_mode():
-                gap = disagreement(self._expected, self._forward)
+                gap = disagreement(expected, self._forward)
             if gap < self._limit:
                 return
             cause = f"logits are off by {gap:.2g} standard deviations"
