@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from measuring import machine, save
 from rich.console import Console
@@ -92,7 +93,7 @@ def transformers(name: str, dtype: str) -> dict[str, int]:
         if source.file is not None:
             where, options = str(source.file.parent), {"gguf_file": source.file.name}
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
-        loaded = AutoModelForCausalLM.from_pretrained(where, dtype=getattr(torch, dtype), **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(where, dtype=getattr(torch, dtype), **options)
         loaded.generate(**tokenizer(PROMPT, return_tensors="pt"), max_new_tokens=TOKENS, do_sample=False)
         kept.append(loaded)
 
