@@ -122,6 +122,7 @@ def serve(
             tell(f"Limits and breakers are shared through {client.store.where}.")
         names = ", ".join(backend.name for backend in client.backends.values())
         tell(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.")
+        tell(f"A chat for the browser is at {address}/.")
         tell("Ctrl-C ends it.")
 
     served = ServerOptions(

@@ -19,8 +19,6 @@ def held(**script):
 
 
 async def ask(page, question="How do I look after a bicycle?", strategy="skeleton"):
-    if await page.is_visible("#open-choices[aria-expanded=false]"):
-        await page.click("#open-choices")
     await page.select_option("#strategy", strategy)
     await page.fill("#question", question)
     await page.press("#question", "Enter")

@@ -84,7 +84,7 @@ async def test_a_stopped_answer_names_a_part_once_of_which_only_the_label_was_wr
 
 UNWRITTEN = Path(__file__).parents[1] / "cli" / "unwritten_cases.json"
 WHOLE = """async (cases) => {
-    const { withUnwritten } = await import("/web/unwritten.js");
+    const { withUnwritten } = await import("/web/answer/unwritten.js");
     return cases.map(([text, parts]) => withUnwritten(text, parts.map(([title, text]) => ({ title, text }))));
 }"""
 
@@ -122,7 +122,7 @@ async def test_the_route_is_shown_while_the_model_is_silent(chatting):
     event = anyio.Event()
     async with chatting(ScriptedBackend({"": Reply("1. Tyres\n2. Chain\n3. Brakes", hold=event)})) as page:
         await ask(page)
-        await page.wait_for_selector(".route >> text=skeleton")
+        await page.wait_for_selector(".lead >> text=Planning the points")
         assert not event.is_set()
         event.set()
         await page.wait_for_selector(ENDED)
@@ -130,9 +130,9 @@ async def test_the_route_is_shown_while_the_model_is_silent(chatting):
 
 async def test_several_answers_violate_nothing(chatting):
     async with chatting(ScriptedBackend(SKELETON)) as page:
-        for strategy in ("skeleton", "direct"):
+        for strategy, words in (("skeleton", "In parallel"), ("direct", "One piece")):
             await ask(page, strategy=strategy)
-            await page.wait_for_selector(f".route >> text={strategy}")
+            await page.wait_for_selector(f".route >> text={words}", state="attached")
             await page.wait_for_selector("#send:enabled")
         await no_violations(page)
 
@@ -145,7 +145,8 @@ async def test_a_timeline_says_how_many_branches_it_leaves_out(chatting):
     async with chatting(backend) as page:
         await ask(page, f"Describe each of these places in one sentence:\n\n{places}", "items")
         await page.wait_for_selector(ENDED)
-        await page.wait_for_selector(f".timeline >> text=and {len(backend.calls) - 60} more", state="attached")
+        await page.click(".pulse summary")
+        await page.wait_for_selector(f".timeline >> text=and {len(backend.calls) - 60} more")
 
 
 async def test_a_comparison_that_is_retried_has_one_result(chatting):
@@ -275,6 +276,8 @@ async def test_a_small_or_enlarged_page_leaves_room_for_the_answer(chatting, siz
         assert room["height"] >= 0.4 * height
         send = await page.locator("#send").bounding_box()
         assert send["y"] + send["height"] <= height
+        await page.click(".pulse summary")
+        await page.wait_for_selector(".timeline", state="attached")
         letters = await page.evaluate(
             """() => {
                 const svg = document.querySelector(".timeline");
@@ -344,23 +347,18 @@ async def test_text_of_other_scripts_runs_in_its_own_direction(chatting):
         assert await page.locator(".asked h2").evaluate("(each) => getComputedStyle(each).direction") == "rtl"
 
 
-async def test_the_title_of_a_part_stays_in_sight_while_it_is_written(chatting):
-    script = {
-        "": Reply(
-            chunks=["Many words.\n\n" + "\n\n".join(f"line {at}" for at in range(30)), "never"], chunk_delay_s=600
-        )
-    }
+async def test_a_part_stays_where_it_begins_however_long_it_grows(chatting):
+    lines = [f"line {at}\n\n" for at in range(30)]
+    script = {"": Reply(chunks=["Many words.\n\n", *lines, "never"], chunk_delay_s=0.02)}
+    script |= {'"Chain", (and nothing|in about)': Reply("Never.", hold=anyio.Event())}
     async with chatting(ScriptedBackend(POINTS | script)) as page:
         await ask(page)
-        await page.wait_for_selector(".card >> text=Many words.")
-        await page.wait_for_function("() => document.querySelector('.card').scrollTop > 50")
-        inside = await page.evaluate(
-            """() => {
-                const card = document.querySelector(".card");
-                return card.querySelector("h3").getBoundingClientRect().bottom - card.getBoundingClientRect().top;
-            }"""
-        )
-        assert inside > 15
+        first = page.locator(".card p >> text=Many words.").first
+        await first.wait_for()
+        before = await first.bounding_box()
+        await page.wait_for_selector(".card >> text=line 29")
+        assert await first.bounding_box() == before
+        assert await page.locator(".card .text").first.evaluate("(each) => each.scrollHeight > each.clientHeight")
 
 
 # Hostile and unusual
@@ -381,7 +379,7 @@ async def test_an_answer_that_is_nested_too_deep_is_shown(chatting, text):
     async with chatting(ScriptedBackend({"": Reply(chunks=[text])})) as page:
         await ask(page, strategy="direct")
         await page.wait_for_selector(ENDED)
-        await page.wait_for_selector(".figures >> text=1 call")
+        await page.wait_for_selector(".figures >> text=1 call", state="attached")
         assert "x" in await page.inner_text("section .text") or "deep" in await page.inner_text("section .text")
         assert await fits(page)
 

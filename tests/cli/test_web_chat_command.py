@@ -1,5 +1,6 @@
 """``stretto chat --web``: the page is served until a signal comes."""
 
+import gzip
 import signal
 import subprocess
 import urllib.request
@@ -18,6 +19,10 @@ def test_the_page_is_served_and_a_signal_ends_it(program, tmp_path):
         with urllib.request.urlopen(address, timeout=patience(20)) as page:  # noqa: S310 - this machine
             assert b"<title>Stretto</title>" in page.read()
             assert "script-src 'self'" in page.headers["content-security-policy"]
+        wanted = urllib.request.Request(address, headers={"accept-encoding": "gzip"})  # noqa: S310 - this machine
+        with urllib.request.urlopen(wanted, timeout=20) as page:  # noqa: S310 - this machine
+            assert page.headers["content-encoding"] == "gzip"
+            assert b"<title>Stretto</title>" in gzip.decompress(page.read())
         running.send_signal(signal.SIGINT)
         assert running.wait(patience(30)) == 130
 
@@ -33,7 +38,7 @@ def test_the_page_and_its_files_are_small_and_load_nothing_from_elsewhere():
     folder = Path(stretto.server.web.__file__).parent / "page"
     files = [file for file in folder.rglob("*") if file.suffix in (".html", ".js", ".css", ".svg")]
     assert len(files) > 10
-    assert sum(file.stat().st_size for file in files) < 200_000
+    assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 200_000  # as browsers get them
     own = [file for file in files if "vendor" not in file.parts]
     for file in own:
         text = file.read_text().replace("http://www.w3.org/2000/svg", "")
@@ -47,3 +52,5 @@ def test_code_of_others_has_the_version_that_is_written_down():
     for name, begins in (("marked.js", "marked v"), ("purify.js", "DOMPurify "), ("highlight.js", "Highlight.js v")):
         version = next(line.split("|")[3].strip() for line in told.splitlines() if line.startswith(f"| `{name}`"))
         assert f"{begins}{version}" in folder.joinpath(name).read_text()[:400]
+    version = next(line.split("|")[3].strip() for line in told.splitlines() if line.startswith("| `temml.js`"))
+    assert f'version:"{version}"' in folder.joinpath("temml.js").read_text()

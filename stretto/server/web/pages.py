@@ -5,6 +5,7 @@ It reads documents and writes the page of an answer here; everything else it ask
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -61,20 +62,28 @@ def pages() -> Sequence[BaseRoute]:
     return [Route("/", _index), Route("/web/{name:path}", _file)]
 
 
-async def _index(_: Request) -> Response:
-    return _response("index.html")
+async def _index(request: Request) -> Response:
+    return _response("index.html", request)
 
 
 async def _file(request: Request) -> Response:
-    return _response(request.path_params["name"])
+    return _response(request.path_params["name"], request)
 
 
-def _response(name: str) -> Response:
+def _response(name: str, request: Request) -> Response:
     file, kind = _files().get(name), _KINDS.get(PurePosixPath(name).suffix)
     if file is None or kind is None:
         problem = Problem(404, "There is no such file.", code="unknown_url")
         return Response(json.dumps(problem.as_openai()), 404, media_type="application/json")
-    return Response(file.read_bytes(), headers=_HEADERS, media_type=kind)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers = {**_HEADERS, "content-encoding": "gzip", "vary": "accept-encoding"}
+        return Response(_compressed(file), headers=headers, media_type=kind)
+    return Response(file.read_bytes(), headers=_HEADERS | {"vary": "accept-encoding"}, media_type=kind)
+
+
+@cache
+def _compressed(file: Traversable) -> bytes:
+    return gzip.compress(file.read_bytes())
 
 
 @cache

@@ -3,23 +3,37 @@
 import { restoreChoices } from "./choices.js";
 import { announce, tell } from "./notices.js";
 import { Refused, hasKey, isThere, models, setKey } from "./server.js";
-import { element } from "./view.js";
+import { element } from "./element.js";
+import { isDemonstration } from "./examples.js";
 
 const $ = (id) => document.getElementById(id);
 const AGAIN_MS = 2_000; // between two looks whether the server is back
 
 let waiting = null;
 
+// The name of the model that answers; empty while none is known.
+export const model = () => $("model").selectedOptions[0]?.textContent ?? "";
+
+const PREFIX = "stretto:"; // before the name of each model that is served
+
 export async function loadModels() {
   try {
-    const names = (await models()).filter((name) => !name.startsWith("stretto-")); // the strategy is chosen beside
-    $("model").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+    const served = (await models()).filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
+    const options = served.length === 1
+      ? [["stretto", served[0]]]
+      : [["stretto", "Chosen for each question"], ...served.map((name) => [PREFIX + name, name])];
+    $("model").replaceChildren(...options.map(([value, name]) => element("option", { value }, name)));
     restoreChoices();
+    showModel();
     $("key-form").hidden = true;
     $("away").hidden = true;
   } catch (error) {
     failed(error);
   }
+}
+
+function showModel() {
+  $("demonstration").hidden = !isDemonstration(model());
 }
 
 // A call failed: ask for the key, or wait until the server is back. What it refused is said elsewhere.
@@ -58,3 +72,4 @@ $("key-form").addEventListener("submit", (event) => {
   tell("");
   loadModels();
 });
+$("model").addEventListener("change", showModel);

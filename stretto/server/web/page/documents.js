@@ -1,9 +1,9 @@
 // The documents of the next question: read on the server, and shown above the question until it is sent.
 
 import { said } from "./connection.js";
+import { element } from "./element.js";
 import { announce } from "./notices.js";
 import { readDocument } from "./server.js";
-import { element } from "./view.js";
 
 export class Attached {
   // `list` is where they are shown.
@@ -35,7 +35,7 @@ export class Attached {
 
   // From a button, from the clipboard, and from wherever a file is dropped: beside the composer, the browser would leave
   // the page and show the file.
-  takeFrom(button, question, composer) {
+  takeFrom(button, question) {
     button.addEventListener("change", () => {
       this.read(button.files);
       button.value = "";
@@ -49,10 +49,17 @@ export class Attached {
       document.addEventListener(kind, (event) => {
         if (!event.dataTransfer?.types.includes("Files")) return;
         event.preventDefault();
-        composer.classList.toggle("drop", kind === "dragover");
+        document.body.classList.toggle("dropping", kind === "dragover");
         if (kind === "drop") this.read(event.dataTransfer.files);
       });
     }
+  }
+
+  // A text that was pasted.
+  addText(text) {
+    const line = text.trim().split("\n", 1)[0].slice(0, 40).trim();
+    this.items.push({ title: line ? `${line} …` : "Pasted text", text });
+    this.show();
   }
 
   put(documents) {

@@ -1,5 +1,7 @@
 // Conversations, kept in this browser only.
 
+import { isTurn } from "./turns.js";
+
 const NAME = "stretto", STORE = "conversations";
 
 function opened() {
@@ -72,6 +74,11 @@ export const restore = (conversation) => changing((store) => {
   const kept = store.get(conversation.id);
   kept.onsuccess = () => kept.result ?? store.put(conversation);
 });
+// Give it another title; when it last changed stays, and so does its place in the list.
+export const rename = (id, title) => changing((store) => {
+  const kept = store.get(id);
+  kept.onsuccess = () => kept.result && store.put({ ...kept.result, title, named: true });
+});
 export const removeAll = () => changing((store) => store.clear());
 
 export const exported = async () =>
@@ -85,9 +92,7 @@ export async function imported(text) {
   const conversations = found?.conversations;
   const isText = (value) => typeof value === "string";
   const right = Array.isArray(conversations) && conversations.every((each) =>
-    isText(each?.id) && isText(each.title) && Array.isArray(each.turns) && each.turns.every((turn) =>
-      isText(turn?.question) && Array.isArray(turn.documents) && Array.isArray(turn.answers) &&
-      turn.answers.every((answer) => isText(answer?.text) && Array.isArray(answer.branches))));
+    isText(each?.id) && isText(each.title) && Array.isArray(each.turns) && each.turns.every(isTurn));
   if (!right) throw new Error("This file holds no conversations that were exported here.");
   const kept = await all();
   const ids = new Set(kept.map((each) => each.id));
@@ -106,19 +111,6 @@ export async function imported(text) {
 }
 
 const asText = ({ id, turns }) => `${id} ${JSON.stringify(turns)}`;
-
-// What a model is told of a conversation: the questions up to one, and the last answer of each before it.
-export function messagesBefore(conversation, turn) {
-  const messages = [];
-  for (const each of conversation.turns) {
-    messages.push({ role: "user", content: each.question });
-    if (each === turn) return messages;
-    const text = each.answers.at(-1)?.text;
-    if (text) messages.push({ role: "assistant", content: text });
-    else messages.pop(); // a question without an answer
-  }
-  return messages;
-}
 
 export function saveFile(name, blob) {
   const link = document.createElement("a");

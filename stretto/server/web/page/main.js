@@ -1,20 +1,26 @@
 // The page: questions in, answers out, and what is kept of them.
 
-import { failed, loadModels, said } from "./connection.js";
+import { compose, enqueue, queue, showQueue } from "./composer.js";
+import { failed, loadModels, model, said } from "./connection.js";
 import { Attached } from "./documents.js";
+import { element } from "./element.js";
+import { isDemonstration, isGreeting } from "./examples.js";
+import { routeOf } from "./fields.js";
 import { forgotten, removing } from "./forgetting.js";
 import * as history from "./history.js";
 import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
-import { saveAnswer } from "./saving.js";
-import { ask } from "./server.js";
-import { AnswerView, comparison, element } from "./view.js";
+import { ask, isLoading } from "./server.js";
+import { TurnView } from "./turn_view.js";
+import { messagesBefore, newVersion, turnTo } from "./turns.js";
 import { welcome } from "./welcome.js";
+import { nameOf } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const SHOWN_TURNS = 20; // of a conversation, until earlier ones are asked for
 const KEEP_MS = 3_000; // between two times that an answer is kept while it is written
 const LEFT = "The page was left before the answer was complete.";
+const WAITS = "An answer is being written. Stop it first, or open this page once more.";
 const LONGEST_MARKED = 60; // characters of a question in the list
 
 let conversation = history.newConversation();
@@ -25,18 +31,32 @@ let ended = Promise.resolve(); // the last answer, whether it was complete or no
 
 const chosen = (id) => $(id).value;
 const attached = new Attached($("documents"));
+const shownTurns = new Map();
+const acts = { edit, retry, toVersion, toAnswer, isBusy };
 
 // Whether an answer is being written, which is said: what was asked for has to wait.
 function isBusy() {
-  if (running) tell("An answer is being written. Stop it first, or open this page once more.");
+  if (running) tell(WAITS);
   return Boolean(running);
 }
 
 // Asking
 
-function send(question, documents, turn = null) {
+function send(question, documents, turn = null, how = {}) {
   if (isBusy()) return;
-  ended = answer(question, documents, turn).catch((error) => tell(`This page has a defect: ${error?.message}`));
+  ended = answer(question, documents, turn, how)
+    .catch((error) => tell(`This page has a defect: ${error?.message}`))
+    .then(() => next());
+}
+
+// The question that waited, unless the server is away: then it can be changed.
+function next() {
+  if (!queue.length || running) return;
+  const { question, documents } = queue.shift();
+  showQueue();
+  if ($("away").hidden) return send(question, documents);
+  attached.put(documents);
+  $("question").value ||= question;
 }
 
 async function answer(...asked) {
@@ -50,33 +70,37 @@ async function answer(...asked) {
   }
 }
 
-async function asking(question, documents, turn) {
+async function asking(question, documents, turn, { race = $("compare").checked, way = chosen("strategy") }) {
   tell("");
   const asked = turn ?? { question, documents, answers: [] };
   if (!turn) conversation.turns.push(asked);
   conversation.title ||= question.slice(0, LONGEST_MARKED);
-  const place = turn ? shownTurns.get(turn) : showTurn(asked);
-  place.answers.replaceChildren();
-  place.compared?.remove();
-  scrollDown();
-  const messages = history.messagesBefore(conversation, asked);
-  const compare = $("compare").checked;
-  place.answers.classList.toggle("two", compare);
+  const shown = shownTurns.get(asked) ?? showTurn(asked);
+  shown.clear();
+  toTop(shown);
+  const messages = messagesBefore(conversation, asked);
+  if (race && way === "direct") tell("There is nothing to compare: the answer is written in one piece. Choose another way.");
+  else if (race) shown.beginRace(way);
   await keep();
   try {
-    const first = await answered(place, asked, messages, chosen("strategy"), "Answer");
+    const first = await answered(shown, messages, way, 0);
     asked.answers.push(first);
-    if (compare && first.route?.strategy === "direct") {
-      place.answers.classList.remove("two");
-      tell("There is nothing to compare: the answer was written straight on. Choose another strategy.");
-    } else if (compare && !first.stopped) {
-      const straight = await answered(place, asked, messages, "direct", "Straight generation");
-      if (!straight.stopped) {
+    delete asked.shown;
+    if (shown.race && first.route && routeOf(first.route).way === "direct") {
+      shown.endRace();
+      tell("There is nothing to compare: the answer was written in one piece. Choose another way.");
+    } else if (shown.race && first.stopped) {
+      shown.race.stop();
+    } else if (shown.race) {
+      const straight = await answered(shown, messages, "direct", 1);
+      if (straight.stopped) shown.race.stop();
+      else {
         first.straight = straight;
-        showComparison(place, first);
+        shown.race.decide(first, straight);
+        announce(shown.race.verdict.textContent);
       }
     }
-    addActions(place, asked);
+    shown.addActions();
   } finally {
     await keep(); // while the page is busy: nothing else is asked for before the answer is kept
   }
@@ -92,7 +116,7 @@ async function keep() {
 async function write(turns) {
   try {
     if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on, this is a separate one.");
-    window.history.replaceState(null, "", `#${conversation.id}`);
+    if (named() !== conversation.id) window.history.replaceState(null, "", `#${conversation.id}`);
   } catch (error) {
     tell(`This conversation is not kept: ${error?.message}`);
   }
@@ -104,180 +128,159 @@ function keepUnfinished(turn, answer) {
   return write(conversation.turns.map((each) => (each === turn ? unfinished : each)));
 }
 
-function showComparison(place, answer) {
-  place.compared = comparison(answer, answer.straight);
-  place.answers.after(place.compared);
-}
-
-async function answered(place, turn, messages, strategy, title) {
-  const view = new AnswerView(titleOf(title, turn), announce);
-  if ($("compare").checked) view.root.prepend(element("h3", { class: "dim" }, strategy === "direct" ? "Straight generation" : strategy));
-  place.answers.append(view.root);
+// One answer from its first event to its last. `lane` is its place in a race.
+async function answered(shown, messages, way, lane) {
+  const { turn, race } = shown;
+  const title = lane ? "One piece" : "Answer";
+  const view = shown.begin(title, way, announce, race && (lane ? nameOf("direct") : nameOf(way)));
   const documents = turn.documents.map(({ title: name, text }) => ({ title: name, text }));
   const request = {
     model: chosen("model"),
     messages,
-    stretto: { strategy, preference: chosen("preference"), ...(documents.length ? { documents } : {}) },
+    stretto: { strategy: way, preference: chosen("preference"), ...(documents.length ? { documents } : {}) },
   };
   const { signal } = running;
   let keptAt = performance.now();
+  isLoading().then((is) => (view.loading = is));
+  race?.begin(lane);
   try {
     for await (const event of ask(request, signal)) {
-      const down = isDown();
       view.see(event);
-      if (down) scrollDown();
       if (!turn.answers.length && performance.now() - keptAt > KEEP_MS) {
         keptAt = performance.now();
         keepUnfinished(turn, view.record());
       }
     }
     if (!view.answer) view.end({ stopped: "The connection was lost.", problem: "The answer broke off. Ask again with Retry." });
+    else race?.ended(lane, view.answer);
   } catch (error) {
-    const down = isDown();
     if (left) view.end({ stopped: LEFT });
     else if (signal.aborted) view.end({ stopped: `Stopped after ${view.seconds.toFixed(1)} s.` });
     else {
       view.end({ stopped: "Not complete.", problem: said(error) });
       failed(error);
     }
-    if (down) scrollDown();
-    announce(view.figures.textContent);
+    announce(view.stopped);
   }
   return view.record();
 }
 
 function busy(is) {
-  $("send").disabled = is;
   const lost = [document.body, $("stop"), $("send")].includes(document.activeElement); // it was on a button that goes
+  $("send").disabled = is;
+  $("send").hidden = is;
   $("stop").hidden = !is;
+  if (!is && $("told").textContent === WAITS) tell("");
   const touched = matchMedia("(pointer: coarse)").matches; // where a keyboard would cover the answer
   if (!is && lost && !touched) $("question").focus({ preventScroll: true });
 }
 
 // Showing a conversation
 
-const shownTurns = new Map();
-
 function showTurn(turn) {
   document.querySelector(".welcome")?.remove();
-  const documents = turn.documents.map((each) => each.title).join(", ");
-  const edit = element("button", { type: "button", class: "quiet", onclick: () => editTurn(turn) }, "Edit");
-  const asked = element("div", { class: "asked" }, element("h2", { dir: "auto" }, turn.question),
-    element("div", { class: "bar" }, documents ? element("span", { class: "dim" }, `with ${documents}`) : null, element("span", { class: "grow" }), edit));
-  const answers = element("div", { class: "sides" });
-  const root = element("article", { "aria-label": `Question: ${turn.question.slice(0, LONGEST_MARKED)}` }, asked, answers);
-  $("conversation").append(root);
-  const place = { root, answers, compared: null };
-  shownTurns.set(turn, place);
-  return place;
+  const shown = new TurnView(turn, conversation.turns.indexOf(turn) + 1, acts);
+  $("conversation").append(shown.root);
+  shownTurns.set(turn, shown);
+  return shown;
 }
 
-function showStored(turn, place) {
-  const answer = turn.answers.at(-1) ?? { text: "", branches: [], stopped: "There is no answer: the page was left." };
-  try {
-    showWhole(answer, place, turn);
-  } catch { // of another version, or out of a file that somebody changed
-    place.answers.replaceChildren();
-    AnswerView.of(titleOf("Answer", turn), { text: answer.text, branches: [], stopped: "Its figures cannot be shown." }, place.answers);
-  }
-  addActions(place, turn);
-}
-
-// Regions of a page have names of their own.
-const titleOf = (title, turn) => `${title} ${conversation.turns.indexOf(turn) + 1}`;
-
-function showWhole(answer, place, turn) {
-  place.answers.classList.toggle("two", Boolean(answer.straight));
-  AnswerView.of(titleOf("Answer", turn), answer, place.answers);
-  if (!answer.straight) return;
-  AnswerView.of(titleOf("Straight generation", turn), answer.straight, place.answers);
-  showComparison(place, answer);
-}
-
-function addActions(place, turn) {
-  const actions = place.answers.querySelector(".actions");
-  actions.append(
-    element("button", { type: "button", class: "quiet", onclick: () => retry(turn) }, "Retry"),
-    element("button", { type: "button", class: "quiet", onclick: () => saveAnswer(turn) }, "Save as a page"),
-  );
-  if (turn.answers.length > 1) actions.append(element("span", { class: "dim" }, `answer ${turn.answers.length} of ${turn.answers.length}`));
-}
+// The question goes to the top, and then only the reader scrolls.
+const toTop = (shown) => shown.root.scrollIntoView({ block: "start" });
 
 function show(from = Math.max(0, conversation.turns.length - SHOWN_TURNS)) {
   shownTurns.clear();
   $("conversation").replaceChildren();
-  if (!conversation.turns.length) return $("conversation").append(welcome((question) => send(question, [])));
+  if (!conversation.turns.length) return showWelcome();
   if (from > 0) {
-    const earlier = element("button", { type: "button", onclick: () => show(Math.max(0, from - SHOWN_TURNS)) }, `Show ${from} earlier questions`);
+    const earlier = element("button", { type: "button", onclick: () => showEarlier(from) }, `Show ${from} earlier questions`);
     $("conversation").append(element("p", {}, earlier));
   }
-  for (const turn of conversation.turns.slice(from)) showStored(turn, showTurn(turn));
-  scrollDown();
+  for (const turn of conversation.turns.slice(from)) showTurn(turn).showStored();
+  toTop(shownTurns.get(conversation.turns.at(-1)));
+}
+
+// What is read now stays where it is; the earlier questions come above it.
+function showEarlier(from) {
+  const first = conversation.turns[from];
+  show(Math.max(0, from - SHOWN_TURNS));
+  toTop(shownTurns.get(first));
+}
+
+function showWelcome(greets = false) {
+  const race = (question) => send(question, [], null, { race: true, way: "skeleton" });
+  $("conversation").replaceChildren(welcome(model(), { ask: (question) => send(question, []), race, greets }));
 }
 
 function retry(turn) {
   if (isBusy()) return;
-  const later = conversation.turns.slice(conversation.turns.indexOf(turn) + 1);
-  if (later.length) branchAt(turn);
-  const again = conversation.turns.at(-1);
-  send(again.question, again.documents, again);
+  if (turn === conversation.turns.at(-1)) return send(turn.question, turn.documents, turn);
+  edit(turn, turn.question);
 }
 
-// Go on from an earlier question in a separate conversation; the one it comes from stays as it is.
-function branchAt(turn) {
-  const until = conversation.turns.indexOf(turn) + 1;
-  const turns = structuredClone(conversation.turns.slice(0, until));
-  conversation = { ...history.newConversation(), title: conversation.title, turns };
-  show();
-}
-
-function editTurn(turn) {
+function edit(turn, question) {
   if (isBusy()) return;
-  const { question, documents } = turn;
-  branchAt(turn);
-  conversation.turns.pop();
+  const fresh = newVersion(conversation, turn, question, turn.documents);
   show();
-  attached.put(documents);
-  $("question").value = question;
-  $("question").focus();
-  tell("Change the question and send it. The conversation so far stays in the list.");
+  send(question, fresh.documents, fresh);
 }
 
-const isDown = () => {
-  const room = $("conversation");
-  return room.scrollHeight - room.scrollTop - room.clientHeight < 120;
-};
-const scrollDown = () => ($("conversation").scrollTop = $("conversation").scrollHeight);
+async function toVersion(turn, at) {
+  if (isBusy()) return;
+  const place = conversation.turns.indexOf(turn);
+  turnTo(conversation, turn, at);
+  show(Math.max(0, place - SHOWN_TURNS + 1));
+  const shown = shownTurns.get(conversation.turns[place]);
+  toTop(shown);
+  shown.asked.querySelector(".pages button:enabled")?.focus({ preventScroll: true });
+  await keep();
+}
+
+async function toAnswer(turn, at) {
+  if (isBusy()) return;
+  turn.shown = at;
+  const shown = shownTurns.get(turn);
+  shown.showStored();
+  shown.answers.querySelector(".pages button:enabled")?.focus({ preventScroll: true });
+  await keep();
+}
 
 // The list of conversations
 
 async function listConversations() {
   const kept = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error?.message}`), []));
-  showList(kept, conversation.id, { open, forget });
+  showList(kept, conversation.id, { open, forget, rename });
 }
 
 // The conversation that the address names; its other fragments are places of the page.
 const named = () => location.hash.match(/^#([0-9a-f-]{32,36})$/)?.[1];
+const address = () => location.pathname + location.search;
 
-async function open(id) {
+async function open(id, { again = false } = {}) {
   if (id === conversation.id || isBusy()) return side(false);
   const before = conversation;
   wanted = id;
   const found = await history.one(id).catch(() => null); // as it is now: another tab may have gone on with it
   if (wanted !== id || conversation !== before || isBusy()) return; // something else was asked for meanwhile
-  if (!found) return startNew();
+  if (!found) return startNew({ again });
   conversation = found;
-  location.hash = id;
+  if (!again) window.history.pushState(null, "", `#${id}`);
   tell("");
   show();
   side(false);
   await listConversations();
 }
 
+async function rename(each, title) {
+  if (each.id === conversation.id) conversation.title = title;
+  await history.rename(each.id, title).catch((error) => tell(`It keeps its name: ${error?.message}`));
+  await listConversations();
+}
+
 async function forget(each) {
   wanted = null;
   if (each.id === conversation.id) await leave();
-  if (each.id === conversation.id) startNew(); // first: a question that comes now belongs to the new one
+  if (each.id === conversation.id) startNew({ again: true }); // first: a question that comes now belongs to the new one
   await forgotten(each.id, listConversations);
 }
 
@@ -286,14 +289,26 @@ async function leave() {
   await ended;
 }
 
-function startNew() {
+// `again`: the address has changed already, or its conversation is gone.
+function startNew({ again = false } = {}) {
   if (isBusy()) return;
   tell("");
   conversation = history.newConversation();
-  window.history.replaceState(null, "", location.pathname);
+  if (again) window.history.replaceState(null, "", address());
+  else if (named()) window.history.pushState(null, "", address());
   show();
   side(false);
   $("question").focus();
+  listConversations();
+}
+
+// Back and forward. While an answer is written, its conversation stays.
+function revisit() {
+  if (running) {
+    isBusy();
+    window.history.pushState(null, "", `#${conversation.id}`);
+  } else if (named()) open(named(), { again: true });
+  else if (conversation.turns.length) startNew({ again: true });
 }
 
 // Wiring
@@ -301,16 +316,13 @@ function startNew() {
 $("composer").addEventListener("submit", (event) => {
   event.preventDefault();
   const question = $("question").value.trim();
-  if (!question || isBusy()) return;
   if (attached.reading) return tell("A document is still being read. Send the question when it is there.");
+  if (!question) return attached.items.length ? tell("Write what you would like to know of the documents.") : undefined;
   $("question").value = "";
+  $("question").dispatchEvent(new Event("input"));
+  if (running) return enqueue(question, attached.take());
+  if (isDemonstration(model()) && isGreeting(question) && !conversation.turns.length) return showWelcome(true);
   send(question, attached.take());
-});
-$("question").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    event.preventDefault();
-    $("composer").requestSubmit();
-  }
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
@@ -318,23 +330,26 @@ document.addEventListener("keydown", (event) => {
   else side(false);
 });
 $("stop").addEventListener("click", () => running?.abort());
-$("new").addEventListener("click", startNew);
+$("new").addEventListener("click", () => startNew());
 $("search").addEventListener("input", listConversations);
+$("model").addEventListener("change", () => conversation.turns.length || show());
 exchange(listConversations);
 $("delete-all").addEventListener("click", async () => {
   if (!confirm("Delete all conversations of this browser?")) return;
   wanted = null;
   await leave();
-  startNew();
+  startNew({ again: true });
   await removing(history.removeAll(), listConversations);
 });
-attached.takeFrom($("attach"), $("question"), $("composer"));
-addEventListener("hashchange", () => named() && open(named())); // back and forward
+attached.takeFrom($("attach"), $("question"));
+compose(attached);
+addEventListener("popstate", revisit);
 addEventListener("pagehide", () => (left = true));
 addEventListener("pageshow", () => (left = false));
 history.onChange(listConversations);
 
+$("compare").checked = new URLSearchParams(location.search).has("compare");
 await loadModels();
 await listConversations();
-if (named()) await open(named());
+if (named()) await open(named(), { again: true });
 else if (!running) show();

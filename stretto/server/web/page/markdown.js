@@ -10,9 +10,11 @@ import python from "./vendor/languages/python.js";
 import rust from "./vendor/languages/rust.js";
 import xml from "./vendor/languages/xml.js";
 import yaml from "./vendor/languages/yaml.js";
+import { draw, extensions } from "./math.js";
 import { Marked, Tokenizer } from "./vendor/marked.js";
 
 const LONGEST_COLOURED = 20_000; // characters of a block of code
+const LONGEST_LANGUAGE = 30; // characters
 const DEEPEST = 20; // levels of lists and quotations: each level parses what is within it once more
 const MOST_NESTED = 20_000; // looks for one within another: quotations that fall back level by level double them with each
 const LANGUAGES = { bash, go, java, javascript, json, python, rust, xml, yaml };
@@ -40,6 +42,7 @@ function nested(kind) {
 const marked = new Marked({
   gfm: true,
   breaks: true,
+  extensions,
   tokenizer: { list: nested("list"), blockquote: nested("blockquote") },
   renderer: {
     html: ({ text }) => escaped(text),
@@ -48,7 +51,7 @@ const marked = new Marked({
     code({ text, lang }) {
       const language = (lang ?? "").trim().split(/\s/)[0];
       const known = language && hljs.getLanguage(language) && text.length <= LONGEST_COLOURED;
-      return `<pre><code>${known ? hljs.highlight(text, { language }).value : escaped(text)}</code></pre>`;
+      return `<pre><code title="${escaped(language)}">${known ? hljs.highlight(text, { language }).value : escaped(text)}</code></pre>`;
     },
   },
 });
@@ -56,7 +59,7 @@ const marked = new Marked({
 const ALLOWED = {
   ALLOWED_TAGS: ["p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span",
     "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"],
-  ALLOWED_ATTR: ["href", "start", "class", "align"],
+  ALLOWED_ATTR: ["href", "start", "class", "align", "title"],
   ADD_URI_SAFE_ATTR: ["start", "align"], // which hold no address
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   ALLOW_DATA_ATTR: false,
@@ -86,7 +89,7 @@ function fragmentOf(text) {
   calls = 0;
   const fragment = DOMPurify.sanitize(marked.parse(text), ALLOWED);
   for (const element of fragment.querySelectorAll("[class]")) {
-    const kept = [...element.classList].filter((name) => name.startsWith("hljs-"));
+    const kept = [...element.classList].filter((name) => /^(?:hljs-|math-(?:inline|display)$)/.test(name));
     if (kept.length) element.className = kept.join(" ");
     else element.removeAttribute("class");
   }
@@ -114,10 +117,31 @@ function fragmentOf(text) {
     framed.className = "code";
     framed.dir = "ltr";
     block.replaceWith(framed);
-    framed.append(block, copyButton(() => block.querySelector("code").textContent, "Copy code"));
+    framed.append(codeHead(block), block);
   }
   for (const block of fragment.children) block.dir ||= "auto"; // each runs as its own first letters do
+  draw(fragment);
   return fragment;
+}
+
+// Above a block of code: its language, and what can be done with it.
+function codeHead(block) {
+  const code = block.querySelector("code");
+  const language = document.createElement("span");
+  language.textContent = code.title.slice(0, LONGEST_LANGUAGE) || "code";
+  code.removeAttribute("title");
+  const wrap = document.createElement("button");
+  wrap.type = "button";
+  wrap.className = "wrap";
+  wrap.textContent = "Wrap";
+  wrap.setAttribute("aria-pressed", "false");
+  wrap.addEventListener("click", () => wrap.setAttribute("aria-pressed", String(block.classList.toggle("wrapped"))));
+  const buttons = document.createElement("span");
+  buttons.append(wrap, copyButton(() => code.textContent, "Copy code"));
+  const head = document.createElement("div");
+  head.className = "top";
+  head.append(language, buttons);
+  return head;
 }
 
 export function copyButton(text, label) {

@@ -4,9 +4,10 @@ import { said } from "./connection.js";
 import { saveFile } from "./history.js";
 import { tell } from "./notices.js";
 import { pageOf } from "./server.js";
+import { shownAnswer } from "./turns.js";
 
 export async function saveAnswer(turn) {
-  const answer = turn.answers.at(-1);
+  const answer = shownAnswer(turn);
   if (!answer || answer.stopped) return tell("Only a complete answer can be saved as a page.");
   const { straight, ...whole } = answer;
   try {

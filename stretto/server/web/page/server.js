@@ -31,6 +31,9 @@ async function call(path, how = {}) {
 
 export const models = async () => (await (await call("v1/models")).json()).data.map((each) => each.id);
 
+// Whether models are being loaded, so that the first answer waits for that.
+export const isLoading = async () => (await fetch("ready").catch(() => null))?.status === 503;
+
 export const isThere = async () => {
   try {
     return (await fetch("health")).ok;
@@ -57,6 +60,11 @@ export async function* ask(request, signal) {
     const said = JSON.parse(data);
     if (said.error) throw new Refused(said.error.message, 0);
     if (name.startsWith("stretto.")) yield said;
-    else if (said.choices?.[0]?.delta?.content) yield { type: "text", text: said.choices[0].delta.content };
+    else {
+      const delta = said.choices?.[0]?.delta ?? {};
+      const thought = delta.reasoning_content ?? delta.reasoning;
+      if (thought) yield { type: "reasoning", text: thought };
+      if (delta.content) yield { type: "text", text: delta.content };
+    }
   }
 }

@@ -1,0 +1,67 @@
+// The places in documents that an answer names: numbers in its text that open the passage beside it.
+
+import { element } from "../element.js";
+import { counted } from "../words.js";
+
+// `documents` are those of the question, `passages` say what was quoted of each.
+export function cited(body, leaf, citations, passages, documents) {
+  const numbers = new Map(citations.map((citation, index) => [citation.label, citation.number ?? index + 1]));
+  const open = (citation, button) => {
+    leaf.querySelector(".passage")?.remove();
+    leaf.append(passage(citation, passages, documents, () => button.focus()));
+    leaf.querySelector(".passage mark")?.scrollIntoView({ block: "nearest" });
+    leaf.querySelector(".passage").focus({ preventScroll: true });
+  };
+  for (const citation of citations) number(body, citation, numbers.get(citation.label), open);
+  const items = citations.map((citation) => {
+    const button = element("button", { type: "button", class: "cite", onclick: () => open(citation, button) }, citation.label);
+    return element("li", { value: numbers.get(citation.label) }, button, ` “${short(citation.quote)}”`);
+  });
+  return element("details", { class: "folded" }, element("summary", {}, `${counted(citations.length, "place")} in the documents`), element("ol", {}, ...items));
+}
+
+const short = (text) => (text.length > 240 ? `${text.slice(0, 239)}…` : text);
+
+// Wherever its label stands in the text, a button with its number stands instead.
+function number(body, citation, value, open) {
+  const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) if (walker.currentNode.data.includes(citation.label) && !walker.currentNode.parentElement.closest("button, pre")) found.push(walker.currentNode);
+  for (const node of found) {
+    const pieces = node.data.split(citation.label);
+    const parts = pieces.flatMap((piece, index) => {
+      if (!index) return [piece];
+      const button = element("button", { type: "button", class: "cite", title: citation.label, "aria-label": `Place ${value}: ${citation.label}`, onclick: () => open(citation, button) }, String(value));
+      return [button, piece];
+    });
+    node.replaceWith(...parts);
+  }
+}
+
+function passage(citation, passages, documents, back) {
+  const whole = documents[citation.document]?.text;
+  const text = whole?.slice(citation.start, citation.end) ?? citation.quote;
+  const quoted = passages
+    .filter((each) => each.document === citation.document)
+    .flatMap((each) => each.quotations)
+    .filter((each) => each.document === citation.document && each.start >= citation.start && each.end <= citation.end)
+    .sort((one, other) => one.start - other.start);
+  const shown = element("p", { dir: "auto" });
+  let at = 0;
+  for (const { start, end } of whole ? quoted : []) {
+    if (start - citation.start < at) continue;
+    shown.append(text.slice(at, start - citation.start), element("mark", {}, text.slice(start - citation.start, end - citation.start)));
+    at = end - citation.start;
+  }
+  shown.append(text.slice(at));
+  const close = () => (root.remove(), back());
+  const root = element("aside", { class: "passage", tabindex: "-1", "aria-label": `Passage ${citation.label}` },
+    element("div", { class: "bar" }, element("h3", { dir: "auto" }, citation.label.replace(/^\[|\]$/g, "")),
+      element("button", { type: "button", class: "quiet icon", "aria-label": "Close the passage", onclick: close }, "✕")), shown);
+  root.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation();
+    close();
+  });
+  return root;
+}

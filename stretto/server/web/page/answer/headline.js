@@ -1,0 +1,48 @@
+// The headline of an answer: two lines and its bars, of one height from the first moment to the last. It opens into the
+// whole timeline, why the answer was written in this way, and what it took.
+
+import { element } from "../element.js";
+import { miniature, timeline } from "./timeline.js";
+
+const LEGEND = [["writing", "being written"], ["silent", "waiting for the first word"], ["waiting", "next in line"], ["failed", "failed"]];
+
+export class Headline {
+  constructor() {
+    this.lead = element("span", { class: "lead" });
+    this.beside = element("span", { class: "beside" });
+    this.mini = element("span");
+    this.route = element("p", { class: "route" });
+    this.known = element("p", { class: "dim" });
+    this.picture = element("div");
+    this.figures = element("p", { class: "figures" });
+    const legend = element("ul", { class: "legend", "aria-label": "What the bars mean" }, ...LEGEND.map(([kind, words]) => element("li", { class: kind }, words)));
+    this.summary = element("summary", {}, element("span", {}, this.lead, this.beside), this.mini);
+    this.root = element("details", { class: "pulse" }, this.summary,
+      element("div", { class: "inside" }, this.route, this.known, this.picture, legend, this.figures));
+    this.drawn = null;
+    this.root.addEventListener("toggle", () => this.drawWhole());
+  }
+
+  // kind: "gain" where time was saved, "bad" where something failed. known: how the figure is known.
+  say(lead, beside = "", { kind = "", known = "" } = {}) {
+    if (this.lead.textContent !== lead) this.lead.textContent = lead;
+    if (this.beside.textContent !== beside) this.beside.textContent = beside;
+    this.root.classList.toggle("gain", kind === "gain");
+    this.root.classList.toggle("bad", kind === "bad");
+    this.known.textContent = known;
+    this.known.hidden = !known;
+    if (known) this.summary.title = known;
+  }
+
+  draw(rows, now, scale) {
+    this.drawn = { rows, now, scale };
+    this.mini.replaceChildren(miniature(rows.filter((row) => row.voice) .length ? rows.filter((row) => row.voice) : rows, now, scale));
+    this.drawWhole();
+  }
+
+  drawWhole() {
+    if (!this.root.open || !this.drawn) return;
+    const { rows, now, scale } = this.drawn;
+    this.picture.replaceChildren(timeline(rows, now, { ...scale, room: this.picture.clientWidth }));
+  }
+}

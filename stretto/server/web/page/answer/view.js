@@ -1,0 +1,286 @@
+// One answer on the page: its headline, its parts side by side, the text they become, and what there is to know of it.
+
+import { element } from "../element.js";
+import { answerOf, eventOf, routeOf } from "../fields.js";
+import { copyButton, rendered } from "../markdown.js";
+import { counted, nameOf, seconds, times } from "../words.js";
+import { Cards, voiceOf } from "./cards.js";
+import { cited } from "./citations.js";
+import { gainOf, isPart, loadingOf } from "./gain.js";
+import { Headline } from "./headline.js";
+import { asPoints, paragraphsOf, settle } from "./settling.js";
+import { Strip } from "./strip.js";
+import { axisEnd } from "./timeline.js";
+import { withUnwritten } from "./unwritten.js";
+
+const FRAME_MS = 120; // between two drawings while text arrives
+const REST = 3; // times as long as a drawing took, until the next: a long answer leaves the page time for its reader
+const SAYING_MS = 2_000; // between two words on how many parts there are
+
+export class AnswerView {
+  // `room` is what scrolls; `raced`: another answer stands beside it. `announce` is told what a person who does not see the page should hear; it is not told the text.
+  constructor(title, { room, documents = [], chosen = "auto", raced = false, announce = () => {} }) {
+    Object.assign(this, { room, documents, chosen, raced, announce });
+    this.text = this.thoughts = "";
+    this.answer = this.route = this.outcome = null;
+    this.loading = false;
+    this.branches = new Map();
+    this.began = performance.now();
+    this.axis = axisEnd(0);
+    this.headline = new Headline();
+    this.strip = new Strip();
+    this.cards = new Cards(room);
+    this.body = element("div", { class: "text" });
+    this.leaf = element("div", { class: "leaf" }, this.body);
+    this.thinking = element("details", { class: "folded", hidden: true }, element("summary", {}, "Reasoning"), element("div", { class: "thought dim" }));
+    this.notes = element("div");
+    this.actions = element("div", { class: "bar actions" });
+    this.root = element("section", { class: "answer", "aria-label": title, "aria-busy": "true" },
+      this.headline.root, this.strip.root, this.thinking, this.cards.root, this.leaf, this.notes, this.actions);
+    this.dirty = new Set();
+    this.drawnAt = this.restMs = this.saidAt = this.saidParts = 0;
+    this.headline.say("Connecting", "");
+    this.timer = setInterval(() => this.draw(), FRAME_MS);
+  }
+
+  static of(title, answer, place, how) {
+    const view = new AnswerView(title, how);
+    place.append(view.root);
+    if (answer.route) view.showRoute(routeOf(answer.route));
+    view.text = answer.text;
+    if (answer.stopped) view.end({ stopped: answer.stopped, problem: answer.problem });
+    else view.finish(answer);
+    return view;
+  }
+
+  get seconds() {
+    return (performance.now() - this.began) / 1000;
+  }
+
+  see(raw) {
+    const event = eventOf(raw);
+    switch (event.type) {
+      case "route_chosen":
+        this.showRoute(event.route);
+        this.announce(`The answer is written: ${nameOf(event.route.way)}.`);
+        break;
+      case "outline_point_ready":
+        this.branch(event.id, "point", event.title);
+        break;
+      case "branch_started":
+        Object.assign(this.branch(event.id, event.kind, event.title), { started: this.seconds, state: "silent" });
+        this.dirty.add(event.id);
+        break;
+      case "branch_delta": {
+        const branch = this.branch(event.id, "", "");
+        branch.first ??= this.seconds;
+        branch.text += event.text;
+        branch.state = "writing";
+        this.dirty.add(event.id);
+        break;
+      }
+      case "branch_finished":
+      case "branch_failed": {
+        const told = event.branch;
+        const branch = this.branch(told.id, told.kind, told.title);
+        Object.assign(branch, { ended: this.seconds, text: told.text, error: told.error, state: told.failed ? "failed" : "finished" });
+        this.dirty.add(told.id);
+        if (told.failed) this.announce(`${told.title || told.id} failed.`);
+        break;
+      }
+      case "passage_read":
+        this.strip.add(event.record, event.total);
+        this.dirty.add("strip");
+        break;
+      case "reasoning":
+        this.thoughts += event.text;
+        this.dirty.add("reasoning");
+        break;
+      case "text":
+        this.text += event.text;
+        this.dirty.add("text");
+        break;
+      case "answer_finished":
+        this.finish(event.answer);
+        this.announce(`The answer is complete, after ${this.outcome.seconds.toFixed(1)} seconds. ${this.headline.lead.textContent}.`);
+        break;
+    }
+  }
+
+  branch(id, kind, title) {
+    if (!this.branches.has(id)) {
+      this.branches.set(id, { id, kind, title, text: "", state: "waiting", needed: this.seconds, started: null, first: null, ended: null });
+      this.dirty.add(id);
+    }
+    const branch = this.branches.get(id);
+    branch.kind ||= kind;
+    branch.title ||= title;
+    return branch;
+  }
+
+  showRoute(route) {
+    this.route = route;
+    this.axis = axisEnd(route.onePiece ?? 0, this.axis);
+    this.sayRoute(route.way);
+  }
+
+  // Why it is written in this way; and in which way it was, where that is another one than was planned.
+  sayRoute(way) {
+    const reason = this.chosen === "auto" ? this.route.reason : "You chose it.";
+    const other = way && way !== this.route.way ? ` It was written otherwise in the end: ${nameOf(way)}.` : "";
+    this.headline.route.replaceChildren(element("b", {}, nameOf(this.route.way)), `: ${reason}${other} `, element("span", { class: "dim" }, this.route.model));
+  }
+
+  get parts() {
+    return [...this.branches.values()].filter(isPart);
+  }
+
+  // While it is written: the points side by side, or the text where there are none.
+  draw() {
+    const began = performance.now();
+    if (began - this.drawnAt < this.restMs) return;
+    const parts = this.parts;
+    if (parts.length > 1 && parts.length !== this.saidParts && began - this.saidAt > SAYING_MS) {
+      this.announce(`${counted(parts.length, "part")} so far.`);
+      [this.saidAt, this.saidParts] = [began, parts.length];
+    }
+    if (this.dirty.has("strip")) this.strip.draw();
+    if (this.dirty.has("reasoning")) this.showThoughts();
+    if (parts.length) {
+      parts.forEach((part, index) => this.dirty.has(part.id) && this.cards.show(part, index));
+    } else if (this.dirty.has("text")) {
+      this.body.replaceChildren(rendered(this.text));
+    }
+    this.plot();
+    this.headline.say(...this.doing(parts));
+    this.dirty.clear();
+    this.drawnAt = performance.now();
+    this.restMs = REST * (this.drawnAt - began);
+  }
+
+  // What happens now, as the two lines of the headline.
+  doing(parts) {
+    const now = `${this.seconds.toFixed(1)} s`;
+    if (this.strip.total) return [this.strip.words, now];
+    if (parts.length) {
+      const written = parts.filter((part) => part.started != null && part.ended == null).length;
+      const done = parts.filter((part) => part.ended != null).length;
+      const besides = done ? `${done} done · ${now}` : now;
+      if (!written) return [done < parts.length ? `${counted(parts.length, "point")} begin` : "Putting the points together", besides];
+      return [written === 1 ? "1 point is being written now" : `${written} points are being written now`, besides];
+    }
+    const silent = ![...this.branches.values()].some((branch) => branch.first != null);
+    if (this.loading && silent) return ["Loading the model", `${now}, not counted as writing`];
+    if (!this.branches.size && !this.route) return ["Connecting", now];
+    if (this.branches.has("outline")) return ["Planning the points", now];
+    if (this.text) return ["Being written", now];
+    return ["Waiting for the first word", now];
+  }
+
+  plot() {
+    const rows = [...this.branches.values()].map((branch) => ({ ...branch, name: branch.title || branch.kind || branch.id, failed: branch.state === "failed" }));
+    if (!rows.length) return;
+    this.axis = axisEnd(this.seconds, this.axis);
+    this.headline.draw(voiced(rows), this.seconds, { axis: this.axis });
+  }
+
+  finish(raw) {
+    const live = this.branches.size > 0;
+    this.answer = raw;
+    const answer = (this.outcome = answerOf(raw));
+    this.text = answer.text;
+    this.settle(answer.branches.filter(isPart));
+    if (answer.passages.length) {
+      this.strip.passages = answer.passages;
+      this.strip.total = answer.passages.length;
+      this.strip.draw();
+    }
+    const gain = this.raced ? null : gainOf(answer); // a race measures it
+    this.sayRoute(answer.way);
+    this.sayOutcome(answer, gain);
+    const end = Math.max(answer.seconds, gain?.onePiece ?? 0);
+    this.axis = live ? axisEnd(end, this.axis) : end;
+    if (gain) this.axis = Math.min(this.axis, end * 1.05);
+    this.headline.draw(voiced(answer.branches.map((branch) => ({ ...branch, name: branch.title || branch.kind }))), answer.seconds, { axis: this.axis, onePiece: gain?.onePiece ?? null });
+    this.headline.figures.textContent = figuresOf(answer);
+    this.note(answer.warnings);
+    if (answer.citations.length) this.notes.append(cited(this.body, this.leaf, answer.citations, answer.passages, this.documents));
+  }
+
+  sayOutcome(answer, gain) {
+    const loading = loadingOf(answer);
+    const waits = loading > 0.05 ? `, and ${seconds(loading)} to load the model` : "";
+    const took = seconds(answer.seconds - loading);
+    const parts = answer.branches.filter(isPart);
+    if (answer.passages.length) this.headline.say(this.strip.words, `${took}${waits}`);
+    else if (gain) this.headline.say(`${times(gain.times)} times as fast`, `${took}, in one piece about ${seconds(gain.onePiece)}${waits}`, { kind: "gain", known: gain.known });
+    else if (parts.length > 1) this.headline.say(`Written in ${parts.length} parts at once`, `${took}${waits}`);
+    else this.headline.say("Written in one piece", `${took}${waits}`);
+  }
+
+  // It ended before it was complete: what is there stays, the parts whose turn had not come included.
+  end({ stopped, problem }) {
+    this.text = this.whatIsThere();
+    this.settle(this.parts);
+    this.stopped = stopped;
+    this.headline.say(...stopped.split(/(?<=^Stopped) /), { kind: problem ? "bad" : "" });
+    if (problem) this.notes.append(element("p", { class: "problem", role: "alert" }, problem));
+  }
+
+  settle(parts) {
+    clearInterval(this.timer);
+    const places = this.cards.leave();
+    this.root.setAttribute("aria-busy", "false");
+    this.body.replaceChildren(rendered(this.text));
+    if (parts.length > 1) {
+      const found = paragraphsOf(this.body, parts);
+      asPoints(found);
+      settle(found, places);
+    }
+    this.showThoughts();
+    if (this.text) this.actions.prepend(copyAnswer(() => this.text));
+  }
+
+  showThoughts() {
+    if (!this.thoughts) return;
+    this.thinking.hidden = false;
+    this.thinking.lastElementChild.replaceChildren(rendered(this.thoughts));
+  }
+
+  note(warnings) {
+    if (warnings.length) this.notes.append(element("ul", { class: "warnings" }, ...warnings.map((warning) => element("li", {}, warning))));
+  }
+
+  // The text so far, and behind it what is not in it yet of the parts.
+  whatIsThere() {
+    return withUnwritten(this.text, this.parts.filter((part) => part.text));
+  }
+
+  // What belongs into the history.
+  record() {
+    return this.answer ?? { text: this.whatIsThere(), route: null, branches: [], stopped: this.stopped ?? "" };
+  }
+}
+
+// Each part with the number of its colour.
+function voiced(rows) {
+  let index = 0;
+  return rows.map((row) => (isPart(row) ? { ...row, voice: voiceOf(index++) } : row));
+}
+
+function copyAnswer(text) {
+  const button = copyButton(text, "Copy the answer");
+  button.className = "quiet";
+  return button;
+}
+
+function figuresOf(answer) {
+  const parts = [
+    `${answer.seconds.toFixed(2)} s in all`,
+    ...(answer.first == null ? [] : [`first text after ${answer.first.toFixed(2)} s`]),
+    `${counted(answer.tokensRead, "token")} read, ${answer.tokensWritten.toLocaleString()} written`,
+    counted(answer.calls, "call"),
+  ];
+  if (answer.dollars) parts.push(`$${answer.dollars.toPrecision(3)}`);
+  return parts.join(" · ");
+}

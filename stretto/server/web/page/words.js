@@ -1,0 +1,12 @@
+// What the page calls things. docs/design/README.md says which name of the interface stands behind each.
+
+const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", document: "Passage by passage", direct: "One piece" };
+const STATES = { waiting: "Next in line", silent: "Starting", writing: "Being written", finished: "Done", failed: "Failed" };
+
+export const nameOf = (way) => WAYS[way] ?? way; // a strategy of somebody's own has its own name
+export const stateOf = (state) => STATES[state];
+export const counted = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
+
+// Seconds as a person says them: 0.64 s, 4.5 s, 12 s.
+export const seconds = (value) => `${value.toFixed(value < 1 ? 2 : value < 10 ? 1 : 0)} s`;
+export const times = (value) => (value < 10 ? value.toFixed(1) : String(Math.round(value)));
