@@ -18,7 +18,7 @@ __all__ = ["main"]
 IMAGES = Path(__file__).parent / "img"
 QUESTION = "How do I look after a bicycle?"
 WRITING = """() => [...document.querySelectorAll("section[aria-busy=true] .card")].filter(
-    (card) => card.innerText.length > 60).length >= 4"""
+    (card) => card.querySelector(".text").innerText.length > 60).length >= 4"""
 # The page shows what it has read before it reads on. Once this holds, it reads no further, however fast the model is.
 HALT = f"""
 const read = ReadableStreamDefaultReader.prototype.read;
@@ -57,11 +57,7 @@ def picture(browser: Browser, address: str, file: Path, context: dict[str, Any],
         page.add_init_script(HALT)
     page.goto(address)
     page.wait_for_selector("#model option", state="attached")
-    if page.is_visible("#open-choices"):
-        page.click("#open-choices")
     page.select_option("#strategy", "skeleton")
-    if page.is_visible("#open-choices"):
-        page.click("#open-choices")
     page.fill("#question", QUESTION)
     page.press("#question", "Enter")
     if settled:

@@ -16,14 +16,13 @@ from live_server import serving
 from stretto import AsyncStretto, Settings
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def anyio_backend():
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
-async def chromium(anyio_backend):
-    """One browser for all tests; each opens contexts of its own, which share nothing."""
+@pytest.fixture
+async def chromium():
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert path, "There is no Chromium here. `make test-browser` installs Debian's."
     async with async_playwright() as playwright:

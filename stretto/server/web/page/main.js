@@ -108,17 +108,19 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
 
 // Keep the conversation as it stands.
 async function keep() {
-  await write(conversation.turns);
+  if (await write(conversation.turns)) listThis();
   history.tellOthers();
-  await listConversations();
 }
 
+// Returns whether it was written.
 async function write(turns) {
   try {
     if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on, this is a separate one.");
     if (named() !== conversation.id) window.history.replaceState(null, "", `#${conversation.id}`);
+    return true;
   } catch (error) {
     tell(`This conversation is not kept: ${error?.message}`);
+    return false;
   }
 }
 
@@ -247,9 +249,19 @@ async function toAnswer(turn, at) {
 
 // The list of conversations
 
+let listed = []; // as they were read last
+
 async function listConversations() {
-  const kept = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error?.message}`), []));
-  showList(kept, conversation.id, { open, forget, rename });
+  listed = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error?.message}`), []));
+  showListed();
+}
+
+const showListed = () => showList(listed, conversation.id, { open, forget, rename });
+
+// This conversation was kept: the others need not be read anew for that.
+function listThis() {
+  listed = [conversation, ...listed.filter((each) => each.id !== conversation.id)];
+  showListed();
 }
 
 // The conversation that the address names; its other fragments are places of the page.
@@ -268,7 +280,7 @@ async function open(id, { again = false } = {}) {
   tell("");
   show();
   side(false);
-  await listConversations();
+  showListed();
 }
 
 async function rename(each, title) {
@@ -299,7 +311,7 @@ function startNew({ again = false } = {}) {
   show();
   side(false);
   $("question").focus();
-  listConversations();
+  showListed();
 }
 
 // Back and forward. While an answer is written, its conversation stays.
@@ -331,7 +343,7 @@ document.addEventListener("keydown", (event) => {
 });
 $("stop").addEventListener("click", () => running?.abort());
 $("new").addEventListener("click", () => startNew());
-$("search").addEventListener("input", listConversations);
+$("search").addEventListener("input", showListed);
 $("model").addEventListener("change", () => conversation.turns.length || show());
 exchange(listConversations);
 $("delete-all").addEventListener("click", async () => {

@@ -1,0 +1,192 @@
+"""The moments for which people stay: what moves and what does not, how much faster it was, the race, what waits."""
+
+import pytest
+from asking import ENDED, POINTS, SKELETON, ask, held, no_violations
+
+from stretto.testing import Reply, ScriptedBackend
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+STILL_PX = 8
+POINT_1 = '"Tyres", (and nothing|in about)'
+# Where the question and the first text of point 1 stand, in every frame; for each, the least and the most.
+WATCH = """() => {
+    window.seen = {question: [], text: []};
+    const look = () => {
+        const question = document.querySelector("article:last-of-type .asked h2");
+        const text = document.querySelector("article:last-of-type .card .text > *");
+        if (question) seen.question.push(question.getBoundingClientRect().top);
+        if (text?.textContent) seen.text.push(text.getBoundingClientRect().top);
+        if (!document.querySelector("article:last-of-type [aria-busy=false]")) requestAnimationFrame(look);
+    };
+    look();
+}"""
+
+
+def span(places):
+    return max(places) - min(places)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_who_reads_is_not_moved_while_other_points_are_written(chatting, width):
+    words = [f"word{number} " for number in range(120)]
+    script = {POINT_1: Reply(chunks=words, chunk_delay_s=0.01), "": Reply(chunks=words, chunk_delay_s=0.02)}
+    async with chatting(ScriptedBackend(POINTS | script), viewport={"width": width, "height": 800}) as page:
+        await ask(page, "How do I begin?")  # so that the next question has something above it
+        await page.wait_for_selector("#send:enabled")
+        await page.evaluate(WATCH.replace("article:last-of-type", "article:nth-of-type(2)"))
+        await ask(page)
+        await page.wait_for_selector(f"article:nth-of-type(2) {ENDED}")
+        seen = await page.evaluate("seen")
+        assert len(seen["text"]) > 5
+        assert span(seen["text"]) <= STILL_PX
+        room = await page.locator("#conversation").bounding_box()
+        settled = seen["question"][1:]  # the first frame is before it was sent to the top
+        assert span(settled) <= STILL_PX
+        assert 0 <= settled[-1] - room["y"] <= 40
+        assert settled[-1] == pytest.approx(
+            (await page.locator("article:nth-of-type(2) .asked h2").bounding_box())["y"], abs=STILL_PX
+        )
+
+
+async def test_a_point_becomes_its_paragraph_where_its_card_was(chatting):
+    backend, event = held()
+    async with chatting(backend, reduced_motion="reduce") as page:
+        await ask(page)
+        await page.wait_for_selector(".card:nth-child(3)")
+        card = await page.locator(".card h3").first.bounding_box()
+        event.set()
+        await page.wait_for_selector(ENDED)
+        title = await page.locator("ol.points > li > strong").first.bounding_box()
+        assert abs(title["x"] - card["x"]) <= STILL_PX
+        assert abs(title["y"] - card["y"]) <= STILL_PX
+        assert await page.locator("ol.points > li").evaluate_all("(all) => all.map((each) => each.dataset.number)") == [
+            *("1", "2", "3")
+        ]
+        assert await page.evaluate("document.getAnimations().length") == 0
+
+
+async def test_the_headline_says_how_much_faster_it_was_and_how_that_is_known(chatting):
+    words = Reply(chunks=[f"word{number} " for number in range(40)], chunk_delay_s=0.02)
+    async with chatting(ScriptedBackend(POINTS | {"": words})) as page:
+        await ask(page)
+        await page.wait_for_selector(".lead >> text=times as fast")
+        assert "in one piece about" in await page.inner_text(".beside")
+        assert "Estimated" in await page.get_attribute(".pulse summary", "title")
+        await page.click(".pulse summary")
+        assert "Estimated" in await page.inner_text(".pulse .inside")
+        assert "In one piece (estimated)" in await page.text_content(".timeline")
+        assert await page.locator(".legend li").count() == 4
+        await no_violations(page)
+
+
+async def test_a_comparison_has_two_lanes_from_the_start(chatting):
+    backend, event = held()
+    async with chatting(backend) as page:
+        await page.goto(f"{page.live.url}/?compare")
+        await page.wait_for_selector("#model option", state="attached")
+        assert await page.is_checked("#compare")
+        await page.get_by_role("button", name="See the difference").click()
+        await page.wait_for_selector(".card:nth-child(3)")
+        assert await page.locator(".sides.two > section").count() == 2
+        assert "Starts when the other is done" in await page.inner_text(".lane-waits")
+        assert await page.locator(".race .track").count() == 2
+        await no_violations(page)
+        event.set()
+        await page.wait_for_selector(".race .known >> text=Measured:")
+        assert "times as" in await page.inner_text(".verdict")
+        box = await page.locator(".verdict").bounding_box()
+        assert 0 < box["y"] < 300  # where the eyes are
+
+
+async def test_a_question_that_comes_meanwhile_waits_and_is_sent_then(chatting):
+    backend, event = held(brakes="They stop you.")
+    async with chatting(backend) as page:
+        await ask(page)
+        await page.wait_for_selector(".card:nth-child(3)")
+        for question in ("And the brakes?", "And the bell?"):
+            await page.fill("#question", question)
+            await page.press("#question", "Enter")
+        await page.wait_for_selector("#queue li:nth-child(2)")
+        await no_violations(page)
+        await page.get_by_role("button", name="Take back: And the bell?").click()
+        assert await page.input_value("#question") == "And the bell?"
+        event.set()
+        await page.wait_for_selector(f"article:nth-of-type(2) {ENDED}")
+        await page.wait_for_selector("#send:enabled")
+        assert await page.locator(".asked h2").all_inner_texts() == [
+            "How do I look after a bicycle?",
+            "And the brakes?",
+        ]
+
+
+async def test_answers_to_one_question_are_turned_over_like_pages(chatting):
+    backend = ScriptedBackend({"": ["The first.", "The second.", "To the end."]})
+    async with chatting(backend) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("text=The first.")
+        await page.get_by_role("button", name="Retry", exact=True).click()
+        await page.wait_for_selector("text=The second.")
+        await page.wait_for_selector(".actions .pages >> text=2/2")
+        await page.get_by_role("button", name="Previous answer").press("Enter")
+        await page.wait_for_selector("text=The first.")
+        await ask(page, "And then?", strategy="direct")
+        await page.wait_for_selector("text=To the end.")
+        assert "The first." in str(backend.calls[-1][0])  # the answer that is shown is what the model is told
+
+
+MATHS = (
+    r"The energy is \(E = mc^2\), it cost $5 and $6, and"
+    + "\n\n$$\\frac{1}{3}$$\n\nwhere \\(\\href{javascript:hit=1}{x}\\)."
+)
+
+
+async def test_formulas_are_drawn_and_run_nothing(chatting):
+    async with chatting(ScriptedBackend({"": Reply(chunks=[MATHS])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector("section math mfrac")
+        assert await page.locator("section math msup").count() == 1
+        assert "it cost $5 and $6" in await page.inner_text("section .leaf .text")
+        assert await page.locator("section math [href]").count() == 0
+        await no_violations(page)
+
+
+async def test_a_long_paste_becomes_a_document(chatting):
+    async with chatting(ScriptedBackend({"": "900 euros."})) as page:
+        await page.focus("#question")
+        await page.evaluate(
+            """() => {
+                const data = new DataTransfer();
+                data.setData("text/plain", "The rent is 900 euros. ".repeat(1000));
+                const how = {clipboardData: data, bubbles: true, cancelable: true};
+                question.dispatchEvent(new ClipboardEvent("paste", how));
+            }"""
+        )
+        await page.wait_for_selector("#documents li >> text=The rent is 900")
+        assert await page.input_value("#question") == ""
+        await ask(page, "What is the rent?", strategy="direct")
+        await page.wait_for_selector("text=900 euros.")
+
+
+async def test_a_conversation_is_renamed_in_its_place(chatting):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        await ask(page)
+        await page.wait_for_selector("#send:enabled")
+        await page.locator("#conversations button[aria-label^=Rename]").press("Enter")
+        await page.keyboard.type("The bicycle")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#conversations button:text-is('The bicycle')")
+        assert await page.inner_text("#conversations h2") == "Today"
+        await page.reload()
+        await page.wait_for_selector("#conversations button:text-is('The bicycle')")
+
+
+async def test_the_demonstration_model_is_named_and_greets(chatting):
+    backend = ScriptedBackend(SKELETON, name="local:pocket")
+    async with chatting(backend) as page:
+        assert "may be wrong" in await page.inner_text("#demonstration")
+        await page.fill("#question", "hi!")
+        await page.press("#question", "Enter")
+        await page.wait_for_selector(".welcome >> text=Hello")
+        assert backend.calls == []
+        await no_violations(page)

@@ -1,0 +1,43 @@
+"""The questions on the first screen of the web chat are answered well, and in points, by the model they are for."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import stretto.server.web
+from stretto import AsyncStretto, Settings
+
+pytestmark = pytest.mark.anyio
+
+SOURCE = (Path(stretto.server.web.__file__).parent / "page" / "examples.js").read_text()
+QUESTIONS = re.findall(r'"([^"]+\?)"', re.search(r"\[POCKET\]: \[(.*?)\]", SOURCE).group(1))
+TOPICS = {
+    "How do I look after a bicycle?": "bicycle_care",
+    "How do I prepare for a job interview?": "job_interview_preparation",
+    "What helps against a damp house?": "damp_house",
+}
+DATA = Path(__file__).parents[2] / "recipes" / "pocket" / "data" / "topics.jsonl"
+
+
+@pytest.fixture(scope="module")
+def titles():
+    """The titles of the points of each topic."""
+    topics = map(json.loads, DATA.read_text(encoding="utf-8").splitlines())
+    return {topic["id"]: {point["title"] for point in topic["points"]} for topic in topics}
+
+
+def test_the_first_screen_has_examples_for_the_demonstration_model():
+    assert sorted(QUESTIONS) == sorted(TOPICS)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_the_demonstration_model_answers_its_examples_in_points_of_their_topic(question, titles):
+    async with AsyncStretto("local:pocket", settings=Settings()) as client:
+        route = await client.route(question)
+        answer = await client.ask(question, strategy="skeleton")
+    assert route.shape in ("points", "steps")
+    written = [branch.title for branch in answer.branches if branch.kind == "point" and branch.text]
+    assert len(written) >= 4
+    assert set(written) <= titles[TOPICS[question]]
