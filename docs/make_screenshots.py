@@ -30,7 +30,6 @@ ReadableStreamDefaultReader.prototype.read = async function () {{
 PICTURES: dict[str, dict[str, Any]] = {
     "web-dark.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "dark"},
     "web-phone.png": {"viewport": {"width": 390, "height": 800}, "color_scheme": "light", "device_scale_factor": 2},
-    # The last one, because the model has to be loaded for the first.
     "web-light.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light"},
 }
 
@@ -57,13 +56,14 @@ def picture(browser: Browser, address: str, file: Path, context: dict[str, Any],
         page.add_init_script(HALT)
     page.goto(address)
     page.wait_for_selector("#model option", state="attached")
+    page.wait_for_function("async () => (await fetch('ready')).ok", timeout=300_000)  # the model is loaded
     page.select_option("#strategy", "skeleton")
     page.fill("#question", QUESTION)
     page.press("#question", "Enter")
     if settled:
-        page.wait_for_selector("section[aria-busy=false]", timeout=120_000)
+        page.wait_for_selector("section[aria-busy=false]", timeout=300_000)
     else:
-        page.wait_for_function(WRITING, timeout=120_000)
+        page.wait_for_function(WRITING, timeout=300_000)
     page.wait_for_timeout(500)  # until all has moved to its place
     page.screenshot(path=file)
     opened.close()

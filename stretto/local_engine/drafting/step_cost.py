@@ -88,6 +88,16 @@ class StepCost:
         """Milliseconds of a step with this many rows, 1 or more, by the table."""
         return self._unit * self._table(rows)
 
+    def lately(self, rows: int) -> float:
+        """The same as the machine runs now: the table was measured once, perhaps while others kept it busy.
+
+        The last steps without drafts tell the pace, those of the nearest number of sequences.
+        """
+        if not self._plain:
+            return self(rows)
+        nearest = min(self._plain, key=lambda sequences: max(rows, sequences) / min(rows, sequences))
+        return self(rows) * self._plain[nearest] / self(nearest)
+
     def begin(self, sequences: int) -> None:
         """Note that a step of this many sequences begins."""
         self.sequences = sequences

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError
@@ -108,9 +109,11 @@ class Engine:
 
     @property
     def step_ms(self) -> dict[int, float]:
-        """Milliseconds of a step by its number of rows, for a single request; empty until measured."""
-        cost = self._cost
-        return {rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64)} if cost.measured else {}
+        """Milliseconds of a step by its number of rows, as steps take lately; empty until measured."""
+        if not self._cost.measured:
+            return {}
+        counts = (1, 2, 4, 8, 16, 32, 64)
+        return dict(zip(counts, accumulate(map(self._cost.lately, counts), max), strict=True))  # more rows take no less
 
     def wait_measured(self) -> None:
         """Block until the timing of steps has finished, if it has begun; for benchmarks."""
