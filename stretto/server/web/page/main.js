@@ -314,13 +314,13 @@ function startNew({ again = false } = {}) {
   showListed();
 }
 
-// Back and forward. While an answer is written, its conversation stays.
+// Back and forward. While an answer is written, its conversation stays; links to places of the page leave none.
 function revisit() {
   if (running) {
     isBusy();
     window.history.pushState(null, "", `#${conversation.id}`);
   } else if (named()) open(named(), { again: true });
-  else if (conversation.turns.length) startNew({ again: true });
+  else if (!location.hash && conversation.turns.length) startNew({ again: true });
 }
 
 // Wiring

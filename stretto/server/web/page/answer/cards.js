@@ -59,6 +59,7 @@ export class Cards {
     const places = new Map([...this.made].map(([id, card]) => [id, card.root.getBoundingClientRect()]));
     this.root.hidden = true;
     this.root.replaceChildren();
+    this.root.removeAttribute("style");
     this.made.clear();
     return places;
   }
