@@ -69,6 +69,8 @@ async def test_an_answer_that_fails_says_why_and_can_be_asked_for_again(chatting
     async with chatting(backend) as page:
         await ask(page, strategy="direct")
         await page.wait_for_selector(".problem")
+        assert await page.inner_text(".lead") == "Not complete."
+        assert await page.inner_text(".beside") == ""
         await page.click("button:text-is('Retry')")
         await page.wait_for_selector("text=Put out.")
 

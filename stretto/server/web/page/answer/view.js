@@ -223,7 +223,8 @@ export class AnswerView {
     this.text = this.whatIsThere();
     this.settle(this.parts);
     this.stopped = stopped;
-    this.headline.say(...stopped.split(/(?<=^Stopped) /), { kind: problem ? "bad" : "" });
+    const [lead, beside = ""] = stopped.split(/(?<=^Stopped) /);
+    this.headline.say(lead, beside, { kind: problem ? "bad" : "" });
     if (problem) this.notes.append(element("p", { class: "problem", role: "alert" }, problem));
   }
 
