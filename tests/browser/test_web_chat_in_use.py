@@ -319,7 +319,7 @@ async def test_what_is_done_of_a_list_is_told_apart_from_what_is_not(chatting):
         ) == ["☐ Pump them", "☑ Oil it"]
 
 
-async def test_code_can_be_scrolled_out_from_below_its_button(chatting):
+async def test_code_is_scrolled_to_its_end_and_no_button_covers_it(chatting):
     code = f"```\nvalue = '{'x' * 300}'\n```"
     async with chatting(ScriptedBackend({"": Reply(chunks=[code])}), viewport={"width": 390, "height": 640}) as page:
         await ask(page, strategy="direct")
@@ -333,7 +333,9 @@ async def test_code_can_be_scrolled_out_from_below_its_button(chatting):
                 return range.getBoundingClientRect().right;
             }"""
         )
-        assert end <= button["x"] < 390
+        assert end <= 390
+        code = await page.locator("pre").bounding_box()
+        assert button["y"] + button["height"] <= code["y"]  # it stands above, and covers nothing
 
 
 async def test_text_of_other_scripts_runs_in_its_own_direction(chatting):
